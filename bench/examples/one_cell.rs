@@ -9,11 +9,11 @@
 //! little of rules, so they are dealt out here: by position, so that each run has the same.
 
 use omega_core::{
-    Amounts, Band, Command, CoreRequest, Curve, EvictionCap, Job, JobKind, KindId, KindShare,
-    Kinds, LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator, Peak,
-    PeakCalendar, Policy, Precedence, Preferred, Requirement, Reservation, ResourceKind, Spread,
-    Standing, TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel, Unit, Wants,
-    WhenUnsatisfiable,
+    Amounts, Band, Command, CoreRequest, DemandProfile, EvictionCap, Job, JobKind, KindId,
+    KindShare, Kinds, LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator,
+    OptionalResources, Peak, PeakCalendar, Policy, Precedence, Preferred, Requirement, Reservation,
+    ResourceKind, Spread, TaskGroup, TaskRule, TaskSelector, TenantConfig, Tenants, Text,
+    TopologyLevel, Unit, WhenUnsatisfiable,
 };
 use omega_run::report::{RunReport, page, table};
 use omega_run::{RunOptions, run};
@@ -28,12 +28,12 @@ const RACK: usize = 40;
 
 /// Who pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
 const TENANTS: [(&str, &str, u32, u64); 9] = [
-    ("production", "company", 1, 60),
-    ("batch", "company", 1, 30),
+    ("production", "runtime_affinity", 1, 60),
+    ("batch", "runtime_affinity", 1, 30),
     ("analytics", "batch", 2, 8),
     ("ads", "batch", 1, 6),
     ("search", "batch", 3, 12),
-    ("guests", "company", 1, 0),
+    ("guests", "runtime_affinity", 1, 0),
     ("spark", "guests", 1, 0),
     ("flink", "guests", 2, 0),
     ("hadoop", "guests", 1, 0),
@@ -85,15 +85,15 @@ fn caches(machines: usize) -> Arrival {
 }
 
 /// Processors over the day: all of the request at one hour, 40 % of it twelve hours later.
-fn by_day(request: &Amounts, i: usize) -> Vec<Curve> {
+fn by_day(request: &Amounts, i: usize) -> Vec<DemandProfile> {
     let peak = request.get(KindId::CPU);
     let hours_off = |hour: usize| (hour + 24 - i % 24) % 24;
     let points = (0..24).map(|hour| {
         let off = hours_off(hour).min(24 - hours_off(hour)) as u64;
         peak - peak * 6 * off / 120
     });
-    let curve = Curve { kind: KindId::CPU, points: points.collect() };
-    if peak > 0 { vec![curve] } else { Vec::new() }
+    let demand_profile = DemandProfile { kind: KindId::CPU, points: points.collect() };
+    if peak > 0 { vec![demand_profile] } else { Vec::new() }
 }
 
 /// Some racks.
@@ -125,11 +125,11 @@ fn service_rules(arrival: &mut Arrival, i: usize) {
                 .push(TaskRule::Spread(Spread { when: WhenUnsatisfiable::ScheduleAnyway, ..wish }));
         }
         if i % 4 == 1 {
-            group.curves = by_day(&group.request, i);
+            group.demand_profiles = by_day(&group.request, i);
         }
         if i.is_multiple_of(3) {
             let (of, level) = (labelled("noisy"), TopologyLevel::Machine);
-            rules.push(TaskRule::MaxBeside { of, level, count: 3 });
+            rules.push(TaskRule::MaxColocated { of, level, count: 3 });
         }
     }
 }
@@ -149,7 +149,7 @@ fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Ma
     let tasks = job.task_count();
     if client == "batch" && i.is_multiple_of(5) && (2..=500).contains(&tasks) {
         job.gang_min = Some(tasks as u32);
-        job.gang_hold_ms = (tasks > 16).then_some(120_000);
+        job.gang_timeout_ms = (tasks > 16).then_some(120_000);
     }
     for group in &mut job.groups {
         if i.is_multiple_of(7) {
@@ -169,15 +169,15 @@ fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Ma
         if client == "batch" && i.is_multiple_of(13) {
             // A cache on top, where there is memory for it.
             let amounts = Amounts::zero().with(KindId::MEMORY, 1 << 30);
-            group.wants = Some(Wants { amounts, cards: None });
+            group.optional = Some(OptionalResources { amounts, devices: None });
         }
         if client == "batch" && i.is_multiple_of(9) && placed.is_empty() {
             let licence = kinds.by_name(LICENCE).expect("the cell has this kind");
-            group.cell_request = Amounts::zero().with(licence, 1);
+            group.cluster_request = Amounts::zero().with(licence, 1);
         }
         if client == "batch" && i.is_multiple_of(11) {
             let near = Near { tasks: labelled("cache"), level: rack() };
-            group.rules.tasks.push(TaskRule::Company(near));
+            group.rules.tasks.push(TaskRule::RuntimeAffinity(near));
         }
     }
 }
@@ -200,8 +200,9 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     };
     let mut commands = vec![Command::SetPolicy(policy)];
     for (tenant, parent, weight, percent) in TENANTS {
-        let standing = Standing { parent: Some(parent.into()), weight, guaranteed: total(percent) };
-        commands.push(Command::SetStanding { tenant: tenant.into(), standing });
+        let tenant_config =
+            TenantConfig { parent: Some(parent.into()), weight, guaranteed: total(percent) };
+        commands.push(Command::SetTenant { tenant: tenant.into(), tenant_config });
     }
     // A limit holds for kinds that it does not name, too: they have none.
     let all = |percent| {
@@ -228,7 +229,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     let calendar = PeakCalendar { name: "web".into(), machines: racks(0..3), peaks };
     commands.push(Command::SetPeaks(calendar));
     let licence = workload.kinds.by_name(LICENCE).expect("the cell has this kind");
-    commands.push(Command::SetCellCapacity { kind: licence, amount: 500 });
+    commands.push(Command::SetClusterCapacity { kind: licence, amount: 500 });
     commands
 }
 

@@ -63,7 +63,7 @@ fn workload(seed: u64) -> Workload {
         }
     }
     // What has ended is forgotten, as in the simulator.
-    workload.policy.keep_ended_ms = 0;
+    workload.policy.ttl_after_finished_ms = 0;
     workload
 }
 

@@ -137,9 +137,9 @@ pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
     for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
         put(scratch, &[job.0, u64::from(*index)]);
     }
-    for Claim { task, machine, seen, cards, take: _ } in &txn.claims {
+    for Claim { task, machine, seen, devices, take: _ } in &txn.claims {
         let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
-        let small = u64::from(task.index) << 32 | u64::from(cards.0);
+        let small = u64::from(task.index) << 32 | u64::from(devices.0);
         put(scratch, &[task.job.0, small, packed, seen.0]);
     }
     put_later(txn, scratch);
@@ -150,7 +150,7 @@ pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
 /// versions are found again. No job has the number that it begins with.
 fn put_later(txn: &Transaction, scratch: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
-        if claim.take == Take::WithWants {
+        if claim.take == Take::WithOptional {
             put(scratch, &[u64::MAX, index]);
         }
     }

@@ -3,10 +3,10 @@
 //! Any build can run it at any version. It trusts only the states of the tasks and the
 //! descriptions of machines and jobs, and derives the rest anew.
 
-use crate::cards::Cards;
 use crate::cell::Cell;
 use crate::cores::CoresLeft;
-use crate::curves::CurveSums;
+use crate::demand_profiles::DemandProfileSums;
+use crate::devices::Devices;
 use crate::facts::Facts;
 use crate::jobs::JobRecord;
 use crate::judge::MachineStatus;
@@ -37,15 +37,15 @@ pub enum AuditError {
     /// A task is on a machine that is not there.
     #[error("task {0} is on machine {1}, which is not there")]
     NoMachine(TaskId, MachineId),
-    /// Card shares differ.
-    #[error("machine {0}: its cards differ from a recount")]
-    Cards(MachineId),
+    /// Device shares differ.
+    #[error("machine {0}: its devices differ from a recount")]
+    Devices(MachineId),
     /// Cores that tasks have to themselves differ.
     #[error("machine {0}: what is left of its cores differs from a recount")]
     Cores(MachineId),
-    /// The sum of the curves of its tasks differs.
-    #[error("machine {0}: the sum of its curves differs from a recount")]
-    Curves(MachineId),
+    /// The sum of the demand profiles of its tasks differs.
+    #[error("machine {0}: the sum of its demand profiles differs from a recount")]
+    DemandProfiles(MachineId),
     /// A job's counts differ.
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
@@ -78,8 +78,8 @@ pub enum AuditError {
 /// What is counted anew.
 struct Recount {
     free: Vec<Vec<i64>>,
-    curves: CurveSums,
-    cards: Vec<Option<Cards>>,
+    demand_profiles: DemandProfileSums,
+    devices: Vec<Option<Devices>>,
     cores: Vec<Option<CoresLeft>>,
     tasks: Vec<Vec<TaskId>>,
     tenants: Vec<Vec<i64>>,
@@ -135,9 +135,11 @@ impl Cell {
                     None => empty.clone(),
                 })
                 .collect(),
-            curves: CurveSums::default(),
-            cards: (0..rows)
-                .map(|slot| described(slot).filter(|m| m.cards > 0).map(|m| Cards::new(m.cards)))
+            demand_profiles: DemandProfileSums::default(),
+            devices: (0..rows)
+                .map(|slot| {
+                    described(slot).filter(|m| m.devices > 0).map(|m| Devices::new(m.devices))
+                })
                 .collect(),
             cores: (0..rows)
                 .map(|slot| described(slot).map(|m| m.numa).filter(|numa| !numa.is_empty()))
@@ -184,9 +186,11 @@ impl Cell {
         let need = job.need(task);
         let part = job.part(id.index);
         recount.tasks[row].push(id);
-        let taken = match part.curves {
+        let taken = match part.demand_profiles {
             None => part.request.into(),
-            Some(curves) => recount.curves.shift(row, (part.request, curves), 1),
+            Some(demand_profiles) => {
+                recount.demand_profiles.shift(row, (part.request, demand_profiles), 1)
+            }
         };
         for (kind, charged) in need.charged(part.request).iter().enumerate() {
             recount.free[row][kind] -= taken[kind];
@@ -194,19 +198,19 @@ impl Cell {
                 recount.tenants[tenant as usize][kind] += charged;
             }
         }
-        // Cards that it only wants it may be without.
-        let has_cards = need.cards.is_some() || !task.cards.is_empty();
-        if let Some(request) = part.cards.filter(|_| has_cards) {
-            match &mut recount.cards[row] {
-                Some(cards)
+        // Devices that it only wants it may be without.
+        let has_devices = need.devices.is_some() || !task.devices.is_empty();
+        if let Some(request) = part.devices.filter(|_| has_devices) {
+            match &mut recount.devices[row] {
+                Some(devices)
                     if task
-                        .cards
+                        .devices
                         .iter()
-                        .all(|c| cards.left().get(c) >= Some(&(request.milli_each as i16))) =>
+                        .all(|c| devices.left().get(c) >= Some(&(request.milli_each as i16))) =>
                 {
-                    cards.take(request, task.cards);
+                    devices.take(request, task.devices);
                 }
-                _ => return Err(AuditError::Cards(machine)),
+                _ => return Err(AuditError::Devices(machine)),
             }
         }
         let cores = part.cores.copied().unwrap_or_default();
@@ -243,8 +247,8 @@ impl Cell {
                 let (found, expected) = (found.to_vec(), expected.clone());
                 return Err(AuditError::Free { machine: id, found, expected });
             }
-            if self.machines.curves(slot) != recount.curves.get(slot) {
-                return Err(AuditError::Curves(id));
+            if self.machines.demand_profiles(slot) != recount.demand_profiles.get(slot) {
+                return Err(AuditError::DemandProfiles(id));
             }
             let row = self.machines.row(slot);
             let mut listed = row.tasks.clone();
@@ -254,8 +258,8 @@ impl Cell {
             if listed != placed || (row.status == MachineStatus::Absent && !listed.is_empty()) {
                 return Err(AuditError::TaskList(id));
             }
-            if self.machines.cards(slot).copied() != recount.cards[slot] {
-                return Err(AuditError::Cards(id));
+            if self.machines.devices(slot).copied() != recount.devices[slot] {
+                return Err(AuditError::Devices(id));
             }
             if self.machines.cores(slot).copied() != recount.cores[slot] {
                 return Err(AuditError::Cores(id));

@@ -159,7 +159,7 @@ impl Facts {
             return false;
         }
         let spot = (machine.row() / 64, 1 << (machine.row() % 64));
-        let stay = Stay { now_ms, run_ms: job.spec.run_ms_expected };
+        let stay = Stay { now_ms, run_ms: job.spec.runtime_estimate_ms };
         self.reserved(spot, stay, || tenants.line_names(job.tenant)) != 0
     }
 }

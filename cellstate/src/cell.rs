@@ -12,20 +12,20 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `cell_resources.rs`, `peaks.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `commit.rs`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
 //! 2. nothing was claimed beyond what was free at the time (it can only fall below zero when a
 //!    machine shrinks);
 //! 3. a task is on at most one machine, and that machine lists it once;
-//! 4. rule counters, card shares, exclusive cores, tenants' use and what is claimed of the cell equal a recount;
+//! 4. rule counters, device shares, exclusive cores, tenants' use and what is claimed of the cell equal a recount;
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
 use crate::cap::{EvictionCounts, EvictionLog};
-use crate::cell_resources::{CellResources, count_of_cell};
 use crate::changes::ChangeLog;
+use crate::cluster_resources::{ClusterResources, count_of_cell};
 use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
@@ -34,10 +34,10 @@ use crate::held::Values;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::{Grant, MachineStatus};
-use crate::lateness::DueCounts;
 use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
+use crate::missed_deadline::DueCounts;
 use crate::peaks::PeakCounts;
 use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
@@ -46,8 +46,8 @@ use crate::texts;
 use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
-    CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
-    Rejection, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
+    Command, DeviceSet, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
+    Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub struct Cell {
     pub(crate) job_names: FastMap<Text, JobId>,
     pub(crate) tenants: Tenants,
     /// What belongs to no machine.
-    pub(crate) resources: CellResources,
+    pub(crate) resources: ClusterResources,
     pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
@@ -148,7 +148,7 @@ impl Cell {
             jobs: Jobs::default(),
             job_names: FastMap::default(),
             tenants: Tenants::new(count),
-            resources: CellResources::default(),
+            resources: ClusterResources::default(),
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
@@ -195,11 +195,11 @@ impl Cell {
                 self.hold_scheduler(name, Hold { holder, lease_ms })
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
-            Command::SetStanding { tenant, standing } => self.set_standing(&tenant, standing),
+            Command::SetTenant { tenant, tenant_config } => self.set_tenant(&tenant, tenant_config),
             Command::SetAdmission { tenant, limit } => self.set_admission(&tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
             Command::Unreserve { name } => self.unreserve(&name),
-            Command::SetCellCapacity { kind, amount } => self.set_cell_capacity(kind, amount),
+            Command::SetClusterCapacity { kind, amount } => self.set_cluster_capacity(kind, amount),
             Command::SetPeaks(calendar) => self.set_peaks(calendar),
             Command::RemovePeaks { name } => self.remove_peaks(&name),
             _ => unreachable!("every command of this version is handled above"),
@@ -221,9 +221,13 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    fn set_standing(&mut self, tenant: &Text, standing: Standing) -> Result<Outcome, Rejection> {
-        validate::standing(tenant, &standing, &self.kinds)?;
-        self.tenants.set_standing(tenant, standing)?;
+    fn set_tenant(
+        &mut self,
+        tenant: &Text,
+        tenant_config: TenantConfig,
+    ) -> Result<Outcome, Rejection> {
+        validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
+        self.tenants.set_tenant(tenant, tenant_config)?;
         self.recount_asked();
         let version = self.begin();
         // A limit above it may be another one now.
@@ -258,7 +262,7 @@ impl Cell {
         let Parts { job, machines, tenants, resources, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
-        task.cards = grant.cards;
+        task.devices = grant.devices;
         task.placed_ms = now_ms;
         let group = usize::from(task.group);
         job.placed += 1;
@@ -267,7 +271,7 @@ impl Cell {
         machines.take(machine.row(), id, part);
         let need = &job.groups[group].need;
         tenants.count(job.tenant, part.request, 1);
-        if let Some(request) = &need.cell_request {
+        if let Some(request) = &need.cluster_request {
             count_of_cell((resources, tenants), (job.tenant, request), 1);
         }
         facts.peaks.count(machine.row(), (job.spec.kind, part.request), 1);
@@ -284,19 +288,19 @@ impl Cell {
         let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
         let given = match lost {
-            true => Part { request: &[], curves: None, ..part },
+            true => Part { request: &[], demand_profiles: None, ..part },
             false => part,
         };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
         tenants.count(job.tenant, part.request, -1);
-        if let Some(request) = &need.cell_request {
+        if let Some(request) = &need.cluster_request {
             count_of_cell((resources, tenants), (job.tenant, request), -1);
         }
         facts.peaks.count(machine.row(), (job.spec.kind, part.request), -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
-        task.cards = CardSet::default();
+        task.devices = DeviceSet::default();
         task.placed_ms = 0;
         let group = usize::from(task.group);
         job.placed -= 1;
@@ -343,7 +347,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) job: &'a mut JobRecord,
     pub(crate) machines: &'a mut Machines,
     pub(crate) tenants: &'a mut Tenants,
-    pub(crate) resources: &'a mut CellResources,
+    pub(crate) resources: &'a mut ClusterResources,
     pub(crate) facts: &'a mut Facts,
     pub(crate) now_ms: u64,
 }
@@ -363,8 +367,8 @@ pub struct MachineState<'a> {
     pub free: &'a [i64],
     /// What may be claimed of each kind in all.
     pub claimable: Vec<i64>,
-    /// What is left in each card, in thousandths.
-    pub cards_left: &'a [i16],
+    /// What is left in each device, in thousandths.
+    pub devices_left: &'a [i16],
     /// What is left of its cores that tasks may have to themselves, by NUMA node; `None` where there are none.
     pub cores_left: Option<&'a CoresLeft>,
     /// The last report of its load.
@@ -429,7 +433,7 @@ impl Cell {
             sequence: row.sequence,
             free: self.machines.free(id.row()),
             claimable: crate::machines::claimable(machine, &self.kinds, &self.policy),
-            cards_left: self.machines.cards(id.row()).map_or(&[], |cards| cards.left()),
+            devices_left: self.machines.devices(id.row()).map_or(&[], |devices| devices.left()),
             cores_left: self.machines.cores(id.row()),
             load: self.machines.load(id.row()),
             tasks: &row.tasks,
@@ -480,10 +484,10 @@ impl Cell {
         self.jobs.task(id).map(|(_, task)| task.state)
     }
 
-    /// The cards that a task has.
+    /// The devices that a task has.
     #[must_use]
-    pub fn task_cards(&self, id: TaskId) -> Option<CardSet> {
-        self.jobs.task(id).map(|(_, task)| task.cards)
+    pub fn task_devices(&self, id: TaskId) -> Option<DeviceSet> {
+        self.jobs.task(id).map(|(_, task)| task.devices)
     }
 
     /// The cores that a task has to itself, by NUMA node: none if it asks for none, or has no machine.
@@ -537,8 +541,8 @@ impl Cell {
 
     /// How a tenant stands among the others, if it was ever named.
     #[must_use]
-    pub fn standing(&self, name: &str) -> Option<&Standing> {
-        self.tenants.get(name).map(|tenant| &tenant.terms.standing)
+    pub fn tenant_config(&self, name: &str) -> Option<&TenantConfig> {
+        self.tenants.get(name).map(|tenant| &tenant.terms.tenant_config)
     }
 
     /// What the jobs of a tenant and of all below it may ask for together, if that is limited.

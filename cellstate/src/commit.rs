@@ -70,13 +70,13 @@ pub(crate) struct Scratch {
     /// The cores that tasks had to themselves which were removed, likewise.
     cores: Vec<(TaskId, NodeCores)>,
     /// Whether tasks are placed that want something.
-    pub(crate) wants: bool,
+    pub(crate) optional: bool,
     /// How batch steps back for peaks, and grows.
     pub(crate) peaks: PeakCounts,
     /// Whether gangs are in it that it must place.
     gangs: bool,
     /// Whether a task has left that others may need near them.
-    pub(crate) company: bool,
+    pub(crate) runtime_affinity: bool,
     /// Evictions that only a guarantee allows, as far as they are taken.
     reclaimed: u32,
     /// Whether it places or removes tasks of gangs that may hold places.
@@ -131,7 +131,7 @@ impl Cell {
             self.moves += self.moved(txn, &scratch.conflicts);
             self.count_peaks(scratch.peaks);
         }
-        if !txn.resizes.is_empty() || scratch.wants {
+        if !txn.resizes.is_empty() || scratch.optional {
             self.count_held(txn, &scratch);
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
@@ -169,7 +169,7 @@ impl Cell {
         }
     }
 
-    /// Judges until no gang, no eviction and no leaving of company must be refused any more.
+    /// Judges until no gang, no eviction and no leaving of runtime affinity must be refused any more.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
@@ -180,7 +180,7 @@ impl Cell {
                 true => Vec::new(),
                 false => self.late_conflicts(txn, scratch, all),
             };
-            self.add_company_conflicts((txn, scratch), all, &mut late);
+            self.add_runtime_affinity_conflicts((txn, scratch), all, &mut late);
             if late.is_empty() {
                 break;
             }
@@ -204,8 +204,8 @@ impl Cell {
         scratch.conflicts.clear();
         scratch.held.clear();
         scratch.cores.clear();
-        (scratch.gangs, scratch.holds, scratch.company) = (false, false, false);
-        scratch.wants = false;
+        (scratch.gangs, scratch.holds, scratch.runtime_affinity) = (false, false, false);
+        scratch.optional = false;
         scratch.peaks = PeakCounts::default();
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
@@ -250,8 +250,8 @@ impl Cell {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
             (None, Some(parts)) => {
-                scratch.company |= may_be_company(&parts, task);
-                scratch.holds |= parts.job.spec.gang_hold_ms.is_some();
+                scratch.runtime_affinity |= may_be_runtime_affinity(&parts, task);
+                scratch.holds |= parts.job.spec.gang_timeout_ms.is_some();
                 remove_task(parts, task, scratch)
             }
         };
@@ -285,31 +285,31 @@ impl Cell {
             return Err(Reason::MachineChanged);
         }
         let grant = match crate::planted!(EarlyJudgementTrusted) {
-            true => Grant { cards: claim.cards, cores: NodeCores::NONE },
+            true => Grant { devices: claim.devices, cores: NodeCores::NONE },
             false => {
                 let reserved = facts.is_reserved(claim.machine, (job, tenants), *now_ms);
-                let asked = (claim.take, claim.cards);
+                let asked = (claim.take, claim.devices);
                 let batch = (job.spec.kind, &**need.taken(claim.take).0);
                 let over_peak = facts.over_peak(claim.machine.row(), batch);
                 let spot = machines.spot(claim.machine, row);
                 judge(claim.machine, &Spot { reserved, over_peak, ..spot }, need, facts, asked)?
             }
         };
-        scratch.wants |= need.wants.is_some();
+        scratch.optional |= need.optional.is_some();
         let request = need.taken(claim.take).0;
-        match &need.cell_request {
+        match &need.cluster_request {
             None => tenants.judge(job.tenant, request)?,
             Some(of_cell) => {
                 resources.judge(of_cell)?;
                 tenants.judge(job.tenant, &need.charged(request))?;
             }
         }
-        if claim.take == Take::WithWants {
+        if claim.take == Take::WithOptional {
             let request = request.clone();
             job.hold(claim.task.index, request);
         }
         scratch.gangs |= job.spec.is_placed_at_once();
-        scratch.holds |= job.spec.gang_hold_ms.is_some();
+        scratch.holds |= job.spec.gang_timeout_ms.is_some();
         let owner = job.owner;
         let parts = Parts { job, machines, tenants, resources, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
@@ -441,7 +441,7 @@ impl Cell {
                     let held = scratch.held.pop_if(|(held, _)| *held == task);
                     let cores = scratch.cores.pop_if(|(had, _)| *had == task);
                     let grant = Grant {
-                        cards: before.cards,
+                        devices: before.devices,
                         cores: cores.map_or(NodeCores::NONE, |(_, cores)| cores),
                     };
                     self.put_back((task, before), held.map(|(_, values)| values), grant);
@@ -498,15 +498,15 @@ impl Cell {
 }
 
 /// Whether others may need a placed task near them. (A job that has ended has no rules any more.)
-fn may_be_company(parts: &Parts<'_>, id: TaskId) -> bool {
+fn may_be_runtime_affinity(parts: &Parts<'_>, id: TaskId) -> bool {
     let book = &parts.facts.rules;
-    if !book.any_company() {
+    if !book.any_runtime_affinity() {
         return false;
     }
     let placed = |task: &&TaskRecord| task.state.machine().is_some();
     let task = parts.job.tasks.get(id.index as usize).filter(placed);
     let rules = task.and_then(|task| parts.job.need(task).rules.as_deref());
-    rules.is_some_and(|rules| book.may_be_company(rules))
+    rules.is_some_and(|rules| book.may_be_runtime_affinity(rules))
 }
 
 /// Takes a task off its machine, and notes what it held.

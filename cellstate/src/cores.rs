@@ -10,7 +10,7 @@ use omega_core::{CorePlace, CoreRequest, NodeCores};
 
 /// How many cores are left of each NUMA node of one machine.
 ///
-/// In a cell that is never less than nothing. In a view it may be, as with [`Cards`](crate::Cards).
+/// In a cell that is never less than nothing. In a view it may be, as with [`Devices`](crate::Devices).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresLeft([i16; NUMA_NODES_MAX]);
 

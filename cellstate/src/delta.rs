@@ -8,11 +8,11 @@
 //!
 //! A delta is a buffer that the reader keeps and passes in again: no allocation once it has grown.
 
-use crate::cards::Cards;
 use crate::cell::{Cell, Change};
-use crate::cell_resources::CellResources;
+use crate::cluster_resources::ClusterResources;
 use crate::cores::CoresLeft;
-use crate::curves::CurveSum;
+use crate::demand_profiles::DemandProfileSum;
+use crate::devices::Devices;
 use crate::held::amounts_of;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
@@ -20,8 +20,8 @@ use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, PeakCalendar,
-    Reservation, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
+    Amounts, Band, DeviceSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, PeakCalendar,
+    Reservation, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ pub struct TaskDelta {
     pub group: u16,
     /// Its state now.
     pub state: TaskState,
-    /// The cards that it has.
-    pub cards: CardSet,
+    /// The devices that it has.
+    pub devices: DeviceSet,
     /// When it got its machine, by the cell's time; 0 while it has none.
     pub placed_ms: u64,
 }
@@ -102,7 +102,7 @@ pub struct TenantTerms {
     /// Its name.
     pub name: Text,
     /// How it stands among the others.
-    pub standing: Standing,
+    pub tenant_config: TenantConfig,
     /// The most that its tasks and those of all tenants below it may claim together.
     pub limit: Option<Amounts>,
 }
@@ -140,7 +140,7 @@ pub struct Delta {
     /// How many evictions more the cell takes now; `None`: any number.
     pub evictions_left: Option<u32>,
     /// What the cell as a whole has at that version, and what of it is claimed.
-    pub resources: CellResources,
+    pub resources: ClusterResources,
     /// Whether evictions may be taken that would not have been before.
     pub refilled: bool,
     /// All reservations, by name, if one came or went; in a full delta, if there are any.
@@ -158,12 +158,12 @@ pub struct Delta {
     pub sequences: Vec<SequenceNumber>,
     /// What is free in them: for each row every kind, in order.
     pub free: Vec<i64>,
-    /// Cards of those rows that have any.
-    pub cards: Vec<(u32, Cards)>,
+    /// Devices of those rows that have any.
+    pub devices: Vec<(u32, Devices)>,
     /// What is left of the cores of those rows in which tasks may have some to themselves.
     pub cores: Vec<(u32, CoresLeft)>,
-    /// The sums of the curves of those rows whose tasks have any: the others have none any more.
-    pub curves: Vec<(u32, Arc<CurveSum>)>,
+    /// The sums of the demand profiles of those rows whose tasks have any: the others have none any more.
+    pub demand_profiles: Vec<(u32, Arc<DemandProfileSum>)>,
     /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
     /// in the others nothing any more. With `peaks`, it is there for every row.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
@@ -230,9 +230,9 @@ impl Delta {
         self.slots.clear();
         self.sequences.clear();
         self.free.clear();
-        self.cards.clear();
+        self.devices.clear();
         self.cores.clear();
-        self.curves.clear();
+        self.demand_profiles.clear();
         self.batch.clear();
         self.loads.clear();
         self.trackers.clear();
@@ -286,14 +286,14 @@ impl Delta {
     }
 
     fn push_task(&mut self, id: TaskId, (job, task): (&JobRecord, &TaskRecord)) {
-        let TaskRecord { state, cards, group, placed_ms, .. } = *task;
+        let TaskRecord { state, devices, group, placed_ms, .. } = *task;
         if let Some(values) = job.held.get(id.index) {
             self.held.push((self.tasks.len() as u32, amounts_of(values)));
         }
         if let Some(cores) = job.cores.get(id.index) {
             self.task_cores.push((self.tasks.len() as u32, *cores));
         }
-        self.tasks.push(TaskDelta { id, group, state, cards, placed_ms });
+        self.tasks.push(TaskDelta { id, group, state, devices, placed_ms });
     }
 
     fn push_tasks(&mut self, job: JobId, record: &JobRecord) {
@@ -348,7 +348,7 @@ impl Cell {
     /// Writes what changed, but for the rows.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
-        let wants = self.wanted(interest);
+        let optional = self.wanted(interest);
         for change in self.log.since(since) {
             match *change {
                 Change::Machine(slot) => self.write_machine(slot, delta),
@@ -362,8 +362,8 @@ impl Cell {
                 Change::Evictions => delta.refilled = true,
                 Change::Reservations => self.write_reservations(delta),
                 Change::Peaks => self.write_peaks(delta),
-                Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
-                Change::Task(id, owner) if wants.includes(owner, id.job) => {
+                Change::Job(id, owner) if optional.includes(owner, id) => self.write_job(id, delta),
+                Change::Task(id, owner) if optional.includes(owner, id.job) => {
                     if let Some(task) = self.jobs.task(id) {
                         delta.push_task(id, task);
                     }
@@ -391,9 +391,9 @@ impl Cell {
             self.write_tracker(id, delta);
         }
         self.tenants.all_if_told().iter().for_each(|tenant| delta.push_tenant(tenant));
-        let wants = self.wanted(interest);
+        let optional = self.wanted(interest);
         for (id, job) in self.jobs.iter() {
-            if job.alive == 0 || !wants.includes(job.owner, id) {
+            if job.alive == 0 || !optional.includes(job.owner, id) {
                 continue;
             }
             delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
@@ -410,18 +410,18 @@ impl Cell {
         delta.slots.push(slot);
         delta.sequences.push(self.machines.row(row).sequence);
         delta.free.extend_from_slice(self.machines.free(row));
-        if self.machines.has_cards()
-            && let Some(cards) = self.machines.cards(row)
+        if self.machines.has_devices()
+            && let Some(devices) = self.machines.devices(row)
         {
-            delta.cards.push((slot, *cards));
+            delta.devices.push((slot, *devices));
         }
         if self.machines.has_cores()
             && let Some(cores) = self.machines.cores(row)
         {
             delta.cores.push((slot, *cores));
         }
-        if let Some(sum) = self.machines.curves(row) {
-            delta.curves.push((slot, sum.clone()));
+        if let Some(sum) = self.machines.demand_profiles(row) {
+            delta.demand_profiles.push((slot, sum.clone()));
         }
         self.write_batch(slot, delta);
         if self.machines.has_loads()
@@ -519,7 +519,7 @@ mod tests {
             id: TaskId { job: JobId(job), index: 0 },
             group: 0,
             state: TaskState::Pending,
-            cards: CardSet::default(),
+            devices: DeviceSet::default(),
             placed_ms: 0,
         };
         let mut delta = Delta { tasks: (0..5).map(task).collect(), ..Delta::default() };

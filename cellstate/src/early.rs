@@ -78,10 +78,10 @@ impl Cell {
         }
         let reserved = self.facts.is_reserved(claim.machine, (job, &self.tenants), self.now_ms);
         let request = need.taken(claim.take).0;
-        let of_cell = need.cell_request.as_deref();
+        let of_cell = need.cluster_request.as_deref();
         let over_peak = self.facts.over_peak(claim.machine.row(), (job.spec.kind, request));
         let spot = Spot { reserved, over_peak, ..self.machines.spot(claim.machine, row) };
-        let judged = judge(claim.machine, &spot, need, &self.facts, (claim.take, claim.cards));
+        let judged = judge(claim.machine, &spot, need, &self.facts, (claim.take, claim.devices));
         judged.is_err()
             || of_cell.is_some_and(|request| self.resources.judge(request).is_err())
             || self.tenants.judge(job.tenant, &need.charged(request)).is_err()

@@ -4,13 +4,13 @@
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
 use crate::calendar::Calendar;
-use crate::curves::{CurveSum, Curves};
+use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
 use crate::peaks::Peaks;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
-    Amounts, CardRequest, CoreRequest, Job, JobId, KindId, Machine, MachineSelector, Near,
+    Amounts, CoreRequest, DeviceRequest, Job, JobId, KindId, Machine, MachineSelector, Near,
     Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 use smallvec::SmallVec;
@@ -22,15 +22,15 @@ pub struct Need {
     /// What it claims of each kind, in the order of the cell's kinds.
     pub request: SmallVec<[i64; 4]>,
     /// What of it varies over the day; `None` if nothing does. `request` has the peaks.
-    pub curves: Option<Arc<Curves>>,
-    /// Cards that it needs.
-    pub cards: Option<CardRequest>,
+    pub demand_profiles: Option<Arc<DemandProfiles>>,
+    /// Devices that it needs.
+    pub devices: Option<DeviceRequest>,
     /// Cores that it needs to itself.
     pub cores: Option<CoreRequest>,
     /// What it claims where it takes what it wants, too; `None` if it wants nothing.
-    pub(crate) wants: Option<Box<WithWants>>,
+    pub(crate) optional: Option<Box<WithOptional>>,
     /// What it claims of the cell as a whole; `None` for nearly all, which claim nothing.
-    pub cell_request: Option<Box<Amounts>>,
+    pub cluster_request: Option<Box<Amounts>>,
     /// The machine that it names; `None` if it names none.
     pub machine: Option<SetId>,
     /// Machines that meet its required affinity; `None` if it requires nothing.
@@ -47,29 +47,34 @@ pub struct Need {
 
 /// What one task of a group claims in all if it takes what it wants.
 #[derive(Clone, Debug)]
-pub(crate) struct WithWants {
+pub(crate) struct WithOptional {
     pub(crate) request: Values,
-    pub(crate) cards: Option<CardRequest>,
+    pub(crate) devices: Option<DeviceRequest>,
 }
 
 impl Need {
     /// The least that a task takes of any machine, by kind: what it requests, unless that varies.
     #[must_use]
     pub fn least(&self) -> &[i64] {
-        self.curves.as_ref().map_or(&self.request, |curves| curves.least())
+        self.demand_profiles
+            .as_ref()
+            .map_or(&self.request, |demand_profiles| demand_profiles.least())
     }
 
-    /// Whether there is room where so much is free of a kind, on a machine whose curves have this sum. A kind that
+    /// Whether there is room where so much is free of a kind, on a machine whose demand profiles have this sum. A kind that
     /// is not asked for does not count, even where the machine has less than none.
     pub(crate) fn fits(
         &self,
         (kind, request): (KindId, i64),
         free: i64,
-        sum: Option<&CurveSum>,
+        sum: Option<&DemandProfileSum>,
     ) -> bool {
         request <= free
             || request == 0
-            || self.curves.as_ref().is_some_and(|curves| curves.fits(kind, free, sum))
+            || self
+                .demand_profiles
+                .as_ref()
+                .is_some_and(|demand_profiles| demand_profiles.fits(kind, free, sum))
     }
 
     /// Whether a rule about other tasks concerns these: then a claim for one of them may change
@@ -149,23 +154,26 @@ impl Facts {
         }
         let tolerated = self.sets.acquire(SetKey::Tolerated(tolerations), &self.machines);
         let request = values_of(&group.request, kinds);
-        let with_wants = |with: TaskGroup| {
-            Box::new(WithWants { request: values_of(&with.request, kinds), cards: with.cards })
+        let with_optional = |with: TaskGroup| {
+            Box::new(WithOptional {
+                request: values_of(&with.request, kinds),
+                devices: with.devices,
+            })
         };
-        let wants = group.with_wants().map(with_wants);
+        let optional = group.with_optional().map(with_optional);
         let mut made = Vec::new();
         let rules = self.rules_of((id, job), group_index, trackers, &mut made);
-        let (cards, cores) = (group.cards, group.cores);
-        let curves = Curves::of(&group.curves, &request);
-        let of_cell = &group.cell_request;
-        let cell_request = (!of_cell.is_zero()).then(|| Box::new(of_cell.clone()));
+        let (devices, cores) = (group.devices, group.cores);
+        let demand_profiles = DemandProfiles::of(&group.demand_profiles, &request);
+        let of_cell = &group.cluster_request;
+        let cluster_request = (!of_cell.is_zero()).then(|| Box::new(of_cell.clone()));
         let need = Need {
             request,
-            curves,
-            cards,
+            demand_profiles,
+            devices,
             cores,
-            wants,
-            cell_request,
+            optional,
+            cluster_request,
             machine,
             affinity,
             tolerated,
@@ -264,16 +272,18 @@ impl Facts {
                 let share = u64::from(group.count) * u64::from(*percent) / 100;
                 into.checks.push(Check::Max { tracker: id, count: share.max(1) as u32 });
             }
-            TaskRule::MaxBeside { of, level, count } => {
+            TaskRule::MaxColocated { of, level, count } => {
                 let key = TrackerKey::of_beside(member, (of, level), *count);
                 let most = count.saturating_sub(u32::from(key.matches(member)));
                 let Some(id) = tracker(key) else { return };
                 into.checks.push(Check::Beside { tracker: id, most });
                 into.held.push(id);
             }
-            TaskRule::Company(near) => {
-                let Some(id) = tracker(TrackerKey::of_company(member, near)) else { return };
-                into.checks.push(Check::Company(id));
+            TaskRule::RuntimeAffinity(near) => {
+                let Some(id) = tracker(TrackerKey::of_runtime_affinity(member, near)) else {
+                    return;
+                };
+                into.checks.push(Check::RuntimeAffinity(id));
                 into.held.push(id);
             }
             TaskRule::Spread(spread) => {

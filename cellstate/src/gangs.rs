@@ -54,7 +54,7 @@ impl JobRecord {
     /// Whether it may hold places as it does, or not.
     pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
         self.hold.is_none_or(|hold| {
-            let may_hold = self.spec.gang_hold_ms.is_some() && self.spec.gang_min.is_some();
+            let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
             let in_past = hold.since_ms.is_none_or(|since| since <= now_ms);
             may_hold && in_past && self.placed > 0 && !self.has_enough()
         })
@@ -62,7 +62,7 @@ impl JobRecord {
 
     fn is_overdue(&self, now_ms: u64) -> bool {
         let since = self.hold.and_then(|hold| hold.since_ms);
-        let most = u64::from(self.spec.gang_hold_ms.unwrap_or(0));
+        let most = u64::from(self.spec.gang_timeout_ms.unwrap_or(0));
         since.is_some_and(|since| since.saturating_add(most) <= now_ms)
     }
 }
@@ -85,7 +85,7 @@ impl Cell {
     #[must_use]
     pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
         let job = self.jobs.get(job)?;
-        Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_hold_ms?)))
+        Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
     }
 
     /// Whether something happens soon that only the time brings about: then the cell should be told it often.
@@ -132,7 +132,7 @@ impl Cell {
     /// Begins or ends the hold of a job whose tasks have changed. `had_none` says that no task of it was
     /// placed before.
     pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
-        let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_hold_ms.is_some()) else {
+        let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;
         };
         let small = job.placed > 0 && !job.has_enough();

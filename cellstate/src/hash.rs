@@ -11,8 +11,8 @@ use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, NodeCores, PeakCalendar, Policy, Reservation, Standing, Text,
-    Version,
+    Amounts, Hold, Job, JobId, Kinds, NodeCores, PeakCalendar, Policy, Reservation, TenantConfig,
+    Text, Version,
 };
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
@@ -48,12 +48,12 @@ impl Cell {
             );
         }
         for tenant in self.tenants.iter() {
-            hash.standing(&tenant.terms.name, &tenant.terms.standing);
+            hash.tenant_config(&tenant.terms.name, &tenant.terms.tenant_config);
             hash.admission(&tenant.terms.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter());
         self.reservations().for_each(|reservation| hash.reservation(reservation));
-        hash.cell_capacity(&self.resources.capacity);
+        hash.cluster_capacity(&self.resources.capacity);
         self.peak_calendars().for_each(|calendar| hash.peaks(calendar));
         hash.finish()
     }
@@ -88,12 +88,12 @@ impl Image {
             );
         }
         for tenant in self.tenants.iter() {
-            hash.standing(&tenant.name, &tenant.standing);
+            hash.tenant_config(&tenant.name, &tenant.tenant_config);
             hash.admission(&tenant.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter().copied());
         self.reservations.iter().for_each(|reservation| hash.reservation(reservation));
-        hash.cell_capacity(&self.cell_capacity);
+        hash.cluster_capacity(&self.cluster_capacity);
         self.peaks.iter().for_each(|calendar| hash.peaks(calendar));
         hash.finish()
     }
@@ -135,7 +135,7 @@ impl StateHasher {
 
     fn head(&mut self, (kinds, version, now_ms, policy): (&Kinds, Version, u64, &Policy)) {
         kinds.iter().for_each(|(_, kind)| kind.hash(self));
-        (version, now_ms, policy.keep_ended_ms, &policy.overcommit_max).hash(self);
+        (version, now_ms, policy.ttl_after_finished_ms, &policy.overcommit_max).hash(self);
     }
 
     /// Of a report of load, what is in use is hashed, and not what the cell notes with it: no outcome depends on
@@ -182,9 +182,9 @@ impl StateHasher {
     }
 
     /// Tenants that stand alone leave no trace: cells that know of no standings keep their hashes.
-    fn standing(&mut self, name: &Text, standing: &Standing) {
-        if *standing != Standing::default() {
-            (name, standing).hash(self);
+    fn tenant_config(&mut self, name: &Text, tenant_config: &TenantConfig) {
+        if *tenant_config != TenantConfig::default() {
+            (name, tenant_config).hash(self);
         }
     }
 
@@ -203,7 +203,7 @@ impl StateHasher {
         ("reserved", reservation).hash(self);
     }
 
-    fn cell_capacity(&mut self, capacity: &Amounts) {
+    fn cluster_capacity(&mut self, capacity: &Amounts) {
         if !capacity.is_zero() {
             ("the cell has", capacity).hash(self);
         }

@@ -8,7 +8,7 @@ use crate::facts::Need;
 use crate::jobs::JobRecord;
 use crate::machines::Part;
 use crate::sparse::Sparse;
-use omega_core::{Amounts, CardRequest, Take};
+use omega_core::{Amounts, DeviceRequest, Take};
 use smallvec::SmallVec;
 
 /// An amount of every kind, in order.
@@ -52,9 +52,15 @@ impl JobRecord {
         let held = self.held.get(index);
         let request = held.unwrap_or(&need.request);
         // What a task holds otherwise it holds all day.
-        let curves = need.curves.as_deref().filter(|_| held.is_none());
+        let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let cores = self.cores.get(index);
-        Part { request, curves, cards: need.cards_of_placed(), chosen: task.cards, cores }
+        Part {
+            request,
+            demand_profiles,
+            devices: need.devices_of_placed(),
+            chosen: task.devices,
+            cores,
+        }
     }
 
     /// Notes what a task holds, which has a machine or is about to get it.
@@ -83,19 +89,19 @@ impl JobRecord {
 }
 
 impl Need {
-    /// What a claim takes of each kind, and the cards.
+    /// What a claim takes of each kind, and the devices.
     #[inline]
-    pub(crate) fn taken(&self, take: Take) -> (&Values, Option<CardRequest>) {
-        match (take, &self.wants) {
-            (Take::WithWants, Some(with)) => (&with.request, with.cards),
-            _ => (&self.request, self.cards),
+    pub(crate) fn taken(&self, take: Take) -> (&Values, Option<DeviceRequest>) {
+        match (take, &self.optional) {
+            (Take::WithOptional, Some(with)) => (&with.request, with.devices),
+            _ => (&self.request, self.devices),
         }
     }
 
-    /// The request for cards of a task that has some: nobody has any that asked for none.
+    /// The request for devices of a task that has some: nobody has any that asked for none.
     #[inline]
-    pub(crate) fn cards_of_placed(&self) -> Option<CardRequest> {
-        self.cards.or_else(|| self.wants.as_ref()?.cards)
+    pub(crate) fn devices_of_placed(&self) -> Option<DeviceRequest> {
+        self.devices.or_else(|| self.optional.as_ref()?.devices)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Commands about jobs and what became of their tasks.
 
-use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::cores::TaskCores;
+use crate::devices::Devices;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
@@ -11,7 +11,7 @@ use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
-    CardSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
+    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
     Text,
 };
 use smallvec::SmallVec;
@@ -256,12 +256,12 @@ impl Cell {
             return Err(Rejection::UnknownMachine(machine));
         }
         let owner = job.owner;
-        let left = self.machines.cards(machine.row());
-        let cards = match job.need(task).cards {
-            None => CardSet::default(),
+        let left = self.machines.devices(machine.row());
+        let devices = match job.need(task).devices {
+            None => DeviceSet::default(),
             Some(request) => left
-                .and_then(|cards: &Cards| cards.choose(request, CardSet::default()))
-                .ok_or(Rejection::NoCardsLeft(id, machine))?,
+                .and_then(|devices: &Devices| devices.choose(request, DeviceSet::default()))
+                .ok_or(Rejection::NoDevicesLeft(id, machine))?,
         };
         let cores = match job.need(task).cores {
             None => NodeCores::NONE,
@@ -273,7 +273,7 @@ impl Cell {
         };
         let version = self.begin();
         if let Some(parts) = self.parts(id.job) {
-            Cell::place(parts, id, machine, Grant { cards, cores });
+            Cell::place(parts, id, machine, Grant { devices, cores });
         }
         self.log_task(id, owner, Some(machine.row()));
         self.touch(machine.row());
@@ -354,7 +354,7 @@ impl Cell {
         for (_, noticed) in self.ended.iter_mut().rev().take_while(|(_, at)| at.is_none()) {
             *noticed = Some(now);
         }
-        let keep = self.policy.keep_ended_ms;
+        let keep = self.policy.ttl_after_finished_ms;
         let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
         let overdue = self.overdue_gangs();

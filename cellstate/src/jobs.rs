@@ -14,7 +14,7 @@ use crate::facts::Need;
 use crate::gangs::GangHold;
 use crate::held::Held;
 use crate::image::JobImage;
-use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
+use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -67,8 +67,8 @@ pub(crate) struct GroupRecord {
 pub struct TaskRecord {
     /// Where it is.
     pub state: TaskState,
-    /// The cards that it has, while it has a machine.
-    pub cards: CardSet,
+    /// The devices that it has, while it has a machine.
+    pub devices: DeviceSet,
     /// The position of its group in its job.
     pub group: u16,
     /// How often it has failed.
@@ -81,8 +81,8 @@ pub struct TaskRecord {
 /// their hashes. The twin compares it.
 impl Hash for TaskRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let TaskRecord { state: task, cards, group, failures, placed_ms: _ } = self;
-        (task, cards, group, failures).hash(state);
+        let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
+        (task, devices, group, failures).hash(state);
     }
 }
 
@@ -90,7 +90,7 @@ impl TaskRecord {
     pub(crate) fn pending(group: usize) -> TaskRecord {
         TaskRecord {
             state: TaskState::Pending,
-            cards: CardSet::default(),
+            devices: DeviceSet::default(),
             group: group as u16,
             failures: 0,
             placed_ms: 0,

@@ -7,11 +7,11 @@
 //! What the judge does not see, because it is not a matter of one machine, the commit judges:
 //! quotas, what belongs to no machine, gangs, and whether the task may be placed at all.
 
-use crate::cards::Cards;
 use crate::cores::CoresLeft;
-use crate::curves::CurveSum;
+use crate::demand_profiles::DemandProfileSum;
+use crate::devices::Devices;
 use crate::facts::{Facts, Need};
-use omega_core::{CardSet, KindId, MachineId, NodeCores, Reason, Take};
+use omega_core::{DeviceSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 
 /// Whether a row has a machine, and whether that takes tasks.
@@ -34,8 +34,8 @@ pub(crate) struct Spot<'a> {
     /// What may still be claimed of each kind; below zero on a machine that shrank.
     pub(crate) free: &'a [i64],
     /// What its tasks claim that varies over the day, beside the highest point of which `free` is left.
-    pub(crate) curves: Option<&'a CurveSum>,
-    pub(crate) cards: Option<&'a Cards>,
+    pub(crate) demand_profiles: Option<&'a DemandProfileSum>,
+    pub(crate) devices: Option<&'a Devices>,
     /// What is left of its cores that tasks may have to themselves.
     pub(crate) cores: Option<&'a CoresLeft>,
     /// Whether a reservation keeps it from the task.
@@ -47,13 +47,13 @@ pub(crate) struct Spot<'a> {
 /// What a task gets of a machine that others do not share: beside its amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The cards.
-    pub cards: CardSet,
+    /// The devices.
+    pub devices: DeviceSet,
     /// How many cores of which NUMA node.
     pub cores: NodeCores,
 }
 
-/// Judges a claim of one task on one machine, which takes so much, of these cards. The answer is the cards and the
+/// Judges a claim of one task on one machine, which takes so much, of these devices. The answer is the devices and the
 /// cores that the task gets.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub(crate) fn judge(
     spot: &Spot<'_>,
     need: &Need,
     facts: &Facts,
-    (take, wanted): (Take, CardSet),
+    (take, wanted): (Take, DeviceSet),
 ) -> Result<Grant, Reason> {
     match spot.status {
         MachineStatus::Absent => return Err(Reason::MachineGone),
@@ -87,18 +87,20 @@ pub(crate) fn judge(
     if let Some(kind) = spot.over_peak {
         return Err(Reason::PeakHours(kind));
     }
-    let (request, cards) = need.taken(take);
+    let (request, devices) = need.taken(take);
     for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(request)) {
-        if !need.fits((kind, *request), *free, spot.curves) {
+        if !need.fits((kind, *request), *free, spot.demand_profiles) {
             return Err(Reason::NoRoom(kind));
         }
     }
-    let cards = match (cards, spot.cards) {
-        (None, _) => CardSet::default(),
-        (Some(_), None) => return Err(Reason::NoCards),
-        (Some(request), Some(cards)) => cards.choose(request, wanted).ok_or(Reason::NoCards)?,
+    let devices = match (devices, spot.devices) {
+        (None, _) => DeviceSet::default(),
+        (Some(_), None) => return Err(Reason::NoDevices),
+        (Some(request), Some(devices)) => {
+            devices.choose(request, wanted).ok_or(Reason::NoDevices)?
+        }
     };
-    let mut grant = Grant { cards, cores: NodeCores::NONE };
+    let mut grant = Grant { devices, cores: NodeCores::NONE };
     if let Some(request) = need.cores {
         let chosen = spot.cores.and_then(|left| left.choose(request));
         grant.cores = chosen.ok_or(Reason::NoCores)?;

@@ -36,11 +36,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cell_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
-//! `sets.rs`, `view/`, `curves.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
+//! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/curves.md")]
+#[doc = include_str!("../../docs/demand-profiles.md")]
 struct TheExampleInTheDocs;
 
 mod admission;
@@ -48,16 +48,15 @@ mod answers;
 mod audit;
 mod calendar;
 mod cap;
-mod cards;
 mod cell;
-mod cell_resources;
 mod changed;
 mod changes;
+mod cluster_resources;
 mod commit;
-mod company;
 mod cores;
-mod curves;
 mod delta;
+mod demand_profiles;
+mod devices;
 mod early;
 mod facts;
 mod gangs;
@@ -69,16 +68,17 @@ mod image;
 mod job_commands;
 mod jobs;
 mod judge;
-mod lateness;
 mod load;
 mod machine_commands;
 mod machines;
 mod map;
 mod merge;
+mod missed_deadline;
 mod peaks;
 pub mod planted;
 mod resize;
 mod rules;
+mod runtime_affinity;
 mod sets;
 mod shared;
 mod sparse;
@@ -90,16 +90,16 @@ mod view;
 pub use answers::Answer;
 pub use audit::AuditError;
 pub use cap::EvictionCounts;
-pub use cards::Cards;
 pub use cell::{Cell, MachineState};
-pub use cell_resources::CellResources;
 pub use changed::Changed;
+pub use cluster_resources::ClusterResources;
 pub use cores::{CoreCounts, CoresLeft};
-pub use curves::{CurveSum, Curves};
 pub use delta::{
     Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
     TenantTerms,
 };
+pub use demand_profiles::{DemandProfileSum, DemandProfiles};
+pub use devices::Devices;
 pub use facts::Need;
 pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
@@ -107,8 +107,8 @@ pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::{Grant, MachineStatus};
-pub use lateness::DueCounts;
 pub use load::LoadReport;
+pub use missed_deadline::DueCounts;
 pub use peaks::PeakCounts;
 pub use resize::HeldCounts;
 pub use rules::{

@@ -1,7 +1,7 @@
 //! Commands about machines, and the policy that bounds them.
 
-use crate::cards::Cards;
 use crate::cell::{Cell, Change};
+use crate::devices::Devices;
 use crate::judge::MachineStatus;
 use crate::load::{LoadReport, claimed};
 use crate::machines::claimable;
@@ -39,8 +39,8 @@ impl Cell {
             return Err(Rejection::OtherName { is: old.name.clone(), given: machine.name });
         }
         let tasks = self.machines.row(id.row()).tasks.clone();
-        if old.cards != machine.cards && self.any_with_cards(&tasks) {
-            return Err(Rejection::CardsInUse(id));
+        if old.devices != machine.devices && self.any_with_devices(&tasks) {
+            return Err(Rejection::DevicesInUse(id));
         }
         if old.numa != machine.numa && self.any_with_cores(&tasks) {
             return Err(Rejection::CoresInUse(id));
@@ -50,9 +50,9 @@ impl Cell {
         let before = claimable(&old, &self.kinds, &self.policy);
         let after = claimable(&machine, &self.kinds, &self.policy);
         self.machines.adjust(id.row(), &before, &after);
-        if old.cards != machine.cards {
-            let cards = (machine.cards > 0).then(|| Cards::new(machine.cards));
-            self.machines.set_cards(id.row(), cards);
+        if old.devices != machine.devices {
+            let devices = (machine.devices > 0).then(|| Devices::new(machine.devices));
+            self.machines.set_devices(id.row(), devices);
         }
         if old.numa != machine.numa {
             self.machines.set_cores(id.row(), &machine.numa);
@@ -146,8 +146,8 @@ impl Cell {
         known.cloned().flatten().ok_or(Rejection::UnknownMachine(id))
     }
 
-    fn any_with_cards(&self, tasks: &[TaskId]) -> bool {
-        tasks.iter().any(|id| self.jobs.task(*id).is_some_and(|(_, task)| !task.cards.is_empty()))
+    fn any_with_devices(&self, tasks: &[TaskId]) -> bool {
+        tasks.iter().any(|id| self.jobs.task(*id).is_some_and(|(_, task)| !task.devices.is_empty()))
     }
 
     fn any_with_cores(&self, tasks: &[TaskId]) -> bool {

@@ -3,16 +3,16 @@
 //! Amounts are row-major, a machine's kinds side by side: a commit touches one machine at a time.
 //! (A view is laid out the other way, for scans: see `view.rs`.)
 
-use crate::cards::Cards;
 use crate::cores::{CoreCounts, CoresLeft};
-use crate::curves::{CurveSum, CurveSums, Curves};
+use crate::demand_profiles::{DemandProfileSum, DemandProfileSums, DemandProfiles};
+use crate::devices::Devices;
 use crate::held::Values;
 use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
 use crate::map::FastMap;
 use omega_core::{
-    CardRequest, CardSet, KindId, Kinds, Machine, MachineId, NodeCores, Overcommit, Policy,
+    DeviceRequest, DeviceSet, KindId, Kinds, Machine, MachineId, NodeCores, Overcommit, Policy,
     SequenceNumber, TaskId, Text,
 };
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub(crate) struct Machines {
     kinds: usize,
     rows: Vec<Row>,
     free: Vec<i64>,
-    curves: CurveSums,
-    cards: FastMap<u32, Cards>,
+    demand_profiles: DemandProfileSums,
+    devices: FastMap<u32, Devices>,
     cores: FastMap<u32, CoresLeft>,
     core_counts: CoreCounts,
     loads: FastMap<u32, LoadReport>,
@@ -68,8 +68,8 @@ impl Machines {
             kinds,
             rows: Vec::new(),
             free: Vec::new(),
-            curves: CurveSums::default(),
-            cards: FastMap::default(),
+            demand_profiles: DemandProfileSums::default(),
+            devices: FastMap::default(),
             cores: FastMap::default(),
             core_counts: CoreCounts::default(),
             loads: FastMap::default(),
@@ -118,18 +118,18 @@ impl Machines {
         &self.free[slot * self.kinds..][..self.kinds]
     }
 
-    /// The sum of the curves of a row's tasks, if they have any.
-    pub(crate) fn curves(&self, slot: usize) -> Option<&Arc<CurveSum>> {
-        self.curves.get(slot)
+    /// The sum of the demand profiles of a row's tasks, if they have any.
+    pub(crate) fn demand_profiles(&self, slot: usize) -> Option<&Arc<DemandProfileSum>> {
+        self.demand_profiles.get(slot)
     }
 
-    pub(crate) fn cards(&self, slot: usize) -> Option<&Cards> {
-        self.cards.get(&(slot as u32))
+    pub(crate) fn devices(&self, slot: usize) -> Option<&Devices> {
+        self.devices.get(&(slot as u32))
     }
 
-    /// Whether any machine has cards.
-    pub(crate) fn has_cards(&self) -> bool {
-        !self.cards.is_empty()
+    /// Whether any machine has devices.
+    pub(crate) fn has_devices(&self) -> bool {
+        !self.devices.is_empty()
     }
 
     /// What is left of the cores that tasks may have to themselves; `None` where there are none.
@@ -163,8 +163,8 @@ impl Machines {
             id,
             status: row.status,
             free: self.free(id.row()),
-            curves: self.curves.get(id.row()).map(|sum| &**sum),
-            cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
+            demand_profiles: self.demand_profiles.get(id.row()).map(|sum| &**sum),
+            devices: if self.devices.is_empty() { None } else { self.devices(id.row()) },
             cores: self.cores(id.row()),
             reserved: false,
             over_peak: None,
@@ -188,10 +188,10 @@ impl Machines {
         self.by_name.insert(machine.name.clone(), slot);
     }
 
-    /// Notes the cards and the cores of a machine, all of them free.
+    /// Notes the devices and the cores of a machine, all of them free.
     fn put_pieces(&mut self, slot: u32, machine: &Machine) {
-        if machine.cards > 0 {
-            self.cards.insert(slot, Cards::new(machine.cards));
+        if machine.devices > 0 {
+            self.devices.insert(slot, Devices::new(machine.devices));
         }
         self.set_cores(slot as usize, &machine.numa);
     }
@@ -225,11 +225,11 @@ impl Machines {
         }
     }
 
-    /// Replaces the cards of a machine whose number of cards changed.
-    pub(crate) fn set_cards(&mut self, slot: usize, cards: Option<Cards>) {
-        match cards {
-            Some(cards) => self.cards.insert(slot as u32, cards),
-            None => self.cards.remove(&(slot as u32)),
+    /// Replaces the devices of a machine whose number of devices changed.
+    pub(crate) fn set_devices(&mut self, slot: usize, devices: Option<Devices>) {
+        match devices {
+            Some(devices) => self.devices.insert(slot as u32, devices),
+            None => self.devices.remove(&(slot as u32)),
         };
     }
 
@@ -257,7 +257,7 @@ impl Machines {
         row.incarnation += 1;
         row.sequence = row.sequence.next();
         self.free[slot * self.kinds..][..self.kinds].fill(0);
-        self.cards.remove(&(slot as u32));
+        self.devices.remove(&(slot as u32));
         self.set_cores(slot, &NodeCores::NONE);
         self.loads.remove(&(slot as u32));
         self.by_name.remove(name);
@@ -283,10 +283,10 @@ impl Machines {
 
     #[inline(never)]
     fn take_pieces(&mut self, slot: usize, part: Part<'_>) {
-        if let Some(request) = part.cards
-            && let Some(cards) = self.cards.get_mut(&(slot as u32))
+        if let Some(request) = part.devices
+            && let Some(devices) = self.devices.get_mut(&(slot as u32))
         {
-            cards.take(request, part.chosen);
+            devices.take(request, part.chosen);
         }
         if let Some(cores) = part.cores
             && let Some(left) = self.cores.get_mut(&(slot as u32))
@@ -298,10 +298,10 @@ impl Machines {
 
     #[inline(never)]
     fn give_back_pieces(&mut self, slot: usize, part: Part<'_>) {
-        if let Some(request) = part.cards
-            && let Some(cards) = self.cards.get_mut(&(slot as u32))
+        if let Some(request) = part.devices
+            && let Some(devices) = self.devices.get_mut(&(slot as u32))
         {
-            cards.give_back(request, part.chosen);
+            devices.give_back(request, part.chosen);
         }
         if let Some(cores) = part.cores
             && let Some(left) = self.cores.get_mut(&(slot as u32))
@@ -314,10 +314,11 @@ impl Machines {
     /// Takes what a task has of each kind off a row, or with `sign` 1 gives it back.
     #[inline]
     pub(crate) fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
-        match part.curves {
+        match part.demand_profiles {
             None => self.add(slot, part.request, sign),
-            Some(curves) => {
-                let amounts = self.curves.shift(slot, (part.request, curves), -sign);
+            Some(demand_profiles) => {
+                let amounts =
+                    self.demand_profiles.shift(slot, (part.request, demand_profiles), -sign);
                 self.add(slot, &amounts, sign);
             }
         }
@@ -325,9 +326,9 @@ impl Machines {
 
     /// What comes back of each kind when a task leaves.
     pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
-        let Some(curves) = part.curves else { return part.request.into() };
-        let freed = self.curves.shift(slot, (part.request, curves), -1);
-        self.curves.shift(slot, (part.request, curves), 1);
+        let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
+        let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
+        self.demand_profiles.shift(slot, (part.request, demand_profiles), 1);
         freed
     }
 
@@ -348,16 +349,16 @@ impl Machines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) request: &'a [i64],
-    pub(crate) curves: Option<&'a Curves>,
-    pub(crate) cards: Option<CardRequest>,
-    pub(crate) chosen: CardSet,
+    pub(crate) demand_profiles: Option<&'a DemandProfiles>,
+    pub(crate) devices: Option<DeviceRequest>,
+    pub(crate) chosen: DeviceSet,
     pub(crate) cores: Option<&'a NodeCores>,
 }
 
 impl Part<'_> {
-    /// Whether a task has cards or cores that others do not share.
+    /// Whether a task has devices or cores that others do not share.
     #[inline]
     fn has_pieces(&self) -> bool {
-        self.cards.is_some() || self.cores.is_some()
+        self.devices.is_some() || self.cores.is_some()
     }
 }

@@ -32,20 +32,20 @@ impl Delta {
         self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        if !self.curves.is_empty() || !self.batch.is_empty() {
-            // What the later one says of a row is all there is, even if it says nothing of curves or of batch.
+        if !self.demand_profiles.is_empty() || !self.batch.is_empty() {
+            // What the later one says of a row is all there is, even if it says nothing of demand profiles or of batch.
             let again: BTreeSet<u32> = later.slots.iter().copied().collect();
-            self.curves.retain(|(slot, _)| !again.contains(slot));
+            self.demand_profiles.retain(|(slot, _)| !again.contains(slot));
             let all = later.peaks.is_some();
             self.batch.retain(|(slot, _)| !all && !again.contains(slot));
         }
-        self.curves.extend(later.curves);
+        self.demand_profiles.extend(later.demand_profiles);
         self.batch.extend(later.batch);
         self.peaks = later.peaks.or(self.peaks.take());
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);
         self.free.extend(later.free);
-        self.cards.extend(later.cards);
+        self.devices.extend(later.devices);
         self.cores.extend(later.cores);
         self.loads.extend(later.loads);
         self.trackers.extend(later.trackers);

@@ -260,7 +260,7 @@ impl Cell {
     /// What the batch tasks of a machine hold together of a kind. It is counted only while there is a calendar of
     /// peaks, and of a task whose demand varies over the day the highest point is.
     #[must_use]
-    pub fn batch_held(&self, machine: MachineId, kind: KindId) -> i64 {
+    pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
         let known = self.machines.get(machine);
         known.map_or(0, |_| self.facts.peaks.held_of(machine.row(), kind))
     }

@@ -21,9 +21,9 @@ pub struct HeldCounts {
     /// Resizes that were refused.
     pub resizes_refused: u64,
     /// Tasks that were placed with what they want.
-    pub wants_met: u64,
+    pub optional_met: u64,
     /// Tasks that want something, and were placed without it.
-    pub wants_missed: u64,
+    pub optional_missed: u64,
 }
 
 impl Cell {
@@ -105,18 +105,18 @@ impl Cell {
         let refused = refused.filter(|conflict| matches!(conflict.item, Item::Resize(_))).count();
         counts.resizes_refused += refused as u64;
         counts.resized += (txn.resizes.len() - refused) as u64;
-        if !scratch.wants {
+        if !scratch.optional {
             return;
         }
         for step in &scratch.steps {
             let Step::Placed { task, .. } = step else { continue };
             let Some((job, record)) = self.jobs.task(*task) else { continue };
-            let Some(wants) = &job.need(record).wants else { continue };
+            let Some(optional) = &job.need(record).optional else { continue };
             let part = job.part(task.index);
-            let has_cards = wants.cards.is_none() || !part.chosen.is_empty();
-            match has_cards && *part.request == *wants.request {
-                true => counts.wants_met += 1,
-                false => counts.wants_missed += 1,
+            let has_devices = optional.devices.is_none() || !part.chosen.is_empty();
+            match has_devices && *part.request == *optional.request {
+                true => counts.optional_met += 1,
+                false => counts.optional_missed += 1,
             }
         }
     }

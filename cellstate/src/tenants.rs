@@ -1,6 +1,6 @@
 //! Who pays: what the tasks of each tenant claim together, how much they may, and what they get back.
 //!
-//! Tenants form a tree (see [`Standing`]). What a tenant uses counts for it and for everyone above it, so
+//! Tenants form a tree (see [`TenantConfig`]). What a tenant uses counts for it and for everyone above it, so
 //! that a limit is one comparison on each level, from the tenant up:
 //!
 //! 1. `used` of a tenant is what its own tasks claim, and those of all tenants below it;
@@ -11,7 +11,7 @@ use crate::admission::Asked;
 use crate::delta::TenantTerms;
 use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
-use omega_core::{Amounts, KindId, Reason, Rejection, Standing, Text, Version};
+use omega_core::{Amounts, KindId, Reason, Rejection, TenantConfig, Text, Version};
 use std::sync::Arc;
 
 /// What a tenant has and may have.
@@ -125,7 +125,7 @@ impl Tenants {
 
     /// All of them if one has a standing or a limit, else none.
     pub(crate) fn all_if_told(&self) -> &[Tenant] {
-        let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_standing();
+        let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
         if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
     }
 
@@ -161,18 +161,18 @@ impl Tenants {
     ///
     /// # Errors
     /// If the tree would have a ring or be too deep, or a sum would exceed 64 bits.
-    pub(crate) fn set_standing(
+    pub(crate) fn set_tenant(
         &mut self,
         name: &Text,
-        standing: Standing,
+        tenant_config: TenantConfig,
     ) -> Result<(), Rejection> {
-        self.check_parent(name, standing.parent.as_ref())?;
+        self.check_parent(name, tenant_config.parent.as_ref())?;
         if let Some(id) = self.id(name) {
-            self.check_sums(id, standing.parent.as_ref())?;
+            self.check_sums(id, tenant_config.parent.as_ref())?;
         }
         let id = self.intern(name);
         let used = self.list[id as usize].used.clone();
-        let parent = standing.parent.as_ref().map(|parent| self.intern(parent));
+        let parent = tenant_config.parent.as_ref().map(|parent| self.intern(parent));
         if let Some(before) = self.list[id as usize].parent {
             self.count(before, &used, -1);
         }
@@ -180,7 +180,7 @@ impl Tenants {
             self.count(parent, &used, 1);
         }
         let tenant = &mut self.list[id as usize];
-        Arc::make_mut(&mut tenant.terms).standing = standing;
+        Arc::make_mut(&mut tenant.terms).tenant_config = tenant_config;
         (tenant.parent, tenant.changed) = (parent, self.next);
         self.stands = true;
         self.tell();
@@ -274,7 +274,7 @@ impl Tenants {
         let (ours, theirs) = (&self.list[ours as usize], &self.list[theirs as usize]);
         let asked = |kind: &usize| claimant.kinds >> kind & 1 == 1;
         let guaranteed = |tenant: &Tenant, kind: usize| {
-            tenant.terms.standing.guaranteed.get(KindId(kind as u8)) as i64
+            tenant.terms.tenant_config.guaranteed.get(KindId(kind as u8)) as i64
         };
         let mut kinds = (0..self.kinds).filter(asked);
         let within = kinds.clone().all(|kind| ours.used[kind] <= guaranteed(ours, kind));
@@ -300,8 +300,8 @@ impl Tenants {
 
 impl Tenant {
     /// Whether anything was said of how it stands.
-    pub(crate) fn has_standing(&self) -> bool {
-        self.terms.standing != Standing::default()
+    pub(crate) fn has_tenant_config(&self) -> bool {
+        self.terms.tenant_config != TenantConfig::default()
     }
 
     fn judge(&self, request: &[i64]) -> Result<(), Reason> {
@@ -317,5 +317,5 @@ impl Tenant {
 }
 
 fn bad(what: String) -> Rejection {
-    Rejection::BadStanding(what.into())
+    Rejection::BadTenant(what.into())
 }

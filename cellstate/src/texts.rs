@@ -78,11 +78,13 @@ fn task_rule(rule: &TaskRule) -> Checked {
     match rule {
         TaskRule::AntiAffinity { from: tasks, level }
         | TaskRule::MaxPerDomain { of: tasks, level, .. }
-        | TaskRule::MaxBeside { of: tasks, level, .. } => both(tasks, level),
+        | TaskRule::MaxColocated { of: tasks, level, .. } => both(tasks, level),
         TaskRule::Affinity(terms) => {
             terms.iter().try_for_each(|near| both(&near.tasks, &near.level))
         }
-        TaskRule::Prefer { near, .. } | TaskRule::Company(near) => both(&near.tasks, &near.level),
+        TaskRule::Prefer { near, .. } | TaskRule::RuntimeAffinity(near) => {
+            both(&near.tasks, &near.level)
+        }
         TaskRule::Spread(spread) => both(&spread.of, &spread.level),
         TaskRule::MaxShare { level: at, .. } => level(at),
         _ => Ok(()),

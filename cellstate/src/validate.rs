@@ -2,16 +2,16 @@
 
 use crate::texts;
 use omega_core::limits::{
-    BANDS_MAX, CARD_MILLI, CARDS_MAX, CORES_PER_NODE_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX,
-    EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, JOB_BYTES_MAX,
+    BANDS_MAX, CORES_PER_NODE_MAX, DEMAND_POINTS_MAX, DEVICE_MILLI, DEVICES_MAX, EVICTION_CAP_MAX,
+    EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, JOB_BYTES_MAX,
     LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX, PEAKS_MAX, QUOTA_MAX,
     RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX,
     TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, CardRequest, CoreRequest, DAY_MS, Job, KindId, Kinds, Labels, Machine,
-    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, Standing, TaskGroup,
-    TaskRule, TaskSelector, Text, bytes_at_most,
+    Amounts, CoreRequest, DAY_MS, DeviceRequest, Job, KindId, Kinds, Labels, Machine,
+    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, TaskGroup, TaskRule,
+    TaskSelector, TenantConfig, Text, bytes_at_most,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -57,21 +57,25 @@ pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
 }
 
 /// What the cell as a whole has: bounded as what a tenant may have of it.
-pub(crate) fn cell_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+pub(crate) fn cluster_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     quota(&"the cell".into(), capacity, kinds)
 }
 
 /// How a tenant stands; whether its parent may be above it is seen in the tree.
-pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Result<(), Rejection> {
+pub(crate) fn tenant_config(
+    tenant: &Text,
+    tenant_config: &TenantConfig,
+    kinds: &Kinds,
+) -> Result<(), Rejection> {
     texts::name("tenant", tenant)?;
-    standing.parent.iter().try_for_each(|parent| texts::name("tenant", parent))?;
-    quota(tenant, &standing.guaranteed, kinds)?;
-    if !(1..=TENANT_WEIGHT_MAX).contains(&standing.weight) {
+    tenant_config.parent.iter().try_for_each(|parent| texts::name("tenant", parent))?;
+    quota(tenant, &tenant_config.guaranteed, kinds)?;
+    if !(1..=TENANT_WEIGHT_MAX).contains(&tenant_config.weight) {
         let what = format!(
             "{tenant:?} has weight {}, from 1 to {TENANT_WEIGHT_MAX} are allowed",
-            standing.weight
+            tenant_config.weight
         );
-        return Err(Rejection::BadStanding(what.into()));
+        return Err(Rejection::BadTenant(what.into()));
     }
     Ok(())
 }
@@ -199,7 +203,7 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     at_most("taints", machine.taints.len(), LABELS_MAX)?;
     at_most("images", machine.images.len(), 16 * LABELS_MAX)?;
     texts::machine(machine)?;
-    at_most("cards", usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    at_most("devices", usize::from(machine.devices), usize::from(DEVICES_MAX))?;
     numa(machine, kinds)?;
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
@@ -271,17 +275,17 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         }
         task_group(job, group, kinds)?;
     }
-    match (job.gang_hold_ms, job.gang_min) {
+    match (job.gang_timeout_ms, job.gang_min) {
         (Some(_), None) => {
             return bad(format!(
                 "job {:?} may hold places but is no gang: give gang_min",
                 job.name
             ));
         }
-        (Some(hold), _) if !(1..=GANG_HOLD_MS_MAX).contains(&hold) => {
+        (Some(hold), _) if !(1..=GANG_TIMEOUT_MS_MAX).contains(&hold) => {
             let name = &job.name;
             return bad(format!(
-                "job {name:?} holds for {hold} ms: 1 to {GANG_HOLD_MS_MAX} are allowed"
+                "job {name:?} holds for {hold} ms: 1 to {GANG_TIMEOUT_MS_MAX} are allowed"
             ));
         }
         _ => {}
@@ -302,11 +306,11 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
         TaskRule::Prefer { weight, .. } if weight.unsigned_abs() > WEIGHT_MAX => {
             bad("has a preference with a weight beyond 100")
         }
-        TaskRule::MaxBeside { count: 0, .. } => {
+        TaskRule::MaxColocated { count: 0, .. } => {
             bad("lets 0 tasks run beside it: that is what anti_affinity says")
         }
-        TaskRule::Company(near) if near.tasks == TaskSelector::SameGroup => bad(
-            "needs company of its own tasks, so that the first could never be placed: affinity is \
+        TaskRule::RuntimeAffinity(near) if near.tasks == TaskSelector::SameGroup => bad(
+            "needs runtime affinity of its own tasks, so that the first could never be placed: affinity is \
              the rule that lets it",
         ),
         _ => Ok(()),
@@ -314,25 +318,27 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
 }
 
 /// What varies over the day: each kind at most once, and what is requested of it is the highest point.
-fn curves(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
-    if !group.curves.is_sorted_by_key(|curve| curve.kind)
-        || group.curves.windows(2).any(|pair| pair[0].kind == pair[1].kind)
+    if !group.demand_profiles.is_sorted_by_key(|demand_profile| demand_profile.kind)
+        || group.demand_profiles.windows(2).any(|pair| pair[0].kind == pair[1].kind)
     {
-        return bad("has curves that do not ascend by kind, one for each".to_owned());
+        return bad("has demand profiles that do not ascend by kind, one for each".to_owned());
     }
-    for curve in &group.curves {
-        let kind = kinds.get(curve.kind).map_or("a kind that is not registered", |kind| &kind.name);
-        let points = curve.points.len();
-        if !curve.divides_the_day() {
+    for demand_profile in &group.demand_profiles {
+        let kind = kinds
+            .get(demand_profile.kind)
+            .map_or("a kind that is not registered", |kind| &kind.name);
+        let points = demand_profile.points.len();
+        if !demand_profile.divides_the_day() {
             return bad(format!(
-                "has a curve of {kind} with {points} points: a divisor of {CURVE_POINTS_MAX} is allowed"
+                "has a demand profile of {kind} with {points} points: a divisor of {DEMAND_POINTS_MAX} is allowed"
             ));
         }
-        let (peak, request) = (curve.peak(), group.request.get(curve.kind));
+        let (peak, request) = (demand_profile.peak(), group.request.get(demand_profile.kind));
         if peak == 0 || peak != request {
             return bad(format!(
-                "requests {request} of {kind}, and the highest point of its curve is {peak}"
+                "requests {request} of {kind}, and the highest point of its demand profile is {peak}"
             ));
         }
     }
@@ -342,7 +348,7 @@ fn curves(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
 fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     texts::name("group", &group.name)?;
     amounts(&job.name, &group.request, kinds)?;
-    amounts(&job.name, &group.cell_request, kinds)?;
+    amounts(&job.name, &group.cluster_request, kinds)?;
     labels(&group.name, &group.labels)?;
     let rules = &group.rules;
     at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
@@ -358,47 +364,47 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
-    curves(group, kinds)?;
-    if let Some(cards) = group.cards {
-        cards_of(group, cards)?;
+    demand_profiles(group, kinds)?;
+    if let Some(devices) = group.devices {
+        devices_of(group, devices)?;
     }
     if let Some(cores) = group.cores {
         cores_of(group, cores, kinds)?;
     }
-    if let Some(with) = wants(job, group)? {
+    if let Some(with) = optional(job, group)? {
         amounts(&job.name, &with.request, kinds)?;
     }
     Ok(())
 }
 
 /// The group with what it wants, if that makes sense.
-fn wants(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection> {
-    let Some(wants) = &group.wants else { return Ok(None) };
+fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection> {
+    let Some(optional) = &group.optional else { return Ok(None) };
     let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
-    if wants.amounts.is_zero() && wants.cards.is_none() {
-        return bad("wants nothing: leave it out");
+    if optional.amounts.is_zero() && optional.devices.is_none() {
+        return bad("optional nothing: leave it out");
     }
-    if wants.cards.is_some() && group.cards.is_some() {
-        return bad("needs cards, so that it cannot want others");
+    if optional.devices.is_some() && group.devices.is_some() {
+        return bad("needs devices, so that it cannot want others");
     }
-    if !group.curves.is_empty() {
+    if !group.demand_profiles.is_empty() {
         return bad(
-            "varies over the day, so that it cannot want more: let its curves say what it needs",
+            "varies over the day, so that it cannot want more: let its demand profiles say what it needs",
         );
     }
-    if let Some(cards) = wants.cards {
-        cards_of(group, cards)?;
+    if let Some(devices) = optional.devices {
+        devices_of(group, devices)?;
     }
-    let kind = wants.amounts.iter().next().map_or(KindId::CPU, |(kind, _)| kind);
+    let kind = optional.amounts.iter().next().map_or(KindId::CPU, |(kind, _)| kind);
     let too_much = || Rejection::BadAmount { what: job.name.clone(), kind };
-    group.with_wants().ok_or_else(too_much).map(Some)
+    group.with_optional().ok_or_else(too_much).map(Some)
 }
 
-fn cards_of(group: &TaskGroup, cards: CardRequest) -> Result<(), Rejection> {
-    at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
-    at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;
-    if cards.count == 0 || cards.milli_each == 0 {
-        let why = format!("group {:?} asks for cards but for nothing of them", group.name);
+fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection> {
+    at_most("devices of a task", usize::from(devices.count), usize::from(DEVICES_MAX))?;
+    at_most("share of a device", usize::from(devices.milli_each), DEVICE_MILLI as usize)?;
+    if devices.count == 0 || devices.milli_each == 0 {
+        let why = format!("group {:?} asks for devices but for nothing of them", group.name);
         return Err(Rejection::BadJob(why.into()));
     }
     Ok(())
@@ -414,11 +420,14 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
     if !cores.fit_in(&group.request, kinds) {
         return bad(format!("asks for {count} cores to itself, and for less `cpu` than they are"));
     }
-    let of_cpu = group.curves.iter().find(|curve| Some(curve.kind) == kinds.cpu());
-    let least = of_cpu.and_then(|curve| curve.points.iter().min());
+    let of_cpu = group
+        .demand_profiles
+        .iter()
+        .find(|demand_profile| Some(demand_profile.kind) == kinds.cpu());
+    let least = of_cpu.and_then(|demand_profile| demand_profile.points.iter().min());
     if least.is_some_and(|least| *least < cores.cpu_milli()) {
         return bad(format!(
-            "has {count} cores to itself all day, and a curve of `cpu` below that"
+            "has {count} cores to itself all day, and a demand profile of `cpu` below that"
         ));
     }
     Ok(())

@@ -20,7 +20,7 @@ impl KindId {
     pub const MEMORY: KindId = KindId(1);
     /// The third kind of [`Kinds::standard`]: local disk, in bytes.
     pub const DISK: KindId = KindId(2);
-    /// The fourth kind of [`Kinds::standard`]: accelerators, in thousandths of a card.
+    /// The fourth kind of [`Kinds::standard`]: accelerators, in thousandths of a device.
     pub const GPU: KindId = KindId(3);
 
     /// The position as an index.
@@ -34,7 +34,7 @@ impl KindId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Thousandths of a thing: of a core, of a card.
+    /// Thousandths of a thing: of a core, of a device.
     Milli,
     /// Bytes.
     Bytes,
@@ -93,7 +93,7 @@ impl Kinds {
     }
 
     /// `cpu` (thousandths of a core, compressible), `memory` and `disk` (bytes), `gpu`
-    /// (thousandths of a card).
+    /// (thousandths of a device).
     #[must_use]
     pub fn standard() -> Kinds {
         let kind = |name: &str, unit, compressible| ResourceKind {

@@ -11,7 +11,7 @@ use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
 use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
-use crate::tenant::Standing;
+use crate::tenant::TenantConfig;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub enum Command {
     /// Judges a transaction and takes what holds.
     Commit(Transaction),
     /// Says what time it is, and forgets what has been over for long enough (see
-    /// [`Policy::keep_ended_ms`]). The version rises only if something is forgotten.
+    /// [`Policy::ttl_after_finished_ms`]). The version rises only if something is forgotten.
     Expire {
         /// Milliseconds since any fixed moment. A time before the last one counts as the last.
         now_ms: u64,
@@ -127,11 +127,11 @@ pub enum Command {
     },
     /// Says how a tenant stands among the others. What it claims stays, even beyond a limit that is new to
     /// it; tenants below it go with it.
-    SetStanding {
+    SetTenant {
         /// Which tenant.
         tenant: Text,
         /// How it stands from now on.
-        standing: Standing,
+        tenant_config: TenantConfig,
     },
     /// Limits what a tenant's jobs may ask for together, placed or not, with those of tenants below it; `None` lifts
     /// the limit. A job beyond it is refused. What is asked for already stays.
@@ -149,9 +149,9 @@ pub enum Command {
         name: Text,
     },
     /// Says how much the cell as a whole has of a kind, for what tasks claim of it (see
-    /// [`TaskGroup::cell_request`](crate::TaskGroup::cell_request)). What is claimed beyond that stays, and nothing
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). What is claimed beyond that stays, and nothing
     /// more is taken until less is claimed.
-    SetCellCapacity {
+    SetClusterCapacity {
         /// Of which registered kind.
         kind: KindId,
         /// How much; 0 is none.
@@ -197,9 +197,9 @@ pub struct Policy {
     /// much. Kinds that are not compressible stay at 100.
     pub overcommit_max: Overcommit,
     /// How long a job that has ended is remembered, in milliseconds of [`Command::Expire`].
-    pub keep_ended_ms: u64,
+    pub ttl_after_finished_ms: u64,
     /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
-    /// tenant is guaranteed is reclaimed even so (see [`Standing`]).
+    /// tenant is guaranteed is reclaimed even so (see [`TenantConfig`]).
     pub bands: Vec<Band>,
     /// How many evictions are taken in any span of time, whatever they are for; `None`: any number.
     pub eviction_cap: Option<EvictionCap>,
@@ -247,9 +247,9 @@ pub enum Rejection {
         /// What the command called it.
         given: Text,
     },
-    /// The number of its cards can change only while no task has one.
-    #[error("tasks of machine {0} have some of its cards")]
-    CardsInUse(MachineId),
+    /// The number of its devices can change only while no task has one.
+    #[error("tasks of machine {0} have some of its devices")]
+    DevicesInUse(MachineId),
     /// The job has ended long ago, or never was.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
@@ -267,9 +267,9 @@ pub enum Rejection {
     /// Only a pending task can be adopted.
     #[error("task {0} is not pending")]
     TaskNotPending(TaskId),
-    /// No cards of the machine have enough left for the task: correct the machine first.
-    #[error("machine {1} has no cards left for task {0}")]
-    NoCardsLeft(TaskId, MachineId),
+    /// No devices of the machine have enough left for the task: correct the machine first.
+    #[error("machine {1} has no devices left for task {0}")]
+    NoDevicesLeft(TaskId, MachineId),
     /// The report is late: the task has moved or ended.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),
@@ -313,7 +313,7 @@ pub enum Rejection {
     },
     /// Choose another parent, guarantee or weight.
     #[error("{0}")]
-    BadStanding(Text),
+    BadTenant(Text),
     /// Choose other bands, or another cap of evictions.
     #[error("{0}")]
     BadPolicy(Text),

@@ -2,7 +2,7 @@
 
 use crate::amounts::Amounts;
 use crate::cores::CoreRequest;
-use crate::curve::Curve;
+use crate::demand_profile::DemandProfile;
 use crate::ids::{MachineId, Precedence};
 use crate::machine::{Labels, Toleration, TopologyLevel};
 use crate::selector::{MachineSelector, TaskSelector};
@@ -58,12 +58,12 @@ pub struct Job {
     /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
     /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
     /// machines. Without it one transaction places the gang.
-    pub gang_hold_ms: Option<u32>,
+    pub gang_timeout_ms: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
-    pub run_ms_expected: Option<u64>,
+    pub runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
     /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
-    pub due_ms: Option<u64>,
+    pub deadline_ms: Option<u64>,
 }
 
 impl Job {
@@ -78,9 +78,9 @@ impl Job {
             kind: JobKind::Batch,
             groups: vec![group],
             gang_min: None,
-            gang_hold_ms: None,
-            run_ms_expected: None,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: None,
+            deadline_ms: None,
         }
     }
 
@@ -93,7 +93,7 @@ impl Job {
     /// Whether it is a gang that one transaction must place.
     #[must_use]
     pub fn is_placed_at_once(&self) -> bool {
-        self.gang_min.is_some() && self.gang_hold_ms.is_none()
+        self.gang_min.is_some() && self.gang_timeout_ms.is_none()
     }
 }
 
@@ -106,8 +106,8 @@ pub struct TaskGroup {
     pub count: u32,
     /// What each task claims.
     pub request: Amounts,
-    /// Accelerator cards that each task needs. They are counted in `request` too.
-    pub cards: Option<CardRequest>,
+    /// Accelerator devices that each task needs. They are counted in `request` too.
+    pub devices: Option<DeviceRequest>,
     /// What rules of other jobs select these tasks by.
     pub labels: Labels,
     /// How often a task that fails is started again before it counts as failed; above 65,535, for
@@ -125,15 +125,15 @@ pub struct TaskGroup {
     /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
     pub grace_ms: u32,
     /// What of the request varies over the day, ascending by kind: `request` has the highest point of each.
-    pub curves: Vec<Curve>,
+    pub demand_profiles: Vec<DemandProfile>,
     /// What each task takes on top of its request where that is free, and does without elsewhere.
-    pub wants: Option<Wants>,
+    pub optional: Option<OptionalResources>,
     /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
     /// What each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
-    /// cloud. Of each kind the cell has so much as [`Command::SetCellCapacity`](crate::Command::SetCellCapacity)
+    /// cloud. Of each kind the cell has so much as [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity)
     /// says, wherever the tasks run. Zero for nearly all.
-    pub cell_request: Amounts,
+    pub cluster_request: Amounts,
 }
 
 impl TaskGroup {
@@ -144,42 +144,47 @@ impl TaskGroup {
             name: "main".into(),
             count,
             request,
-            cards: None,
+            devices: None,
             labels: Labels::default(),
             restarts: 0,
             images: Vec::new(),
             rules: PlacementRules::default(),
             volumes: Vec::new(),
             grace_ms: 0,
-            curves: Vec::new(),
-            wants: None,
+            demand_profiles: Vec::new(),
+            optional: None,
             cores: None,
-            cell_request: Amounts::zero(),
+            cluster_request: Amounts::zero(),
         }
     }
 
     /// What each task asks for, of its machine and of the cell.
     pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
-        [&self.request, &self.cell_request].into_iter()
+        [&self.request, &self.cluster_request].into_iter()
     }
 
     /// The same group, requesting what it wants; `None` if it wants nothing.
     #[must_use]
-    pub fn with_wants(&self) -> Option<TaskGroup> {
-        let wants = self.wants.as_ref()?;
-        let request = self.request.checked_add(&wants.amounts)?;
-        Some(TaskGroup { request, cards: self.cards.or(wants.cards), wants: None, ..self.clone() })
+    pub fn with_optional(&self) -> Option<TaskGroup> {
+        let optional = self.optional.as_ref()?;
+        let request = self.request.checked_add(&optional.amounts)?;
+        Some(TaskGroup {
+            request,
+            devices: self.devices.or(optional.devices),
+            optional: None,
+            ..self.clone()
+        })
     }
 }
 
-/// What a task takes on top of its request, where it is free. (A preferred resource, such as a card that makes
+/// What a task takes on top of its request, where it is free. (A preferred resource, such as a device that makes
 /// it faster.)
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Wants {
+pub struct OptionalResources {
     /// How much of each kind.
     pub amounts: Amounts,
-    /// Accelerator cards, which are counted in `amounts` too. Only tasks that need none may want some.
-    pub cards: Option<CardRequest>,
+    /// Accelerator devices, which are counted in `amounts` too. Only tasks that need none may want some.
+    pub devices: Option<DeviceRequest>,
 }
 
 // The hash of a cell's state is kept with its snapshots. So that those of earlier versions keep theirs, what a job
@@ -188,13 +193,13 @@ pub struct Wants {
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
-        let Job { groups, gang_min, run_ms_expected, gang_hold_ms, due_ms, .. } = self;
+        let Job { groups, gang_min, runtime_estimate_ms, gang_timeout_ms, deadline_ms, .. } = self;
         (name, tenant, scheduler, precedence, preemption, kind).hash(state);
-        (groups, gang_min, run_ms_expected).hash(state);
-        if let Some(hold) = gang_hold_ms {
+        (groups, gang_min, runtime_estimate_ms).hash(state);
+        if let Some(hold) = gang_timeout_ms {
             ("gang hold", hold).hash(state);
         }
-        if let Some(due) = due_ms {
+        if let Some(due) = deadline_ms {
             ("due", due).hash(state);
         }
     }
@@ -202,34 +207,43 @@ impl Hash for Job {
 
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, grace_ms, curves, wants, cores, cell_request, .. } = self;
-        (name, count, request, cards, labels, restarts, images).hash(state);
+        let TaskGroup { name, count, request, devices, labels, restarts, images, .. } = self;
+        let TaskGroup {
+            rules,
+            volumes,
+            grace_ms,
+            demand_profiles,
+            optional,
+            cores,
+            cluster_request,
+            ..
+        } = self;
+        (name, count, request, devices, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
         if *grace_ms > 0 {
             ("grace", grace_ms).hash(state);
         }
-        if !curves.is_empty() {
-            ("curves", curves).hash(state);
+        if !demand_profiles.is_empty() {
+            ("demand_profiles", demand_profiles).hash(state);
         }
-        if let Some(wants) = wants {
-            ("wants", wants).hash(state);
+        if let Some(optional) = optional {
+            ("optional", optional).hash(state);
         }
         if let Some(cores) = cores {
             ("cores", cores).hash(state);
         }
-        if !cell_request.is_zero() {
-            ("of the cell", cell_request).hash(state);
+        if !cluster_request.is_zero() {
+            ("cluster resources", cluster_request).hash(state);
         }
     }
 }
 
-/// Cards that one task needs, all on its machine.
+/// Devices that one task needs, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CardRequest {
+pub struct DeviceRequest {
     /// How many.
     pub count: u8,
-    /// How much of each, in thousandths: 1000 is a whole card.
+    /// How much of each, in thousandths: 1000 is a whole device.
     pub milli_each: u16,
 }
 
@@ -313,7 +327,7 @@ pub enum TaskRule {
     /// In a domain that holds a task of this group at most so many selected tasks run, this one
     /// included where it is selected: neither when this one comes nor when one of those does.
     /// ([`TaskRule::AntiAffinity`] is the rule that lets none run there.)
-    MaxBeside {
+    MaxColocated {
         /// Which tasks are counted.
         of: TaskSelector,
         /// What a domain is.
@@ -324,7 +338,7 @@ pub enum TaskRule {
     /// Another task that is selected runs in the same domain, as long as this one does: without one
     /// this one is not placed, and what would leave it alone is not taken. What leaves by itself
     /// (its end, the loss of its machine, a kill) is not held back.
-    Company(Near),
+    RuntimeAffinity(Near),
 }
 
 /// Tasks, and how near to them.

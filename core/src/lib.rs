@@ -21,14 +21,14 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`curve`], [`tenant`],
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`demand_profile`], [`tenant`],
 //! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
 pub mod command;
 pub mod cores;
-pub mod curve;
+pub mod demand_profile;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -45,24 +45,24 @@ pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
 pub use cores::{CorePlace, CoreRequest, NodeCores};
-pub use curve::Curve;
+pub use demand_profile::DemandProfile;
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
     Version,
 };
 pub use job::{
-    Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preemption, Preferred,
-    Protocol, Spread, TaskGroup, TaskRule, TaskState, Wants, WhenUnsatisfiable,
+    Affinity, DeviceRequest, Job, JobKind, Near, OptionalResources, PlacementRules, Port,
+    Preemption, Preferred, Protocol, Spread, TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
 };
 pub use machine::{
-    CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
+    DeviceSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,
 };
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use size::bytes_at_most;
-pub use tenant::Standing;
+pub use tenant::TenantConfig;
 pub use text::Text;
 pub use transaction::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Resize, Take, Transaction,

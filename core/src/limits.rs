@@ -18,11 +18,11 @@ pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
 /// Machines in a cell: ten times the largest cell that Borg reports.
 pub const MACHINES_MAX: usize = 1 << 20;
 
-/// Accelerator cards in one machine; a set of them is a 32-bit mask.
-pub const CARDS_MAX: u8 = 32;
+/// Accelerator devices in one machine; a set of them is a 32-bit mask.
+pub const DEVICES_MAX: u8 = 32;
 
-/// What one accelerator card offers, in thousandths of a card.
-pub const CARD_MILLI: u32 = 1000;
+/// What one accelerator device offers, in thousandths of a device.
+pub const DEVICE_MILLI: u32 = 1000;
 
 /// NUMA nodes of one machine: two sockets of four nodes each.
 pub const NUMA_NODES_MAX: usize = 8;
@@ -95,7 +95,7 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 
 /// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
 /// from others is worth more than the gang.
-pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
+pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
 
 /// Reservations of machines that are known at once: each that a task would reach is looked at for its claim, and
 /// a cell whose operators plan every day of a season has fewer.
@@ -114,9 +114,9 @@ pub const PEAK_CALENDARS_MAX: usize = 64;
 /// Peaks in one calendar: one for each hour of the day.
 pub const PEAKS_MAX: usize = 24;
 
-/// Points in a curve: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
+/// Points in a demand_profile: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
 /// into.
-pub const CURVE_POINTS_MAX: usize = 288;
+pub const DEMAND_POINTS_MAX: usize = 288;
 
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;

@@ -2,7 +2,7 @@
 
 use crate::amounts::{Amounts, KindId};
 use crate::cores::NodeCores;
-use crate::limits::{CARD_MILLI, CARDS_MAX};
+use crate::limits::{DEVICE_MILLI, DEVICES_MAX};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -214,35 +214,35 @@ impl Overcommit {
     }
 }
 
-/// A set of accelerator cards of one machine: bit `i` is card `i`.
+/// A set of accelerator devices of one machine: bit `i` is device `i`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct CardSet(pub u32);
+pub struct DeviceSet(pub u32);
 
-impl CardSet {
-    /// How many cards are in the set.
+impl DeviceSet {
+    /// How many devices are in the set.
     #[must_use]
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether no card is in the set.
+    /// Whether no device is in the set.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The cards, ascending.
+    /// The devices, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..32).filter(move |card| self.0 & (1 << card) != 0)
+        (0..32).filter(move |device| self.0 & (1 << device) != 0)
     }
 
-    /// The set with one card more.
+    /// The set with one device more.
     #[must_use]
-    pub fn with(self, card: usize) -> CardSet {
-        CardSet(self.0 | 1 << card)
+    pub fn with(self, device: usize) -> DeviceSet {
+        DeviceSet(self.0 | 1 << device)
     }
 }
 
@@ -270,8 +270,8 @@ pub struct Machine {
     pub taints: Box<[Taint]>,
     /// Images that it already holds.
     pub images: Box<[Image]>,
-    /// How many accelerator cards it has, each of [`CARD_MILLI`] thousandths.
-    pub cards: u8,
+    /// How many accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
+    pub devices: u8,
     /// The cores of each of its NUMA nodes that tasks may have to themselves, which its `cpu` counts, too. Those that
     /// are left out always stay with the tasks that share. None: it gives no task cores of its own.
     pub numa: NodeCores,
@@ -280,8 +280,8 @@ pub struct Machine {
 /// What machines gained later is hashed only where it is there, so that snapshots from before keep their hashes.
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Machine { name, capacity, overcommit, labels, taints, images, cards, numa } = self;
-        (name, capacity, overcommit, labels, taints, images, cards).hash(state);
+        let Machine { name, capacity, overcommit, labels, taints, images, devices, numa } = self;
+        (name, capacity, overcommit, labels, taints, images, devices).hash(state);
         if !numa.is_empty() {
             ("numa", numa).hash(state);
         }
@@ -289,7 +289,7 @@ impl Hash for Machine {
 }
 
 impl Machine {
-    /// A machine of this name and capacity, without labels, taints, images, cards or exclusive cores.
+    /// A machine of this name and capacity, without labels, taints, images, devices or exclusive cores.
     pub fn new(name: impl Into<Text>, capacity: Amounts) -> Machine {
         Machine {
             name: name.into(),
@@ -298,16 +298,16 @@ impl Machine {
             labels: Labels::default(),
             taints: Box::default(),
             images: Box::default(),
-            cards: 0,
+            devices: 0,
             numa: NodeCores::NONE,
         }
     }
 
-    /// The same with `count` cards, and as much of the kind `gpu` as they have together.
+    /// The same with `count` devices, and as much of the kind `gpu` as they have together.
     #[must_use]
-    pub fn with_cards(mut self, gpu: KindId, count: u8) -> Machine {
-        self.cards = count.min(CARDS_MAX);
-        self.capacity.set(gpu, u64::from(self.cards) * u64::from(CARD_MILLI));
+    pub fn with_devices(mut self, gpu: KindId, count: u8) -> Machine {
+        self.devices = count.min(DEVICES_MAX);
+        self.capacity.set(gpu, u64::from(self.devices) * u64::from(DEVICE_MILLI));
         self
     }
 

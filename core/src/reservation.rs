@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// That these machines are for the tasks of these tenants alone, from a time until a time.
 ///
 /// Before `from_ms` a task of somebody else is placed there only if it is expected to have ended by then (see
-/// [`Job::run_ms_expected`](crate::Job::run_ms_expected)); from then until `until_ms` none is. What runs there
+/// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms` none is. What runs there
 /// already stays: the cell takes nothing off a machine for it. Of two reservations that share a machine and a
 /// moment, both hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -269,7 +269,7 @@ mod tests {
         grew(&job, 512);
         job.groups[0].rules.machine = Some("m".repeat(99).into());
         grew(&job, 99);
-        job.due_ms = Some(u64::MAX);
+        job.deadline_ms = Some(u64::MAX);
         grew(&job, 10);
     }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// How a tenant stands among the others. A tenant of which nothing was said stands alone, with no
 /// guarantee and weight 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Standing {
+pub struct TenantConfig {
     /// The tenant above it, if there is one.
     pub parent: Option<Text>,
     /// What it may count on, together with all below it: a claim that stays within this may evict tasks of
@@ -36,8 +36,8 @@ pub struct Standing {
     pub weight: u32,
 }
 
-impl Default for Standing {
-    fn default() -> Standing {
-        Standing { parent: None, guaranteed: Amounts::zero(), weight: 1 }
+impl Default for TenantConfig {
+    fn default() -> TenantConfig {
+        TenantConfig { parent: None, guaranteed: Amounts::zero(), weight: 1 }
     }
 }

@@ -6,7 +6,7 @@
 use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
 use crate::limits::NUMBERS_AHEAD_MAX;
-use crate::machine::CardSet;
+use crate::machine::DeviceSet;
 use serde::{Deserialize, Serialize};
 
 /// A wish to give a task its part of a machine.
@@ -18,17 +18,17 @@ pub struct Claim {
     pub machine: MachineId,
     /// The machine's sequence number in the view that the claim was decided on.
     pub seen: SequenceNumber,
-    /// The accelerator cards to use. Empty: the cell takes the fullest that fit.
-    pub cards: CardSet,
+    /// The accelerator devices to use. Empty: the cell takes the fullest that fit.
+    pub devices: DeviceSet,
     /// How much it takes.
     pub take: Take,
 }
 
 impl Claim {
-    /// A claim of what the task requests; the cell chooses the cards.
+    /// A claim of what the task requests; the cell chooses the devices.
     #[must_use]
     pub fn new(task: TaskId, machine: MachineId, seen: SequenceNumber) -> Claim {
-        Claim { task, machine, seen, cards: CardSet::default(), take: Take::Request }
+        Claim { task, machine, seen, devices: DeviceSet::default(), take: Take::Request }
     }
 }
 
@@ -43,13 +43,13 @@ pub enum Take {
     Request,
     /// What it wants, too (see [`TaskGroup::wants`](crate::TaskGroup::wants)): all of that, or the claim
     /// conflicts.
-    WithWants,
+    WithOptional,
 }
 
 /// A wish that a placed task holds more or less of its machine from now on.
 ///
 /// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
-/// needs. The cards and cores that it has stay as they are.
+/// needs. The devices and cores that it has stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
     /// Which task.
@@ -133,8 +133,8 @@ impl Transaction {
 pub enum Reason {
     /// The machine has too little left of this kind.
     NoRoom(KindId),
-    /// No cards of the machine have enough left, or not those that were asked for.
-    NoCards,
+    /// No devices of the machine have enough left, or not those that were asked for.
+    NoDevices,
     /// The machine changed since the view was synced (sequence-number check only).
     MachineChanged,
     /// The machine was removed, or never was.
@@ -170,7 +170,7 @@ pub enum Reason {
     /// The task to be released, evicted or resized has no machine.
     TaskNotPlaced,
     /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
-    /// borrowed what the claim's tenant is guaranteed (see [`Standing`](crate::Standing)).
+    /// borrowed what the claim's tenant is guaranteed (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
     /// No claim took the machine that this task was to be evicted from.
     EvictionUnused,
@@ -179,8 +179,8 @@ pub enum Reason {
     /// Another part of an all-or-nothing transaction conflicts.
     OthersConflict,
     /// A task that stays in the domain needs this one, or one like it, there (see
-    /// [`TaskRule::Company`](crate::TaskRule::Company)): release that one too, or put another one there.
-    CompanyNeeded,
+    /// [`TaskRule::Runtime affinity`](crate::TaskRule::Runtime affinity)): release that one too, or put another one there.
+    RuntimeAffinityNeeded,
     /// The task to be evicted is in the same band of precedence as the most important claim on its machine
     /// (see [`Policy::bands`](crate::Policy::bands)).
     SameBand,
@@ -194,7 +194,7 @@ pub enum Reason {
     /// resized would hold less `cpu` than it has cores.
     NoCores,
     /// The cell as a whole has too little of this kind left, wherever the task would run (see
-    /// [`TaskGroup::cell_request`](crate::TaskGroup::cell_request)).
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)).
     CellExhausted(KindId),
     /// Services need the machine at this time of day: batch tasks there would hold more of this kind than their
     /// share (see [`PeakCalendar`](crate::PeakCalendar)).

@@ -49,7 +49,7 @@ impl ByName {
     }
 
     /// 2. Decide: the first machine by name that the judge allows. It is the cell's own judge, so
-    ///    labels, taints, room, cards, ports and spread all count; and a claim is taken off the
+    ///    labels, taints, room, devices, ports and spread all count; and a claim is taken off the
     ///    view at once, so the next task sees what is left.
     fn decide(&mut self) {
         let view = &mut self.view;

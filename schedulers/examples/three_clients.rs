@@ -8,7 +8,7 @@ use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
     Amounts, Command, Job, KindId, Kinds, Labels, Machine, TaskGroup, TaskId, TaskReport, TaskState,
 };
-use omega_schedulers::asks::{self, Ask, Beat};
+use omega_schedulers::asks::{self, Ask, Heartbeat};
 use omega_schedulers::offers::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use std::error::Error;
@@ -66,14 +66,14 @@ fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Bo
 }
 
 /// The application reads blocks of a file, each of which is on one machine: it asks for a container beside each.
-fn asks_near_blocks() -> Beat {
+fn asks_near_blocks() -> Heartbeat {
     let mut asks = vec![Ask::new("main", asks::Place::Anywhere, 10)];
     for (machine, blocks) in [(0, 9), (3, 1)] {
         let [there, rack, _] =
             Ask::near("main", &format!("m{machine}"), &format!("r{}", machine / 2), blocks);
         asks.extend([there, rack]);
     }
-    Beat::asking(asks)
+    Heartbeat::asking(asks)
 }
 
 /// Machines report that what has run for long enough has finished; services run on.
@@ -124,7 +124,7 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
         let step = services.step(&cell, now, &mut Unobserved)?;
         (placed, refused) = (placed + step.placed, refused + step.conflicts);
         asks.step(&cell, now)?;
-        asks.heartbeat(count, Beat::default(), now)?;
+        asks.heartbeat(count, Heartbeat::default(), now)?;
         finish(&cell, round)?;
     }
     cell.read(|cell| cell.audit_no_overcommit())?;

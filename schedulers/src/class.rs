@@ -28,7 +28,7 @@ pub(crate) struct ClassRef<'a> {
 impl ClassRef<'_> {
     pub(crate) fn new((group, kind): (&TaskGroup, JobKind), job: Option<JobId>) -> ClassRef<'_> {
         let mut hasher = FixedState::default().build_hasher();
-        (&group.request, &group.cards, &group.cores, &group.labels).hash(&mut hasher);
+        (&group.request, &group.devices, &group.cores, &group.labels).hash(&mut hasher);
         (&group.images, &group.rules).hash(&mut hasher);
         (kind, job).hash(&mut hasher);
         ClassRef { group, kind, job, hash: hasher.finish() }
@@ -56,18 +56,18 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             restarts: _,
             grace_ms: _,
             // A group that is placed with what it wants requests it.
-            wants: _,
+            optional: _,
             request,
-            cards,
+            devices,
             cores,
             labels,
             images,
             volumes,
             rules,
-            curves,
-            cell_request,
+            demand_profiles,
+            cluster_request,
         } = group;
-        (request, cards, cores, labels, images, rules, volumes, curves, cell_request)
+        (request, devices, cores, labels, images, rules, volumes, demand_profiles, cluster_request)
     }
     described(one) == described(other)
 }

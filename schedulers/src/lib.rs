@@ -43,7 +43,7 @@
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`improve`], [`peaks`], [`config`]; for schedulers that want to be offered or to ask,
+//! [`explain`](mod@explain), [`rebalance`], [`peaks`], [`config`]; for schedulers that want to be offered or to ask,
 //! [`dominant`], [`offers`], [`asks`].
 
 pub mod appraise;
@@ -61,7 +61,6 @@ pub mod events;
 pub mod explain;
 mod failures;
 mod fronts;
-pub mod improve;
 pub mod meter;
 pub mod offers;
 pub mod peaks;
@@ -74,6 +73,7 @@ pub mod preemption;
 pub mod profile;
 pub mod queue;
 mod rank;
+pub mod rebalance;
 pub mod refusals;
 pub mod relative;
 mod reuse;
@@ -123,9 +123,9 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../docs/delay.md")]
 #[doc = include_str!("../../docs/reservations.md")]
 #[doc = include_str!("../../docs/time.md")]
-#[doc = include_str!("../../docs/held.md")]
+#[doc = include_str!("../../docs/allocation.md")]
 #[doc = include_str!("../../docs/cores.md")]
-#[doc = include_str!("../../docs/cell-resources.md")]
+#[doc = include_str!("../../docs/cluster-resources.md")]
 #[doc = include_str!("../../docs/colocation.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]

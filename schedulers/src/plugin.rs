@@ -41,7 +41,7 @@ pub struct Reads(u8);
 impl Reads {
     /// What the machine is: labels, taints, images, topology.
     pub const DESCRIPTION: Reads = Reads(1);
-    /// What is free on it, and its cards.
+    /// What is free on it, and its devices.
     pub const AMOUNTS: Reads = Reads(2);
     /// Its reported load.
     pub const LOAD: Reads = Reads(4);
@@ -82,7 +82,7 @@ impl Judged {
     pub const AFFINITY: Judged = Judged(2);
     /// The taints that it does not tolerate.
     pub const TAINTS: Judged = Judged(4);
-    /// Room, and cards.
+    /// Room, and devices.
     pub const ROOM: Judged = Judged(8);
     /// The machine that a task names.
     pub const NAME: Judged = Judged(16);

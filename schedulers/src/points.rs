@@ -94,7 +94,7 @@ pub trait Order: Send + Sync {
 
     /// Whether tenants take turns: then the one that has least of the cell for its weight goes first, and
     /// only jobs of one tenant are compared. Tenants of a cell in which none has a
-    /// [standing](omega_core::Standing) are not told apart. By default not.
+    /// [tenant_config](omega_core::TenantConfig) are not told apart. By default not.
     fn between_tenants(&self) -> bool {
         false
     }

@@ -162,7 +162,7 @@ impl Preemptor<'_> {
         let lower = on_machine[first..].iter().filter(|task| !gone.contains(&task.id));
         let mut lower: Vec<PlacedTask> = lower.copied().collect();
         lower.iter().for_each(|task| view.lift(row, *task));
-        keep_company(view, row, &mut lower);
+        keep_runtime_affinity(view, row, &mut lower);
         let mut candidate = None;
         if self.fits(view, row) {
             candidate = Some(self.put_back(view, row, &lower));
@@ -279,11 +279,11 @@ impl Preemptor<'_> {
         let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
         let mut on_amounts = self.profile.filters().filter(reads);
         self.expected.is_empty()
-            && !view.any_company()
+            && !view.any_runtime_affinity()
             && !need.has_rules()
-            && need.cards.is_none()
+            && need.devices.is_none()
             && need.cores.is_none()
-            && need.curves.is_none()
+            && need.demand_profiles.is_none()
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
@@ -294,8 +294,8 @@ impl Preemptor<'_> {
         }
         let tasks = tasks(view, self.group);
         // What comes free when a task goes is not what it requests where some demand varies over the day.
-        let varies = |lane: &usize| view.curves_on(block * BLOCK + lane).is_some();
-        let among = match view.any_curves() {
+        let varies = |lane: &usize| view.demand_profiles_on(block * BLOCK + lane).is_some();
+        let among = match view.any_demand_profiles() {
             true => {
                 lanes(among).filter(|lane| !varies(lane)).fold(0, |word, lane| word | 1 << lane)
             }
@@ -404,7 +404,7 @@ impl Preemptor<'_> {
 
 /// Puts back those of the lifted tasks that others who stay need near them, the most important first, and
 /// takes them out of the list: the cell would not let them go.
-fn keep_company(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
+fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
     };

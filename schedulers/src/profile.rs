@@ -8,7 +8,7 @@ use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, CellWide, DefaultPreemption, FitArgs, ImageLocality,
     InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PeakHours, PodTopologySpread,
+    NodePorts, NodeResourcesFit, NodeUnschedulable, PackedDevices, PeakHours, PodTopologySpread,
     PreferredAffinity, Reservations, ResourcesFit, Schedulable, SpreadWishes, TaintToleration,
     Taints, TaskLimits, TaskRules, WithinQuota,
 };
@@ -107,7 +107,7 @@ impl Profile {
         Profile::first_fit()
             .with_score(LeastAllocated::default(), 1)
             .with_score(Balanced, 1)
-            .with_score(PackedCards, 4)
+            .with_score(PackedDevices, 4)
             .with_score(PreferredAffinity, 2)
             .with_score(SpreadWishes, 2)
             .with_score(AvoidMarked, 3)
@@ -118,7 +118,7 @@ impl Profile {
     pub fn batch() -> Profile {
         Profile::first_fit()
             .with_score(MostAllocated::default(), 1)
-            .with_score(PackedCards, 4)
+            .with_score(PackedDevices, 4)
             .with_score(PreferredAffinity, 2)
             .with_score(SpreadWishes, 2)
             .with_score(AvoidMarked, 3)

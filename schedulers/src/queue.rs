@@ -261,7 +261,7 @@ impl Queue {
             return false;
         }
         entry.mark(index, mark, &mut self.totals);
-        let may_hold = entry.job.gang_hold_ms.is_some();
+        let may_hold = entry.job.gang_timeout_ms.is_some();
         match (before, mark) {
             (_, TaskMark::Waiting) => {
                 entry.list(task.index);

@@ -23,11 +23,11 @@ mod fault;
 mod flight;
 mod hearing;
 mod observer;
+mod optional;
 mod passage;
 mod recovery;
 mod settings;
 mod waits;
-mod wants;
 
 use crate::crowding::{Crowding, is_of_a_place};
 use crate::delay::Waits;
@@ -428,9 +428,9 @@ impl Scheduler {
 
     /// The same, in the room that there is.
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
-        match self.with_wants(group) {
+        match self.with_optional(group) {
             None => self.place_alike(group, tasks),
-            Some(with) => self.place_with_wants((group, with), tasks),
+            Some(with) => self.place_with_optional((group, with), tasks),
         }
     }
 

@@ -43,7 +43,7 @@ pub enum Search {
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
 /// How many feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
-/// pack better where cards are scarce (in a published cell of 1,523 machines, 92 % of the GPUs find
+/// pack better where devices are scarce (in a published cell of 1,523 machines, 92 % of the GPUs find
 /// a task and not 89 %), and no better, or worse, in cells without.
 const ADAPTIVE_FEASIBLE: u32 = 64;
 

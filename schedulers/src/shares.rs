@@ -21,7 +21,7 @@ use crate::dominant::{Share, Sums, Totals, Weight};
 use crate::points::Order;
 use crate::turns::Place;
 use omega_cellstate::{TenantDelta, View};
-use omega_core::{Amounts, Job, JobId, KindId, Standing, Text};
+use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -206,17 +206,17 @@ impl Shares {
         // All leave their places before any takes another, so that no two are ever below each other.
         for tenant in tenants {
             let node = self.node(&tenant.terms.name);
-            let parent = self.parent_of(&tenant.terms.standing);
+            let parent = self.parent_of(&tenant.terms.tenant_config);
             if self.nodes[node].parent != parent {
-                self.stand(node, TOP, tenant.terms.standing.weight);
+                self.stand(node, TOP, tenant.terms.tenant_config.weight);
             }
         }
         for tenant in tenants {
             let node = self.node(&tenant.terms.name);
             let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned());
             self.nodes[node].used = used.collect();
-            let parent = self.parent_of(&tenant.terms.standing);
-            self.stand(node, parent, tenant.terms.standing.weight);
+            let parent = self.parent_of(&tenant.terms.tenant_config);
+            self.stand(node, parent, tenant.terms.tenant_config.weight);
         }
         self.told |= !tenants.is_empty();
     }
@@ -325,8 +325,8 @@ impl Shares {
         self.nodes.len() - 1
     }
 
-    fn parent_of(&mut self, standing: &Standing) -> NodeId {
-        standing.parent.as_ref().map_or(TOP, |name| self.node(name))
+    fn parent_of(&mut self, tenant_config: &TenantConfig) -> NodeId {
+        tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
     }
 
     /// Puts a node under a parent, with a weight, and reckons its share anew.

@@ -116,8 +116,8 @@ fn frame(name: &str) -> u32 {
 }
 
 fn spec(frame: u32) -> ContainerSpec {
-    let run_ms_expected = Some(100 + 50 * u64::from(frame));
-    ContainerSpec { run_ms_expected, ..ContainerSpec::new(Amounts::new([1000, 1 << 30])) }
+    let runtime_estimate_ms = Some(100 + 50 * u64::from(frame));
+    ContainerSpec { runtime_estimate_ms, ..ContainerSpec::new(Amounts::new([1000, 1 << 30])) }
 }
 
 /// A cell, a scheduler and three machines in this process, for whoever has none.
@@ -157,7 +157,7 @@ async fn machines(address: &str) -> Result<(), ApiError> {
             let agent = agent.clone();
             tokio::spawn(async move {
                 agent.report(task.machine, task.id, TaskReport::Started);
-                let run_ms = task.run_ms_expected.unwrap_or(100);
+                let run_ms = task.runtime_estimate_ms.unwrap_or(100);
                 tokio::time::sleep(Duration::from_millis(run_ms)).await;
                 let fails = &*task.job_name == "render.frame-2";
                 let report = if fails { TaskReport::Failed } else { TaskReport::Finished };

@@ -1,4 +1,4 @@
-//! `omega peak keep`: has batch step back when a peak begins, and grow again when it is over, in a process of its own.
+//! `omega peak run`: has batch step back when a peak begins, and grow again when it is over, in a process of its own.
 //!
 //! Where no keeper runs, the calendars hold all the same: the cell lets no batch come in a peak that would be too
 //! much. What is there already then stays until somebody moves it.
@@ -12,7 +12,7 @@ use clap::Args;
 use omega_cellstate::HandleError;
 use omega_client::{LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
-use omega_schedulers::peaks::{Kept, PeakKeeper, Settings};
+use omega_schedulers::peaks::{Kept, PeakController, Settings};
 use std::time::Duration;
 
 /// How calendars of peaks are kept.
@@ -73,7 +73,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
         changes_max: args.changes as usize,
         ..Settings::new()
     };
-    let mut keeper = PeakKeeper::new(cell, settings)?;
+    let mut keeper = PeakController::new(cell, settings)?;
     output::print(&format!("{} keeps the peaks\n", args.name))?;
     let mut wait = Duration::ZERO;
     while !end.came_within(wait) {

@@ -1,7 +1,7 @@
 //! The command line of the cell, `omega`.
 //!
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
-//! process and reports the result. `omega explain` does the same, and explains why jobs are pending; `omega improve`
+//! process and reports the result. `omega explain` does the same, and explains why jobs are pending; `omega rebalance`
 //! finds better machines for running tasks. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started.
 //!
@@ -12,10 +12,10 @@
 mod duration;
 mod explain;
 mod file;
-mod improve;
 mod output;
 mod programs;
 mod progress;
+mod rebalance;
 mod run;
 
 #[cfg(feature = "serve")]
@@ -78,7 +78,7 @@ enum Command {
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
     /// Find better machines for the tasks of a cell, and tell what each move gains.
-    Improve(Box<improve::ImproveArgs>),
+    Rebalance(Box<rebalance::RebalanceArgs>),
     #[command(flatten)]
     Program(programs::Program),
     #[cfg(feature = "serve")]
@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
-        Some(Command::Improve(args)) => improve::improve(&args),
+        Some(Command::Rebalance(args)) => rebalance::rebalance(&args),
         Some(Command::Program(program)) => return programs::start(&program),
         Some(Command::Served(verb)) => served::run(verb).map_err(Into::into),
         None => run::run(&omega.run),

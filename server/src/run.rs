@@ -188,7 +188,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error(transparent)]
-    Improve(#[from] crate::improve::ImproveError),
+    Rebalance(#[from] crate::rebalance::RebalanceError),
     #[error(transparent)]
     Served(Box<crate::served::Error>),
 }
@@ -203,7 +203,7 @@ impl Error {
     /// The exit code: bad input, but where a cell that is served refuses or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Improve(error) => error.exit_code(),
+            Error::Rebalance(error) => error.exit_code(),
             Error::Served(error) => error.exit_code(),
             _ => crate::BAD_INPUT,
         }

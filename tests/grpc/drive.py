@@ -132,8 +132,8 @@ def cell(at):
     watched.cancel()
     told = insist("a leader", lambda: at.call(f"{service}/DescribeCell").members.leader)
     assert told == 1, told
-    at.call(f"{service}/SetPolicy", policy={"keep_ended_ms": 600_000})
-    assert at.call(f"{service}/DescribeCell").policy.keep_ended_ms == 600_000
+    at.call(f"{service}/SetPolicy", policy={"ttl_after_finished_ms": 600_000})
+    assert at.call(f"{service}/DescribeCell").policy.ttl_after_finished_ms == 600_000
     counted = at.call(f"{service}/GetStatistics")
     assert counted.started and [one.replica for one in counted.progress] == [1], counted
     added = at.call(f"{service}/ChangeMembers", steps=[{"add_learner": 2}])
@@ -204,13 +204,13 @@ def tenants(at):
     at.call(f"{service}/SetQuota", tenant="t", quota={"limit": [10_000, 1 << 40]})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
     assert list(listed["t"].quota.limit)[:2] == [10_000, 1 << 40]
-    at.call(f"{service}/SetStanding", tenant="t", standing={"parent": "all", "guaranteed": [5_000], "weight": 3})
+    at.call(f"{service}/SetTenant", tenant="t", standing={"parent": "all", "guaranteed": [5_000], "weight": 3})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
     assert (listed["t"].standing.parent, listed["t"].standing.weight) == ("all", 3)
-    ring = {"tenant": "all", "standing": {"parent": "t"}}
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetStanding", **ring))
-    at.call(f"{service}/SetStanding", tenant="t")
-    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("standing")
+    ring = {"tenant": "all", "tenant_config": {"parent": "t"}}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetTenant", **ring))
+    at.call(f"{service}/SetTenant", tenant="t")
+    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("tenant_config")
     at.call(f"{service}/SetAdmission", tenant="t", limit={"limit": [1_000, 1 << 40]})
     much = {"name": "much", "tenant": "t", "groups": [{"count": 2, "request": [600]}]}
     refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: at.call("omega.v1.JobService/SubmitJob", job=much))
@@ -235,13 +235,13 @@ def reservations(at):
 
 
 def resources(at):
-    """The cell as a whole has cards that belong to no machine."""
+    """The cell as a whole has devices that belong to no machine."""
     service = "omega.v1.CellService"
-    at.call(f"{service}/SetCellCapacity", kind=3, amount=5_000)
-    told = at.call(f"{service}/ListCellResources")
+    at.call(f"{service}/SetClusterCapacity", kind=3, amount=5_000)
+    told = at.call(f"{service}/ListClusterResources")
     assert list(told.capacity) == [0, 0, 0, 5_000] and not any(told.claimed), told
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetCellCapacity", kind=4, amount=1))
-    at.call(f"{service}/SetCellCapacity", kind=3)
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetClusterCapacity", kind=4, amount=1))
+    at.call(f"{service}/SetClusterCapacity", kind=3)
 
 
 def peaks(at):

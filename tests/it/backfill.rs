@@ -26,7 +26,7 @@ fn tell_time(cell: &SharedCell, now_ms: u64) {
 }
 
 fn runs(job: Job, run_ms: u64) -> Job {
-    Job { run_ms_expected: Some(run_ms), ..job }
+    Job { runtime_estimate_ms: Some(run_ms), ..job }
 }
 
 /// A gang of so many tasks of four cores.
@@ -178,21 +178,21 @@ fn who_runs_over_its_time_is_given_more_and_the_plan_follows() {
 }
 
 #[test]
-fn cards_come_back_with_the_tasks_that_have_them() {
+fn devices_come_back_with_the_tasks_that_have_them() {
     let cell = cell(&[]);
-    let machine = Machine { cards: 4, ..Machine::new("m", amounts(64)) };
+    let machine = Machine { devices: 4, ..Machine::new("m", amounts(64)) };
     add_machine(&cell, machine);
-    let with_cards = |name: &str, count: u8, run_ms| {
+    let with_devices = |name: &str, count: u8, run_ms| {
         let mut job = runs(job(name, 1, 1), run_ms);
-        job.groups[0].cards = Some(omega_core::CardRequest { count, milli_each: 1000 });
+        job.groups[0].devices = Some(omega_core::DeviceRequest { count, milli_each: 1000 });
         job
     };
     let mut scheduler = scheduler(&cell, 1);
-    submit(&cell, with_cards("three", 3, 700));
+    submit(&cell, with_devices("three", 3, 700));
     run(&mut scheduler, &cell, 0);
-    let four = submit(&cell, with_cards("four", 4, 100));
+    let four = submit(&cell, with_devices("four", 4, 100));
     let [long, short] =
-        [800, 700].map(|run_ms| submit(&cell, with_cards(&format!("one-{run_ms}"), 1, run_ms)));
+        [800, 700].map(|run_ms| submit(&cell, with_devices(&format!("one-{run_ms}"), 1, run_ms)));
     let none = submit(&cell, runs(job("none", 1, 1), 800));
     run(&mut scheduler, &cell, LONG);
     assert_eq!(scheduler.planned(), [(four, 700)]);
@@ -256,7 +256,7 @@ fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
             for task in machine.tasks.iter().copied() {
                 let of = cell.job(task.job).unwrap();
                 let placed_ms = cell.task_placed_ms(task).unwrap();
-                let leaves = of.run_ms_expected.is_some_and(|run| placed_ms + run <= at_ms);
+                let leaves = of.runtime_estimate_ms.is_some_and(|run| placed_ms + run <= at_ms);
                 if !leaves {
                     let amounts = of.groups[0].request.as_slice();
                     free.iter_mut().zip(amounts).for_each(|(free, amount)| *free -= amount);
@@ -325,7 +325,7 @@ proptest! {
             {
                 let group = TaskGroup::new(tasks, Amounts::new([cores * 1000, memory]));
                 let precedence = Precedence(i32::from(first));
-                let job = Job { run_ms_expected: run_ms, precedence, ..Job::batch(format!("gang-{}", ended_in.len()), group) };
+                let job = Job { runtime_estimate_ms: run_ms, precedence, ..Job::batch(format!("gang-{}", ended_in.len()), group) };
                 submit(&cell, Job { gang_min: Some(tasks), ..job });
                 let sooner = if exact { 0 } else { sooner };
                 ended_in.push(run_ms.map(|run| run.saturating_sub(sooner).max(1)));
@@ -402,7 +402,7 @@ fn schedulers_with_plans_race_and_all_jobs_are_placed() {
                 let tasks = cell.jobs().flat_map(|(id, _)| cell.tasks(id));
                 let placed = tasks.filter_map(|(task, state)| Some((task, state.machine()?)));
                 let is_over = |task: &(omega_core::TaskId, _)| {
-                    let run = cell.job(task.0.job).unwrap().run_ms_expected.unwrap();
+                    let run = cell.job(task.0.job).unwrap().runtime_estimate_ms.unwrap();
                     cell.task_placed_ms(task.0).unwrap() + run <= now_ms
                 };
                 placed.filter(is_over).collect()

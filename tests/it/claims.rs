@@ -5,7 +5,7 @@ use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, Command, Commit, ConflictCheck, Granularity, Job, JobId, KindId, Kinds,
+    Amounts, Command, Commit, ConflictCheck, DeviceRequest, Granularity, Job, JobId, KindId, Kinds,
     Labels, Machine, MachineId, TaskGroup, TaskId, TaskRule, TaskSelector, TaskState,
     TopologyLevel, Transaction,
 };
@@ -279,35 +279,35 @@ fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
             }
             for row in 0..view.rows() {
                 let machine = view.machine_id(row);
-                let (free, cards) = cell.read(|cell| {
+                let (free, devices) = cell.read(|cell| {
                     let state = cell.machine(machine).unwrap();
-                    (state.free.to_vec(), state.cards_left.to_vec())
+                    (state.free.to_vec(), state.devices_left.to_vec())
                 });
                 let shown: Vec<i64> =
                     view.kinds().iter().map(|(kind, _)| view.free(row, kind)).collect();
                 assert_eq!(shown, free, "seed {seed}, {machine}");
-                let shown = view.cards(row).map_or(Vec::new(), |cards| cards.left().to_vec());
-                assert_eq!(shown, cards, "seed {seed}, {machine}");
+                let shown = view.devices(row).map_or(Vec::new(), |devices| devices.left().to_vec());
+                assert_eq!(shown, devices, "seed {seed}, {machine}");
             }
         }
     }
 }
 
-/// Three machines with cards, and two jobs of many tasks: one asks for cards.
+/// Three machines with devices, and two jobs of many tasks: one asks for devices.
 fn small_cell(dice: &mut Dice) -> (SharedCell, [Arc<Job>; 2]) {
     let kinds = Kinds::standard();
     let gpu = kinds.by_name("gpu").unwrap();
     let cell = SharedCell::new(Cell::new(kinds));
     for i in 0..3 {
         let machine = Machine::new(format!("m{i}"), Amounts::new([100, 1 << 30]));
-        cell.apply(Command::RegisterMachine(machine.with_cards(gpu, 3))).unwrap();
+        cell.apply(Command::RegisterMachine(machine.with_devices(gpu, 3))).unwrap();
     }
     let plain = TaskGroup::new(1000, Amounts::new([1 + dice.below(30) as u64]));
-    let mut carded = plain.clone();
+    let mut with_devices = plain.clone();
     let milli_each = *dice.pick(&[300, 1000]);
-    carded.cards = Some(CardRequest { count: 1, milli_each });
-    carded.request.set(gpu, milli_each.into());
-    let jobs = [("plain", plain), ("carded", carded)];
+    with_devices.devices = Some(DeviceRequest { count: 1, milli_each });
+    with_devices.request.set(gpu, milli_each.into());
+    let jobs = [("plain", plain), ("carded", with_devices)];
     let jobs = jobs.map(|(name, group)| Arc::new(Job::batch(name, group)));
     for job in &jobs {
         cell.apply(Command::SubmitJob((**job).clone())).unwrap();

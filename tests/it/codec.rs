@@ -3,14 +3,14 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, CoreRequest,
-    Curve, EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind, KindId, KindShare,
-    LabelSelector, Labels, Machine, MachineId, MachineSelector, Near, NodeCores, Operator,
-    Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption,
-    Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId, SequenceNumber, Spread,
-    Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
-    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version, Wants,
-    WhenUnsatisfiable,
+    Affinity, Amounts, Band, Claim, Command, ConflictCheck, CoreRequest, DemandProfile,
+    DeviceRequest, DeviceSet, EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind,
+    KindId, KindShare, LabelSelector, Labels, Machine, MachineId, MachineSelector, Near, NodeCores,
+    Operator, OptionalResources, Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port,
+    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId,
+    SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule,
+    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
+    TransactionId, Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -43,7 +43,8 @@ fn machine() -> Machine {
         ]),
         images: Box::new([Image { name: "postgres:18".into(), bytes: 400 << 20 }]),
         numa: NodeCores::NONE.with(0, 48).with(1, 40),
-        ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000])).with_cards(KindId::GPU, 8)
+        ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000]))
+            .with_devices(KindId::GPU, 8)
     }
 }
 
@@ -72,15 +73,15 @@ fn task_rules() -> Vec<TaskRule> {
         TaskRule::MaxShare { level: zone(), percent: 40 },
         spread(WhenUnsatisfiable::DoNotSchedule),
         spread(WhenUnsatisfiable::ScheduleAnyway),
-        TaskRule::MaxBeside { of: tasks(Tenants::Any), level: zone(), count: 2 },
-        TaskRule::Company(near()),
+        TaskRule::MaxColocated { of: tasks(Tenants::Any), level: zone(), count: 2 },
+        TaskRule::RuntimeAffinity(near()),
     ]
 }
 
-fn curves() -> Vec<Curve> {
+fn demand_profiles() -> Vec<DemandProfile> {
     vec![
-        Curve { kind: KindId::CPU, points: vec![0, 250, 100] },
-        Curve { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
+        DemandProfile { kind: KindId::CPU, points: vec![0, 250, 100] },
+        DemandProfile { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
     ]
 }
 
@@ -123,19 +124,19 @@ fn job() -> Job {
     let port = |protocol, number| Port { address: Some("10.0.0.1".into()), protocol, number };
     let group = TaskGroup {
         name: "web".into(),
-        cards: Some(CardRequest { count: 2, milli_each: 1000 }),
+        devices: Some(DeviceRequest { count: 2, milli_each: 1000 }),
         labels: Labels::from_iter([("app", "web")]),
         restarts: 70_000,
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
         grace_ms: 30_000,
-        curves: curves(),
+        demand_profiles: demand_profiles(),
         cores: Some(CoreRequest::on_one_node(12)),
-        wants: Some(Wants {
+        optional: Some(OptionalResources {
             amounts: Amounts::new([250]),
-            cards: Some(CardRequest { count: 1, milli_each: 500 }),
+            devices: Some(DeviceRequest { count: 1, milli_each: 500 }),
         }),
-        cell_request: Amounts::new([0, 0, 0, 0, 1]),
+        cluster_request: Amounts::new([0, 0, 0, 0, 1]),
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -159,9 +160,9 @@ fn job() -> Job {
         kind: JobKind::Service,
         groups: vec![group, TaskGroup::new(0, Amounts::zero())],
         gang_min: Some(7),
-        gang_hold_ms: Some(30_000),
-        run_ms_expected: Some(86_400_000),
-        due_ms: Some(1_700_000_000_000),
+        gang_timeout_ms: Some(30_000),
+        runtime_estimate_ms: Some(86_400_000),
+        deadline_ms: Some(1_700_000_000_000),
         ..Job::batch("web", TaskGroup::new(1, Amounts::zero()))
     }
 }
@@ -172,9 +173,9 @@ fn every_command() -> Vec<(&'static str, Command)> {
     let task = |index| TaskId { job: JobId(5_000_000_000), index };
     let adopt = Command::AdoptTask { task: task(6), machine: id };
     let report = |report| Command::ReportTask { task: task(1), machine: id, report };
-    let claim = |index, cards| Claim {
-        cards: CardSet(cards),
-        take: if index > 0 { Take::WithWants } else { Take::Request },
+    let claim = |index, devices| Claim {
+        devices: DeviceSet(devices),
+        take: if index > 0 { Take::WithOptional } else { Take::Request },
         ..Claim::new(task(index), id, SequenceNumber(9))
     };
     let transaction = Transaction {
@@ -229,7 +230,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     commands.push(admission());
     commands.extend(about_reservations());
     let amount = 40;
-    commands.push(("set cell capacity", Command::SetCellCapacity { kind: KindId(4), amount }));
+    commands.push(("set cell capacity", Command::SetClusterCapacity { kind: KindId(4), amount }));
     commands.extend(about_peaks());
     commands
 }
@@ -238,7 +239,7 @@ fn policy() -> Policy {
     let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
     Policy {
         overcommit_max: Overcommit::none().with(KindId::MEMORY, 120),
-        keep_ended_ms: 60_000,
+        ttl_after_finished_ms: 60_000,
         bands: vec![band(i32::MIN, -1), band(100, 199)],
         eviction_cap: Some(EvictionCap { count: 20, per_ms: 60_000 }),
     }
@@ -298,11 +299,12 @@ fn the_bytes_of_a_version_never_change() {
 
 /// A command as version 1 of the bytes could say it: without what jobs, groups and policies had not then.
 fn as_of_version_1(mut command: Command) -> Command {
-    let is_newer =
-        |rule: &TaskRule| matches!(rule, TaskRule::MaxBeside { .. } | TaskRule::Company(_));
+    let is_newer = |rule: &TaskRule| {
+        matches!(rule, TaskRule::MaxColocated { .. } | TaskRule::RuntimeAffinity(_))
+    };
     if let Command::SubmitJob(job) = &mut command {
         job.groups.iter_mut().for_each(|group| group.rules.tasks.retain(|rule| !is_newer(rule)));
-        job.gang_hold_ms = None;
+        job.gang_timeout_ms = None;
         job.groups.iter_mut().for_each(|group| group.grace_ms = 0);
     }
     if let Command::SetPolicy(policy) = &mut command {
@@ -316,10 +318,10 @@ fn as_of_version_1(mut command: Command) -> Command {
 fn as_of_version_2(mut command: Command) -> Command {
     match &mut command {
         Command::SubmitJob(job) => {
-            job.due_ms = None;
+            job.deadline_ms = None;
             job.groups
                 .iter_mut()
-                .for_each(|group| (group.curves, group.wants) = (Vec::new(), None));
+                .for_each(|group| (group.demand_profiles, group.optional) = (Vec::new(), None));
         }
         Command::Commit(txn) => {
             txn.claims.iter_mut().for_each(|claim| claim.take = Take::Request);
@@ -340,7 +342,7 @@ fn as_of_version_3(mut command: Command) -> Command {
         _ => {}
     }
     if let Command::SubmitJob(job) = &mut command {
-        job.groups.iter_mut().for_each(|group| group.cell_request = Amounts::zero());
+        job.groups.iter_mut().for_each(|group| group.cluster_request = Amounts::zero());
     }
     command
 }

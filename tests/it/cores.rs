@@ -90,11 +90,12 @@ fn what_contradicts_itself_is_refused() {
     let told = says(Command::SubmitJob(pinned("j", 1, CoreRequest::any(0))));
     assert_eq!(told, "group \"main\" asks for 0 cores to itself: leave them out");
     let mut job = pinned("j", 1, CoreRequest::any(2));
-    job.groups[0].curves = vec![omega_core::Curve { kind: KindId::CPU, points: vec![2000, 1000] }];
+    job.groups[0].demand_profiles =
+        vec![omega_core::DemandProfile { kind: KindId::CPU, points: vec![2000, 1000] }];
     let told = says(Command::SubmitJob(job));
     assert_eq!(
         told,
-        "group \"main\" has 2 cores to itself all day, and a curve of `cpu` below that"
+        "group \"main\" has 2 cores to itself all day, and a demand profile of `cpu` below that"
     );
 }
 

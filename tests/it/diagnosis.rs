@@ -6,7 +6,7 @@ use crate::placement_world::World;
 use crate::small;
 use omega_cellstate::{BLOCK, GroupRef};
 use omega_core::{
-    CardRequest, Command, CoreRequest, Job, KindId, Machine, Taint, TaskGroup, Toleration,
+    Command, CoreRequest, DeviceRequest, Job, KindId, Machine, Taint, TaskGroup, Toleration,
     TolerationOperator,
 };
 use omega_schedulers::explain::{Obstacle, Remedy, Shortage, describe_remedy};
@@ -53,7 +53,8 @@ fn hard_group(world: &mut World) -> TaskGroup {
     let cores = group.cores.map_or(1, |cores| u64::from(cores.count));
     group.request.set(KindId::CPU, 1000 * cores.max(1 + world.dice.below(20) as u64));
     if world.dice.chance(20) {
-        group.cards = Some(CardRequest { count: 1 + world.dice.below(5) as u8, milli_each: 600 });
+        group.devices =
+            Some(DeviceRequest { count: 1 + world.dice.below(5) as u8, milli_each: 600 });
     }
     if world.dice.chance(20) {
         group.rules.machine = Some(format!("m{}", world.dice.below(40)).into());
@@ -146,9 +147,9 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
     for (kind, missing) in &shortage.amounts {
         smaller.request.set(*kind, group.request.get(*kind) - missing);
     }
-    smaller.cards = group.cards.and_then(|cards| {
-        let count = cards.count.saturating_sub(shortage.cards as u8);
-        (count > 0).then_some(CardRequest { count, ..cards })
+    smaller.devices = group.devices.and_then(|devices| {
+        let count = devices.count.saturating_sub(shortage.devices as u8);
+        (count > 0).then_some(DeviceRequest { count, ..devices })
     });
     smaller.cores = group.cores.and_then(|cores| {
         // A group that asks for less `cpu` can have no more cores than that.
@@ -199,7 +200,7 @@ fn check_remedies(seed: u64, machines: usize) {
                 for (kind, missing) in &shortage.amounts {
                     larger.capacity.set(*kind, larger.capacity.get(*kind) + missing);
                 }
-                larger.cards += shortage.cards as u8;
+                larger.devices += shortage.devices as u8;
                 let most = (0..8).max_by_key(|node| larger.numa.of(*node)).expect("eight nodes");
                 let cores = larger.numa.of(most) + shortage.cores as u16;
                 larger.numa = larger.numa.with(most, cores);

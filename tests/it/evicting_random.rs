@@ -171,7 +171,7 @@ fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -
     (0..view.rows()).filter(helps).collect()
 }
 
-fn nobody_waits_in_vain(cell: &SharedCell, seed: u64) {
+fn nobody_waits_unschedulable(cell: &SharedCell, seed: u64) {
     let mut view = View::new(SchedulerId(0), 0).with_placements();
     view.sync(cell).unwrap();
     let jobs: Vec<_> = cell.read(|cell| cell.jobs().map(|(id, job)| (id, job.clone())).collect());
@@ -244,7 +244,7 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
         }
         assert_eq!(cell.read(Cell::version), before, "seed {seed}: there is an end to it");
         nothing_is_lost(&cell, seed);
-        nobody_waits_in_vain(&cell, seed);
+        nobody_waits_unschedulable(&cell, seed);
     }
     let (made, broken) = (MADE.load(Ordering::Relaxed), BROKEN.load(Ordering::Relaxed));
     println!("room was made {made} times, {broken} times against a budget");

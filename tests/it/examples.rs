@@ -6,8 +6,8 @@ mod custom_scheduler;
 mod custom_score;
 #[path = "../../schedulers/examples/image_pull.rs"]
 mod image_pull;
-#[path = "../../schedulers/examples/improve.rs"]
-mod improve;
+#[path = "../../schedulers/examples/rebalance.rs"]
+mod rebalance;
 #[path = "../../schedulers/examples/three_clients.rs"]
 mod three_clients;
 
@@ -42,5 +42,5 @@ asks: 1                 10        0  6 on the machine, 2 in the rack, 2 elsewher
 #[test]
 fn a_pass_empties_a_machine_that_drains() {
     let report = "j0/0 goes from m0 to m1\nj0/1 goes from m0 to m2\n2 moves were taken\n";
-    assert_eq!(improve::run().unwrap(), report);
+    assert_eq!(rebalance::run().unwrap(), report);
 }

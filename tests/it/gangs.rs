@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A gang that may hold places for so long.
 fn gang(name: &str, tasks: u32, hold_ms: u32) -> Job {
-    Job { gang_min: Some(tasks), gang_hold_ms: Some(hold_ms), ..job(name, tasks, 1) }
+    Job { gang_min: Some(tasks), gang_timeout_ms: Some(hold_ms), ..job(name, tasks, 1) }
 }
 
 fn expire(cell: &SharedCell, now_ms: u64) {

@@ -4,8 +4,8 @@
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId,
-    TaskReport, Transaction, TransactionId, Version, Wants,
+    Amounts, Command, Commit, Item, Job, JobId, KindId, MachineId, OptionalResources, Reason,
+    Resize, TaskId, TaskReport, Transaction, TransactionId, Version,
 };
 use std::sync::Barrier;
 
@@ -13,7 +13,7 @@ use std::sync::Barrier;
 fn wanting(name: &str, tasks: u32, more: u64) -> Job {
     let mut job = job(name, tasks, 1);
     let amounts = Amounts::new([more * 1000]);
-    job.groups[0].wants = Some(Wants { amounts, cards: None });
+    job.groups[0].optional = Some(OptionalResources { amounts, devices: None });
     job
 }
 
@@ -44,7 +44,7 @@ fn what_is_wanted_is_taken_as_far_as_there_is_room() {
     run(&mut scheduler(&cell, "default"), &cell, 0);
     assert_eq!(cores(&cell, job), [Some(3), Some(1), Some(1)]);
     let counts = cell.read(Cell::held_counts);
-    assert_eq!((counts.wants_met, counts.wants_missed), (1, 2));
+    assert_eq!((counts.optional_met, counts.optional_missed), (1, 2));
     cell.read(|cell| cell.audit()).unwrap();
 }
 
@@ -64,7 +64,7 @@ fn what_helps_nobody_is_not_given_up() {
     crate::small::add_machine(&cell, fast);
     let mut job = wanting("web", 4, 0);
     let amounts = Amounts::zero().with(KindId::GPU, 1000);
-    job.groups[0].wants = Some(Wants { amounts, cards: None });
+    job.groups[0].optional = Some(OptionalResources { amounts, devices: None });
     let job = submit(&cell, job);
     run(&mut scheduler(&cell, "default"), &cell, 0);
     assert_eq!(rows(&cell, job), [Some(2), Some(0), Some(1), None]);
@@ -111,7 +111,8 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     let varies = |name: &str, points: [u64; 2]| {
         let mut job = job(name, 1, 3);
         let points = points.map(|cores| cores * 1000).into();
-        job.groups[0].curves = vec![omega_core::Curve { kind: KindId::CPU, points }];
+        job.groups[0].demand_profiles =
+            vec![omega_core::DemandProfile { kind: KindId::CPU, points }];
         submit(&cell, job)
     };
     let (day, night) = (varies("day", [3, 1]), varies("night", [1, 3]));

@@ -271,11 +271,11 @@ impl Player {
             booked.sort_unstable();
             assert_eq!(gone, booked, "{context}");
         }
-        // Cards are chosen anew with each sync, so only what asks for none must be judged alike.
+        // Devices are chosen anew with each sync, so only what asks for none must be judged alike.
         let no_pieces = |(job, group): &(JobId, usize)| {
             let group = &world.twin.jobs()[job].spec.groups[*group];
             // Which pieces it gets depends on who came before it.
-            group.cards.is_none() && group.cores.is_none()
+            group.devices.is_none() && group.cores.is_none()
         };
         for id in world.groups().into_iter().filter(no_pieces) {
             let ours = world.compile(&mut self.view, id);

@@ -49,7 +49,7 @@ fn random_histories_meet_every_reason() {
         let generator = Generator::with_holders(seed).with_reservations(seed).with_peaks(seed);
         let generator =
             if seed < 4000 { generator } else { generator.with_held(seed).with_cores(seed) };
-        let mut generator = generator.with_cell_resources(seed);
+        let mut generator = generator.with_cluster_resources(seed);
         let mut twin = Twin::new(generator.kinds());
         for _ in 0..LENGTH {
             let command = generator.next(&twin);
@@ -58,11 +58,11 @@ fn random_histories_meet_every_reason() {
             }
         }
     }
-    let wanted = "NoRoom NoCards MachineChanged MachineGone MachineDraining AffinityUnmet Tainted \
+    let wanted = "NoRoom NoDevices MachineChanged MachineGone MachineDraining AffinityUnmet Tainted \
                   PortTaken AntiAffinity TaskAffinityUnmet Skew DomainFull NoDomain QuotaExceeded \
                   UnknownTask TaskPlaced TaskEnded TaskNotPlaced PrecedenceTooLow EvictionUnused \
-                  GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
-                  UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
+                  GangIncomplete OthersConflict RuntimeAffinityNeeded complete NameTaken BadName UnknownMachine OtherName \
+                  UnknownJob UnknownGroup TaskNotThere BadAmount BadJob DevicesInUse Empty \
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NumberAhead NameHeld BadLease \
                   BadPolicy NotAdmitted BadReservation UnknownReservation Reserved \
                   NoCores BadMachine CoresInUse NoCoresLeft CellExhausted \

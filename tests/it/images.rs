@@ -9,9 +9,9 @@ use omega_cellstate::{
     Cell, CellHandle, Delta, Image, ImageError, Interest, JobImage, MachineStatus, SharedCell, View,
 };
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Conflict, HolderId, Item, Job, JobId, KindId, Kinds, Machine,
-    MachineId, Outcome, Policy, Reason, SchedulerId, SequenceNumber, TaskGroup, TaskId, TaskReport,
-    TaskState, Transaction, TransactionId, Version,
+    Amounts, Claim, Command, Conflict, DeviceSet, HolderId, Item, Job, JobId, KindId, Kinds,
+    Machine, MachineId, Outcome, Policy, Reason, SchedulerId, SequenceNumber, TaskGroup, TaskId,
+    TaskReport, TaskState, Transaction, TransactionId, Version,
 };
 use omega_tests::history;
 use omega_tests::random::Dice;
@@ -157,7 +157,7 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
             };
             drop(cell.apply(command));
         };
-        let policy = Policy { keep_ended_ms: KEEP_MS, ..Policy::default() };
+        let policy = Policy { ttl_after_finished_ms: KEEP_MS, ..Policy::default() };
         cell.apply(Command::SetPolicy(policy)).unwrap();
         for job in (0..2 * JOBS as u64 / 3).map(JobId) {
             // More ended jobs than are copied at once.
@@ -223,12 +223,12 @@ fn a_view_of_another_lineage_starts_anew() {
 pub(crate) fn rich_image() -> Image {
     let mut cell = Cell::new(Kinds::standard());
     let mut apply = |command: Command| cell.apply(command).unwrap();
-    apply(Command::SetPolicy(Policy { keep_ended_ms: 100, ..Policy::default() }));
+    apply(Command::SetPolicy(Policy { ttl_after_finished_ms: 100, ..Policy::default() }));
     for name in ["s", "t"] {
         apply(Command::RegisterScheduler { name: name.into() });
     }
     let machine = |name: &str| {
-        Machine::new(name, Amounts::new([8000, 8 << 30, 0, 4000])).with_cards(KindId::GPU, 4)
+        Machine::new(name, Amounts::new([8000, 8 << 30, 0, 4000])).with_devices(KindId::GPU, 4)
     };
     for name in ["a", "b", "c"] {
         apply(Command::RegisterMachine(machine(name)));
@@ -237,7 +237,7 @@ pub(crate) fn rich_image() -> Image {
     apply(Command::ReportLoad { id: MachineId::first(2), load: Amounts::new([7]) });
     apply(Command::SetQuota { tenant: "red".into(), limit: Some(Amounts::new([9000])) });
     let group = |count, milli_each| TaskGroup {
-        cards: Some(omega_core::CardRequest { count: 1, milli_each }),
+        devices: Some(omega_core::DeviceRequest { count: 1, milli_each }),
         ..TaskGroup::new(count, Amounts::new([100]))
     };
     for (name, group) in [("x", group(3, 400)), ("y", group(1, 1000)), ("z", group(2, 100))] {
@@ -300,8 +300,8 @@ fn harms_of_rows() -> Vec<Harm> {
         harm!(i, set(&mut i.machines[0].incarnation, 1) => NoMachine(..)),
         harm!(i, set(&mut machine_of(i, 2).name, "a".into()) => Twice { what: "machine", .. }),
         harm!(i, set(&mut machine_of(i, 2).name, "".into()) => Refused(_)),
-        harm!(i, set(&mut machine_of(i, 0).cards, 200) => Refused(_)),
-        harm!(i, set(&mut machine_of(i, 0).cards, 0) => Cards(_)),
+        harm!(i, set(&mut machine_of(i, 0).devices, 200) => Refused(_)),
+        harm!(i, set(&mut machine_of(i, 0).devices, 0) => Devices(_)),
         harm!(i, machine_of(i, 0).capacity.set(KindId(0), u64::MAX) => Refused(_)),
         harm!(i, i.vacant.clear() => Vacant),
         harm!(i, i.vacant.push(1) => Vacant),
@@ -326,7 +326,7 @@ fn harms_of_rows() -> Vec<Harm> {
         harm!(i, set(&mut i.schedulers[0].answers[1].number, u64::MAX) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].version, u64::MAX) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, {
-            let conflict = Conflict { item: Item::Claim(1), reason: Reason::NoCards };
+            let conflict = Conflict { item: Item::Claim(1), reason: Reason::NoDevices };
             [conflict, conflict].into()
         }) => Answer(_)),
     ]
@@ -357,15 +357,15 @@ fn harms_of_tasks() -> Vec<Harm> {
             => NoMachine(..)),
         harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Placed(MachineId::first(99)))
             => NoMachine(..)),
-        harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Pending) => Cards(_)),
-        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(0)) => Cards(_)),
-        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(0b11)) => Cards(_)),
-        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(1 << 31)) => Cards(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Pending) => Devices(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].devices, DeviceSet(0)) => Devices(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].devices, DeviceSet(0b11)) => Devices(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].devices, DeviceSet(1 << 31)) => Devices(_)),
         harm!(i, i.jobs[0].tasks.iter_mut().for_each(|task| {
-            (task.state, task.cards) = (TaskState::Placed(MachineId::first(0)), CardSet(1));
-        }) => Cards(_)),
+            (task.state, task.devices) = (TaskState::Placed(MachineId::first(0)), DeviceSet(1));
+        }) => Devices(_)),
         harm!(i, i.jobs[0].tasks.iter_mut().for_each(|task| {
-            (task.state, task.cards) = (TaskState::Killed, CardSet(0));
+            (task.state, task.devices) = (TaskState::Killed, DeviceSet(0));
         }) => Ended(JobId(0))),
         harm!(i, i.ended.clear() => Ended(JobId(1))),
         harm!(i, i.ended.push(i.ended[0]) => Ended(_)),
@@ -439,7 +439,7 @@ fn mix_up(image: &mut Image, dice: &mut Dice) {
         5 => spec(job).groups[0].rules.tasks.reverse(),
         6 => spec(job).tenant = "blue".into(),
         7 => image.ended.push((job.id, None)),
-        8 => job.tasks[dice.below(tasks)].cards = CardSet(dice.below(4) as u32),
+        8 => job.tasks[dice.below(tasks)].devices = DeviceSet(dice.below(4) as u32),
         _ => {
             let states = [TaskState::Placed(machine), TaskState::Pending, TaskState::Killed];
             job.tasks[dice.below(tasks)].state = *dice.pick(&states);

@@ -57,8 +57,8 @@ fn a_view_knows_what_runs_where() {
                 let known = view.tasks_on(row).iter().find(|placed| placed.id == id);
                 let group = task.group as u16;
                 let precedence = job.spec.precedence;
-                let (cards, placed_ms) = (task.cards, task.placed_ms);
-                let placed = PlacedTask { id, group, precedence, cards, placed_ms };
+                let (devices, placed_ms) = (task.devices, task.placed_ms);
+                let placed = PlacedTask { id, group, precedence, devices, placed_ms };
                 assert_eq!(known, Some(&placed), "seed {seed}");
                 assert_eq!(view.job_of(id), Some(&job.spec), "seed {seed}");
             }
@@ -107,7 +107,7 @@ fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
             for kind in (0..view.kinds().count() as u8).map(KindId) {
                 assert_eq!(view.free(row, kind), without.free(row, kind), "seed {seed} row {row}");
             }
-            assert_eq!(view.cards(row), without.cards(row), "seed {seed} row {row}");
+            assert_eq!(view.devices(row), without.devices(row), "seed {seed} row {row}");
             assert_eq!(view.cores(row), without.cores(row), "seed {seed} row {row}");
         }
         for id in world.groups() {

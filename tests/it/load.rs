@@ -64,7 +64,7 @@ fn check(seed: u64, machines: usize) {
     Filter::keep(&limit, &mut world.view);
     Score::keep(&aware, &mut world.view);
     // Jobs that have ended stay known however much time passes.
-    let policy = Policy { keep_ended_ms: u64::MAX, ..Policy::default() };
+    let policy = Policy { ttl_after_finished_ms: u64::MAX, ..Policy::default() };
     world.cell.apply(Command::SetPolicy(policy)).unwrap();
     let mut now_ms = 1_000_000;
     for _ in 0..8 {

@@ -17,19 +17,19 @@
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `evicting.rs`, `evicting_random.rs`, `evicting_rules.rs`: the plugin that makes room by evicting, in the loop.
-//! - `peaks.rs`, `peak_keeper.rs`: hours in which batch steps back: who is held back, who makes room, and who keeps
+//! - `peaks.rs`, `peak_controller.rs`: hours in which batch steps back: who is held back, who makes room, and who keeps
 //!   the calendar.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
-//! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
+//! - `rebalance.rs`, `rebalance_twin.rs`: rescheduling, reckoned by hand and the long way.
 //! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
-//! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
+//! - `runtime_affinity.rs`: what one scheduler takes away and another one's tasks need near them.
 //! - `bands.rs`: preemption that cannot cascade.
 //! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
-//! - `cell_resources.rs`: what belongs to no machine, such as licences.
+//! - `cluster_resources.rs`: what belongs to no machine, such as licences.
 //! - `gangs.rs`: gangs that several transactions place.
 //! - `held.rs`: what tasks hold beside their groups' requests.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -61,14 +61,13 @@
 mod backfill;
 mod backups;
 mod bands;
-mod cell_resources;
 mod chaos;
 mod claims;
+mod cluster_resources;
 mod codec;
-mod company;
 mod cores;
 mod corrupted_histories;
-mod curves;
+mod demand_profiles;
 mod diagnosis;
 mod directory;
 mod elections;
@@ -85,8 +84,6 @@ mod held_claims;
 mod histories;
 mod history;
 mod images;
-mod improve;
-mod improve_twin;
 mod job_places;
 mod json_schema;
 mod kills;
@@ -106,7 +103,7 @@ mod misled;
 mod model;
 mod moody_disk;
 mod nth_failure;
-mod peak_keeper;
+mod peak_controller;
 mod peaks;
 mod placement;
 mod placement_plugins;
@@ -120,12 +117,15 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
+mod rebalance;
+mod rebalance_twin;
 mod remote;
 mod replicated;
 mod reservations;
 mod retries;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod runtime_affinity;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

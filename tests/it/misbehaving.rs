@@ -3,7 +3,7 @@
 //! breaks a rule, answers as its naive twin does, and serves the two as before.
 //!
 //! The rogues decide on what the cell was long ago, claim tasks of others, on machines that are gone or
-//! full, with cards that are taken; they evict and release whom they like, and send transactions twice, with
+//! full, with devices that are taken; they evict and release whom they like, and send transactions twice, with
 //! numbers that they have used, and from the future.
 
 use crate::histories::seeds;

@@ -5,8 +5,8 @@ use crate::small::{LONG, add_machine, cell, job, placed, run, scheduler, step, s
 use omega_cellstate::{Cell, CellHandle, SharedCell};
 use omega_core::{
     Amounts, Command, DAY_MS, Item, Job, JobId, JobKind, KindId, KindShare, Machine, MachineId,
-    MachineSelector, Peak, PeakCalendar, Precedence, Preemption, Reason, Resize, TaskState,
-    Transaction, TransactionId, Version, Wants,
+    MachineSelector, OptionalResources, Peak, PeakCalendar, Precedence, Preemption, Reason, Resize,
+    TaskState, Transaction, TransactionId, Version,
 };
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::plugins::{DefaultPreemption, Throttle};
@@ -44,13 +44,13 @@ pub(crate) fn service(name: &str, tasks: u32, cores: u64) -> Job {
 pub(crate) fn wanting(name: &str, tasks: u32, cores: u64, more: u64) -> Job {
     let mut job = job(name, tasks, cores);
     let amounts = Amounts::new([more * 1000]);
-    job.groups[0].wants = Some(Wants { amounts, cards: None });
+    job.groups[0].optional = Some(OptionalResources { amounts, devices: None });
     job
 }
 
 /// How many cores batch holds on a machine.
 pub(crate) fn batch(cell: &SharedCell, row: u32) -> i64 {
-    cell.read(|cell| cell.batch_held(MachineId::first(row), KindId::CPU)) / 1000
+    cell.read(|cell| cell.batch_allocated(MachineId::first(row), KindId::CPU)) / 1000
 }
 
 /// How many cores each task of a job holds.

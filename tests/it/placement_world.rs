@@ -3,7 +3,7 @@
 use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, Command, CoreRequest, DAY_MS, Image, JobId, KindId, KindShare, Kinds,
+    Amounts, Command, CoreRequest, DAY_MS, DeviceRequest, Image, JobId, KindId, KindShare, Kinds,
     LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator, Peak, PeakCalendar,
     Port, Preferred, Requirement, Reservation, SchedulerId, Spread, Taint, TaintEffect, TaskGroup,
     TaskId, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel,
@@ -48,7 +48,7 @@ impl World {
         let mut job = omega_core::Job::batch(name, group);
         if let Some(dice) = &mut self.planner {
             job.tenant = (*dice.pick(&["red", "blue"])).into();
-            job.run_ms_expected = dice.chance(50).then(|| dice.below(20) as u64);
+            job.runtime_estimate_ms = dice.chance(50).then(|| dice.below(20) as u64);
         }
         let id = small::submit(&self.cell, job);
         self.jobs.push(id);
@@ -144,12 +144,12 @@ impl World {
         }
     }
 
-    /// Takes all taints and cards away: what a plugin says of the whole cell then changes with the
+    /// Takes all taints and devices away: what a plugin says of the whole cell then changes with the
     /// first machine that has some.
     pub(crate) fn make_plain(&mut self) {
         for row in 0..self.view.rows() {
             let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));
-            let machine = Machine { taints: [].into(), cards: 0, ..machine };
+            let machine = Machine { taints: [].into(), devices: 0, ..machine };
             let id = self.view.machine_id(row);
             self.cell.apply(Command::UpdateMachine { id, machine }).expect("it is there");
         }
@@ -169,7 +169,7 @@ impl World {
                 // It never shrinks: every claim that was taken still fits.
                 machine.capacity = old.capacity.clone();
                 machine.name = old.name.clone();
-                machine.cards = if old.cards == 0 { machine.cards } else { old.cards };
+                machine.devices = if old.devices == 0 { machine.devices } else { old.devices };
                 machine.numa = old.numa;
                 Command::UpdateMachine { id, machine }
             }
@@ -195,7 +195,7 @@ pub(crate) fn random_group(dice: &mut Dice) -> TaskGroup {
     let mut group = TaskGroup::new(1, Amounts::new(request));
     if dice.chance(25) {
         let milli_each = *dice.pick(&[1000, 300, 500]);
-        group.cards = Some(CardRequest { count: 1, milli_each });
+        group.devices = Some(DeviceRequest { count: 1, milli_each });
     }
     // Drawn with the request: every fifth group or so needs cores to itself.
     let count = (request[0] / 1000) as u16;
@@ -254,7 +254,7 @@ pub(crate) fn random_machine(dice: &mut Dice, index: usize) -> Machine {
         ("zone", *dice.pick(&["z0", "z1", "z2"])),
         ("disk", *dice.pick(&["ssd", "hdd"])),
     ]);
-    machine.cards = *dice.pick(&[0, 0, 1, 4]);
+    machine.devices = *dice.pick(&[0, 0, 1, 4]);
     if !index.is_multiple_of(3) && cores > 1 {
         let half = cores as u16 / 2;
         machine.numa = NodeCores::new(&[half, half - 1]).expect("two nodes");
@@ -281,8 +281,8 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
         false => TopologyLevel::Label("zone".into()),
     };
     match dice.below(8) {
-        6 => TaskRule::MaxBeside { of, level, count: 1 + dice.below(3) as u32 },
-        7 if of != TaskSelector::SameGroup => TaskRule::Company(Near { tasks: of, level }),
+        6 => TaskRule::MaxColocated { of, level, count: 1 + dice.below(3) as u32 },
+        7 if of != TaskSelector::SameGroup => TaskRule::RuntimeAffinity(Near { tasks: of, level }),
         0 => TaskRule::AntiAffinity { from: of, level },
         1 => TaskRule::Affinity(vec![Near { tasks: of, level }]),
         2 => TaskRule::MaxPerDomain { of, level, count: 1 + dice.below(3) as u32 },

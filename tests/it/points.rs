@@ -121,7 +121,7 @@ fn a_task_waits_with_its_room_until_it_is_allowed() {
 }
 
 #[test]
-fn a_wait_that_ends_in_vain_gives_the_room_to_the_next() {
+fn a_wait_that_ends_unschedulable_gives_the_room_to_the_next() {
     for by_hand in [false, true] {
         let mut stage = Stage::new(cell(&[2]));
         let refusal = Refused(Events::TOLD);

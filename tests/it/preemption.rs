@@ -92,7 +92,7 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// Which of these the cell does not let go together, because others need them as company: the most
+/// Which of these the cell does not let go together, because others need them as runtime_affinity: the most
 /// important ones.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
@@ -105,7 +105,9 @@ fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     let releases = gone.iter().rev().map(|task| task.id).collect();
     let txn = Transaction { releases, ..view.take_transaction() };
     let commit = copy.commit(&txn).unwrap();
-    assert!(commit.conflicts.iter().all(|conflict| conflict.reason == Reason::CompanyNeeded));
+    assert!(
+        commit.conflicts.iter().all(|conflict| conflict.reason == Reason::RuntimeAffinityNeeded)
+    );
     let taken = |i: &u32| commit.conflict_of(Item::Release(*i)).is_none();
     let stays = (0..txn.releases.len() as u32).filter(|i| !taken(i));
     stays.map(|i| txn.releases[i as usize]).collect()
@@ -158,14 +160,14 @@ fn the_candidate_that_hurts_least_is_chosen() {
         id: omega_core::TaskId { job: JobId(number), index: 0 },
         group: 0,
         precedence: omega_core::Precedence(precedence),
-        cards: Default::default(),
+        devices: Default::default(),
         placed_ms: 0,
     };
     let candidate = |row, victims: &[(i32, u64)], violations| {
         let victims = victims.iter().map(|(precedence, number)| task(*precedence, *number));
         Candidate { row, victims: victims.collect(), violations }
     };
-    // Each beats all before it: by budgets, highest precedence, sum, number, age.
+    // Each heartbeats all before it: by budgets, highest precedence, sum, number, age.
     let candidates = [
         candidate(0, &[(1, 1)], 1),
         candidate(1, &[(5, 2)], 0),

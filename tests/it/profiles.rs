@@ -10,7 +10,7 @@ use omega_core::{Job, KindId, Kinds, ResourceKind, Unit};
 use omega_schedulers::config::{Fault, Plugin, Point, Profiles, Registry, schema};
 use omega_schedulers::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, ImageLocality, InterPodAffinity, LeastAllocated,
-    MostAllocated, NodeAffinity, PackedCards, PodTopologySpread, PreferredAffinity, SpreadWishes,
+    MostAllocated, NodeAffinity, PackedDevices, PodTopologySpread, PreferredAffinity, SpreadWishes,
     TaintToleration,
 };
 use omega_schedulers::{
@@ -30,7 +30,7 @@ const SCORES: [Known; 14] = [
     ("NodeResourcesMostAllocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
     ("most_allocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
     ("balanced", |p, _, w| p.with_score(Balanced, w)),
-    ("packed_cards", |p, _, w| p.with_score(PackedCards, w)),
+    ("packed_devices", |p, _, w| p.with_score(PackedDevices, w)),
     ("preferred_affinity", |p, _, w| p.with_score(PreferredAffinity, w)),
     ("spread_wishes", |p, _, w| p.with_score(SpreadWishes, w)),
     ("NodeAffinity", |p, _, w| p.with_relative(NodeAffinity::default(), w)),

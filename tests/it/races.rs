@@ -51,7 +51,7 @@ fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     plain.groups[0].rules.tasks.clear();
     let spread = TaskRule::Spread(Spread::new(web(), zone(), 1));
     let most = TaskRule::MaxPerDomain { of: web(), level: zone(), count: 1 };
-    let beside = TaskRule::MaxBeside { of: web(), level: zone(), count: 1 };
+    let beside = TaskRule::MaxColocated { of: web(), level: zone(), count: 1 };
     let mut other = ruled("b", beside.clone());
     other.groups[0].rules.tasks.clear();
     // The first of its kind may go anywhere; the second only to the first.

@@ -8,7 +8,7 @@ use omega_core::{
     TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
 use omega_schedulers::Profile;
-use omega_schedulers::asks::{self, Ask, Beat, Place};
+use omega_schedulers::asks::{self, Ask, Heartbeat, Place};
 use omega_schedulers::offers::{self, Framework, Launch, Offer, Refuse};
 use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
@@ -79,7 +79,7 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
     let served = Served::start();
     let cell = &served.cell;
     let amount = 40;
-    cell.apply(Command::SetCellCapacity { kind: omega_core::KindId::CPU, amount }).unwrap();
+    cell.apply(Command::SetClusterCapacity { kind: omega_core::KindId::CPU, amount }).unwrap();
     cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000])))).unwrap();
     cell.apply(Command::Expire { now_ms: 1_000_000 }).unwrap();
     let remote = served.remote();
@@ -151,7 +151,7 @@ fn offers_and_asks_work_over_a_socket() {
         std::thread::yield_now();
     };
     let ask = Ask::new("main", Place::Anywhere, 2);
-    asking.heartbeat(asked, Beat::asking([ask]), 0).unwrap();
+    asking.heartbeat(asked, Heartbeat::asking([ask]), 0).unwrap();
     while asking.counters().allocated() < 2 {
         asking.step(&remote, 1).unwrap();
         std::thread::yield_now();

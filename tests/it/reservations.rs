@@ -2,7 +2,7 @@
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, rows, run, step, submit};
 use omega_cellstate::{CellHandle, SharedCell};
-use omega_core::{Command, Job, Labels, Machine, MachineSelector, Reservation, Standing};
+use omega_core::{Command, Job, Labels, Machine, MachineSelector, Reservation, TenantConfig};
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::plugins::{LeastSlack, ShortestFirst};
 use omega_schedulers::{Observer, Profile, Scheduler, Settings, Unobserved};
@@ -36,7 +36,7 @@ fn scheduler(cell: &impl CellHandle) -> Scheduler {
 }
 
 fn runs(job: Job, run_ms: u64) -> Job {
-    Job { run_ms_expected: Some(run_ms), ..job }
+    Job { runtime_estimate_ms: Some(run_ms), ..job }
 }
 
 /// How many decisions there were.
@@ -83,8 +83,8 @@ fn what_was_remembered_of_a_machine_does_not_outlive_a_reservation() {
     let next = submit(&cell, job("next", 2, 1));
     let mut mine = job("mine", 1, 1);
     mine.tenant = "east".into();
-    let standing = Standing { parent: Some("show".into()), ..Standing::default() };
-    cell.apply(Command::SetStanding { tenant: "east".into(), standing }).unwrap();
+    let tenant_config = TenantConfig { parent: Some("show".into()), ..TenantConfig::default() };
+    cell.apply(Command::SetTenant { tenant: "east".into(), tenant_config }).unwrap();
     let mine = submit(&cell, mine);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(rows(&cell, next), [Some(1); 2]);
@@ -185,8 +185,8 @@ fn schedulers_on_threads_keep_out_of_what_is_reserved_meanwhile() {
 fn orders_of_time_decide_who_gets_the_last_machine() {
     let jobs = || {
         let (slow, quick) = (runs(job("slow", 1, 4), 600_000), runs(job("quick", 1, 4), 1000));
-        let due = Job { due_ms: Some(700_000), ..runs(job("due", 1, 4), 650_000) };
-        let soon = Job { due_ms: Some(60_000), ..runs(job("soon", 1, 4), 1000) };
+        let due = Job { deadline_ms: Some(700_000), ..runs(job("due", 1, 4), 650_000) };
+        let soon = Job { deadline_ms: Some(60_000), ..runs(job("soon", 1, 4), 1000) };
         [slow, quick, due, soon]
     };
     let first = |profile: Profile| {

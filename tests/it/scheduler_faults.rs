@@ -178,7 +178,7 @@ impl Turmoil {
     fn add_machine(&mut self) {
         self.machines += 1;
         let mut machine = Machine::new(format!("m{}", self.machines), Amounts::new([8000, 64]));
-        machine.cards = self.dice.below(3) as u8;
+        machine.devices = self.dice.below(3) as u8;
         drop(self.cell.apply(Command::RegisterMachine(machine)));
     }
 
@@ -199,7 +199,7 @@ impl Turmoil {
             job.groups[0].rules.ports.push(omega_core::Port::tcp(80));
         }
         if self.dice.chance(10) {
-            job.groups[0].cards = Some(omega_core::CardRequest { count: 1, milli_each: 500 });
+            job.groups[0].devices = Some(omega_core::DeviceRequest { count: 1, milli_each: 500 });
         }
         job
     }

@@ -5,9 +5,9 @@ use crate::small::{
     submit, task,
 };
 use omega_core::{
-    Amounts, CardRequest, Command, Granularity, Job, JobId, KindId, LabelSelector, Labels, Machine,
-    MachineId, Near, Precedence, Requirement, TaskGroup, TaskReport, TaskRule, TaskSelector,
-    Tenants, TopologyLevel,
+    Amounts, Command, DeviceRequest, Granularity, Job, JobId, KindId, LabelSelector, Labels,
+    Machine, MachineId, Near, Precedence, Requirement, TaskGroup, TaskReport, TaskRule,
+    TaskSelector, Tenants, TopologyLevel,
 };
 use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
@@ -90,17 +90,17 @@ fn a_task_that_it_wants_to_be_with() {
 }
 
 #[test]
-fn cards_of_a_task_that_claims_nothing_else() {
+fn devices_of_a_task_that_claims_nothing_else() {
     let cell = cell(&[4]);
-    let mut machine = Machine::new("cards", amounts(4));
-    machine.cards = 1;
+    let mut machine = Machine::new("devices", amounts(4));
+    machine.devices = 1;
     add_machine(&cell, machine);
-    let with_card = |name: &str| {
+    let with_device = |name: &str| {
         let mut group = TaskGroup::new(1, Amounts::zero());
-        group.cards = Some(CardRequest { count: 1, milli_each: 600 });
+        group.devices = Some(DeviceRequest { count: 1, milli_each: 600 });
         submit(&cell, Job::batch(name, group))
     };
-    let (first, second) = (with_card("first"), with_card("second"));
+    let (first, second) = (with_device("first"), with_device("second"));
     let mut scheduler = scheduler(&cell, "default");
     wakes(&mut scheduler, &cell, second, || report(&cell, task(first, 0), TaskReport::Finished));
 }

@@ -101,7 +101,7 @@ pub(crate) fn assert_settled(scheduler: &mut Scheduler, cell: &SharedCell, now: 
         for kind in (0..fresh.kinds().count() as u8).map(KindId) {
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "row {row} {kind:?}");
         }
-        assert_eq!(view.cards(row), fresh.cards(row), "row {row}");
+        assert_eq!(view.devices(row), fresh.devices(row), "row {row}");
         assert_eq!(view.cores(row), fresh.cores(row), "row {row}");
     }
     let settings = scheduler.settings();

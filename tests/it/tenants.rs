@@ -3,7 +3,7 @@
 use crate::small::{LONG, amounts, cell, job, placed, report, run, submit, task};
 use omega_cellstate::SharedCell;
 use omega_core::{
-    Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
+    Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, TaskReport, TenantConfig, Text,
 };
 use omega_schedulers::explain::{describe, describe_obstacle, describe_remedy};
 use omega_schedulers::plugins::{DefaultPreemption, FairShare, Reclaim};
@@ -11,16 +11,16 @@ use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Un
 use omega_tests::random::Dice;
 use std::collections::BTreeMap;
 
-fn stands(cell: &SharedCell, tenant: &str, standing: Standing) {
-    cell.apply(Command::SetStanding { tenant: tenant.into(), standing }).unwrap();
+fn stands(cell: &SharedCell, tenant: &str, tenant_config: TenantConfig) {
+    cell.apply(Command::SetTenant { tenant: tenant.into(), tenant_config }).unwrap();
 }
 
-fn weighs(weight: u32) -> Standing {
-    Standing { weight, ..Standing::default() }
+fn weighs(weight: u32) -> TenantConfig {
+    TenantConfig { weight, ..TenantConfig::default() }
 }
 
-fn guaranteed(cores: u64) -> Standing {
-    Standing { guaranteed: amounts(cores), ..Standing::default() }
+fn guaranteed(cores: u64) -> TenantConfig {
+    TenantConfig { guaranteed: amounts(cores), ..TenantConfig::default() }
 }
 
 fn of(tenant: &str, name: &str, tasks: u32) -> Job {
@@ -92,13 +92,14 @@ fn tenants_with_one_large_job_have_what_they_weigh() {
 #[test]
 fn branches_share_first_and_then_those_in_them() {
     let cell = cell(&[40]);
-    let below = |parent: &str, weight| Standing { parent: Some(parent.into()), ..weighs(weight) };
+    let below =
+        |parent: &str, weight| TenantConfig { parent: Some(parent.into()), ..weighs(weight) };
     stands(&cell, "research", weighs(1));
     stands(&cell, "shop", weighs(1));
-    for (tenant, standing) in
+    for (tenant, tenant_config) in
         [("a", below("research", 1)), ("b", below("research", 3)), ("c", below("shop", 1))]
     {
-        stands(&cell, tenant, standing);
+        stands(&cell, tenant, tenant_config);
         for i in 0..40 {
             submit(&cell, of(tenant, &format!("{tenant}{i}"), 1));
         }
@@ -232,7 +233,7 @@ fn nobody_takes_turns_at_evicting() {
 #[test]
 fn a_branch_that_is_within_its_guarantee_keeps_what_one_of_it_borrowed() {
     let cell = cell(&[4]);
-    let below = |cores| Standing { parent: Some("red".into()), ..guaranteed(cores) };
+    let below = |cores| TenantConfig { parent: Some("red".into()), ..guaranteed(cores) };
     stands(&cell, "red", guaranteed(3));
     stands(&cell, "blue", guaranteed(1));
     stands(&cell, "crawl", below(1));
@@ -260,7 +261,7 @@ fn limit(cell: &SharedCell, tenant: &str, cores: u64) {
 fn no_more_is_claimed_than_a_limit_leaves() {
     let cell = cell(&[20]);
     limit(&cell, "red", 5);
-    stands(&cell, "crawl", Standing { parent: Some("red".into()), ..Standing::default() });
+    stands(&cell, "crawl", TenantConfig { parent: Some("red".into()), ..TenantConfig::default() });
     let (one, other) = (submit(&cell, of("red", "r", 4)), submit(&cell, of("crawl", "c", 9)));
     let mut scheduler = crate::small::scheduler(&cell, "default");
     let mut steps = |now| {
@@ -303,7 +304,7 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     let cell = cell(&[4, 4, 4]);
     limit(&cell, "all", 6);
     for (tenant, cores) in [("red", 2), ("blue", 4)] {
-        stands(&cell, tenant, Standing { parent: Some("all".into()), ..guaranteed(cores) });
+        stands(&cell, tenant, TenantConfig { parent: Some("all".into()), ..guaranteed(cores) });
     }
     submit(&cell, of("red", "borrower", 9));
     let mut scheduler = reclaiming(&cell, "default");
@@ -323,7 +324,7 @@ fn the_few_that_a_full_limit_holds_for_are_found() {
     stands(&cell, "all", guaranteed(20));
     limit(&cell, "all", 5);
     for (tenant, cores) in [("red", 0), ("blue", 5)] {
-        stands(&cell, tenant, Standing { parent: Some("all".into()), ..guaranteed(cores) });
+        stands(&cell, tenant, TenantConfig { parent: Some("all".into()), ..guaranteed(cores) });
     }
     submit(&cell, of("red", "borrower", 9));
     let mut scheduler = reclaiming(&cell, "default");
@@ -370,7 +371,7 @@ fn schedulers_that_race_break_no_limit() {
         cell.apply(Command::SetQuota { tenant: "all".into(), limit }).unwrap();
         for (tenant, cores) in [("red", 12), ("blue", 8), ("green", 6)] {
             let parent = (tenant != "green").then(|| "all".into());
-            stands(&cell, tenant, Standing { parent, ..guaranteed(cores) });
+            stands(&cell, tenant, TenantConfig { parent, ..guaranteed(cores) });
         }
         let cell = &cell;
         let step = |scheduler: &mut Scheduler, now: Nanos| {
@@ -422,8 +423,8 @@ fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
 #[test]
 fn clients_that_race_ask_for_no_more_than_they_may() {
     let cell = cell(&[20]);
-    stands(&cell, "red", Standing { parent: Some("all".into()), ..Standing::default() });
-    stands(&cell, "blue", Standing { parent: Some("all".into()), ..Standing::default() });
+    stands(&cell, "red", TenantConfig { parent: Some("all".into()), ..TenantConfig::default() });
+    stands(&cell, "blue", TenantConfig { parent: Some("all".into()), ..TenantConfig::default() });
     let limit = Some(amounts(100));
     cell.apply(Command::SetAdmission { tenant: "all".into(), limit }).unwrap();
     let client = |tenant: &'static str, seed: u64| {

@@ -135,7 +135,8 @@ fn bad_groups() -> Vec<Command> {
         }),
         group(&|group| {
             let tasks = labelled(Tenants::Own, vec![Requirement::equals("k", bad())]);
-            group.rules.tasks = vec![TaskRule::Company(near(tasks, TopologyLevel::Machine))];
+            group.rules.tasks =
+                vec![TaskRule::RuntimeAffinity(near(tasks, TopologyLevel::Machine))];
         }),
         group(&|group| {
             let tasks = labelled(Tenants::Named(vec![bad()]), Vec::new());

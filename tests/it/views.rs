@@ -27,7 +27,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let generator = Generator::new(seed).with_reservations(seed).with_cell_resources(seed);
+        let generator = Generator::new(seed).with_reservations(seed).with_cluster_resources(seed);
         // In every other world tasks come to hold something else than their group's request.
         let generator = if seed.is_multiple_of(2) { generator } else { generator.with_held(seed) };
         // And in every fourth pair, cores to themselves: then few tasks find room.
@@ -121,15 +121,19 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(view.machine_id(row), fresh.machine_id(row), "{context}");
         assert_eq!(view.machine(row), fresh.machine(row), "{context}");
         assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
-        assert_eq!(view.cards(row), fresh.cards(row), "{context}");
+        assert_eq!(view.devices(row), fresh.devices(row), "{context}");
         assert_eq!(view.cores(row), fresh.cores(row), "{context}");
-        assert_eq!(view.curves_on(row), fresh.curves_on(row), "{context}");
+        assert_eq!(view.demand_profiles_on(row), fresh.demand_profiles_on(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
         assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
             let kind = KindId(kind);
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");
-            assert_eq!(view.batch_held(row, kind), fresh.batch_held(row, kind), "{context}");
+            assert_eq!(
+                view.batch_allocated(row, kind),
+                fresh.batch_allocated(row, kind),
+                "{context}"
+            );
             let share = |view: &View| {
                 view.block(row / BLOCK).left_share(kind, 1).map(|share| share.of(row % BLOCK))
             };
@@ -191,7 +195,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let open = block.schedulable() & !block.reserved(job, u64::MAX);
             let open = open & !block.over_peak(job, need, u64::MAX);
             let simple = open & affinity & block.set(need.tolerated) & fits;
-            let pieces = block.cores_fit(need, block.cards_fit(need, simple));
+            let pieces = block.cores_fit(need, block.devices_fit(need, simple));
             let word = block.rules_allow(need, pieces);
             // What belongs to no machine is there for all rows or for none.
             let word = if view.cell_room(group) > 0 { word } else { 0 };

@@ -113,7 +113,7 @@ impl History {
             (2 | 3, Some(id)) => {
                 let old = self.cell.read(|cell| cell.machine(id).unwrap().machine.clone());
                 let machine = Machine { name: old.name.clone(), ..self.machine() };
-                Command::UpdateMachine { id, machine: Machine { cards: old.cards, ..machine } }
+                Command::UpdateMachine { id, machine: Machine { devices: old.devices, ..machine } }
             }
             (4 | 5, Some(id)) => Command::DrainMachine { id, draining: self.dice.chance(50) },
             (6 | 7, Some(id)) => {

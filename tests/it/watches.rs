@@ -84,7 +84,7 @@ fn a_watch_tells_of_every_task() {
     let served = Served::start();
     let apply = |command| served.cell.apply(command).unwrap();
     // Jobs that have ended stay.
-    apply(Command::SetPolicy(Policy { keep_ended_ms: u64::MAX / 2, ..Policy::default() }));
+    apply(Command::SetPolicy(Policy { ttl_after_finished_ms: u64::MAX / 2, ..Policy::default() }));
     apply(Command::RegisterScheduler { name: "s".into() });
     apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 30]))));
     // More tasks and more jobs than one message holds.

@@ -3,7 +3,7 @@
 use crate::twin::{Twin, TwinJob, TwinTask};
 use omega_cellstate::{Cell, MachineStatus};
 use omega_core::{
-    Amounts, CardSet, JobId, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection,
+    Amounts, DeviceSet, JobId, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection,
     SequenceNumber, TaskId, TaskState, Text, Version,
 };
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct MachinePicture {
     sequence: SequenceNumber,
     free: Vec<i128>,
     claimable: Vec<i128>,
-    cards_left: Vec<i16>,
+    devices_left: Vec<i16>,
     cores_left: Vec<i32>,
     load: Option<(Amounts, Amounts, u64)>,
     tasks: Vec<TaskId>,
@@ -28,7 +28,7 @@ struct MachinePicture {
 struct TaskPicture {
     id: TaskId,
     state: TaskState,
-    cards: CardSet,
+    devices: DeviceSet,
     cores: NodeCores,
     group: usize,
     placed_ms: u64,
@@ -47,7 +47,7 @@ fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
             sequence: m.sequence,
             free: wide(m.free),
             claimable: wide(&m.claimable),
-            cards_left: m.cards_left.to_vec(),
+            devices_left: m.devices_left.to_vec(),
             cores_left: {
                 let left = m.cores_left.into_iter().flat_map(|cores| *cores.left());
                 left.take(m.machine.numa.as_slice().len()).map(i32::from).collect()
@@ -69,7 +69,7 @@ fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
             sequence: twin.rows()[row].sequence,
             free: twin.free(row),
             claimable: twin.claimable(row),
-            cards_left: twin.cards_left(row).into_iter().map(u16::cast_signed).collect(),
+            devices_left: twin.devices_left(row).into_iter().map(u16::cast_signed).collect(),
             cores_left: twin.cores_left(row),
             load: host
                 .load
@@ -85,7 +85,7 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
     let picture = |(id, state)| TaskPicture {
         id,
         state,
-        cards: cell.task_cards(id).unwrap_or_default(),
+        devices: cell.task_devices(id).unwrap_or_default(),
         cores: cell.task_cores(id),
         group: cell.task_group(id).unwrap_or(usize::MAX),
         placed_ms: cell.task_placed_ms(id).unwrap_or(u64::MAX),
@@ -98,7 +98,7 @@ fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
     let picture = |(id, job, task): (TaskId, &TwinJob, &TwinTask)| TaskPicture {
         id,
         state: task.state,
-        cards: task.cards,
+        devices: task.devices,
         cores: task.cores,
         group: task.group,
         placed_ms: task.placed_ms,
@@ -152,17 +152,17 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     equal("reservations", &cell.reservations().collect(), &twin.reservations())?;
     let resources = cell.resources();
     for (kind, _) in cell.kinds().iter() {
-        equal("capacity of the cell", &resources.capacity.get(kind), &twin.cell_capacity(kind))?;
+        equal("capacity of the cell", &resources.capacity.get(kind), &twin.cluster_capacity(kind))?;
         let claimed = u128::from(resources.claimed.get(kind));
-        equal("claimed of the cell", &claimed, &twin.cell_claimed(kind))?;
+        equal("claimed of the cell", &claimed, &twin.cluster_claimed(kind))?;
     }
     compare_peaks(cell, twin)?;
     for tenant in twin.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
         equal("use of a tenant", &used, &twin.tenant_used(tenant))?;
-        let standing = cell.standing(tenant).cloned().unwrap_or_default();
-        equal("standing of a tenant", &standing, &twin.standing(tenant))?;
+        let tenant_config = cell.tenant_config(tenant).cloned().unwrap_or_default();
+        equal("tenant_config of a tenant", &tenant_config, &twin.tenant_config(tenant))?;
         equal("admission of a tenant", &cell.admission(tenant), &twin.admission(tenant))?;
         let asked = cell.asked(tenant).into_iter().flatten().zip(0..);
         for (asked, kind) in asked {
@@ -185,8 +185,8 @@ fn compare_peaks(cell: &Cell, twin: &Twin) -> Result<(), String> {
         let row = machine.id.row();
         let mut is_over = false;
         for kind in (0..twin.kinds().count() as u8).map(KindId) {
-            let held = twin.batch_held(row, kind);
-            equal("what batch holds", &i128::from(cell.batch_held(machine.id, kind)), &held)?;
+            let held = twin.batch_allocated(row, kind);
+            equal("what batch holds", &i128::from(cell.batch_allocated(machine.id, kind)), &held)?;
             is_over |= twin.batch_max(row, kind).is_some_and(|most| held > most);
         }
         over += usize::from(is_over);
@@ -211,7 +211,7 @@ fn without_words(rejection: Rejection) -> Rejection {
         Rejection::BadName(_) => Rejection::BadName(none),
         Rejection::BadJob(_) => Rejection::BadJob(none),
         Rejection::BadMachine(_) => Rejection::BadMachine(none),
-        Rejection::BadStanding(_) => Rejection::BadStanding(none),
+        Rejection::BadTenant(_) => Rejection::BadTenant(none),
         Rejection::BadReservation(_) => Rejection::BadReservation(none),
         Rejection::BadPeaks(_) => Rejection::BadPeaks(none),
         Rejection::BadPolicy(_) => Rejection::BadPolicy(none),

@@ -82,7 +82,8 @@ pub struct Failure {
 /// Tasks hold something else than their group's request in every other history, and have cores to themselves in every
 /// other pair; in every third there are calendars of peaks.
 fn generator(seed: u64) -> Generator {
-    let generator = Generator::with_holders(seed).with_reservations(seed).with_cell_resources(seed);
+    let generator =
+        Generator::with_holders(seed).with_reservations(seed).with_cluster_resources(seed);
     let generator = if seed % 2 == 1 { generator.with_held(seed) } else { generator };
     let generator = if seed % 4 >= 2 { generator.with_cores(seed) } else { generator };
     match seed % 3 {

@@ -168,7 +168,7 @@ impl<'scope> Fronts<'scope> {
 fn serve(front: Fronted, cell: &RunCell, clock: &dyn Clock, stopped: &Receiver<()>) -> Served {
     let Fronted { name, mut client, meter } = front;
     let cell = Watched { cell, meter: Mutex::new(meter) };
-    let (mut in_vain, mut seen, mut error) = (0, Version(0), None);
+    let (mut unschedulable, mut seen, mut error) = (0, Version(0), None);
     loop {
         let before = cell.meter.lock().placements;
         cell.meter.lock().deciding();
@@ -178,9 +178,9 @@ fn serve(front: Fronted, cell: &RunCell, clock: &dyn Clock, stopped: &Receiver<(
                 let placed = meter.placements - before;
                 meter.stepped(placed);
                 let still = placed == 0 && seen == round.version;
-                in_vain = if still { in_vain + 1 } else { 0 };
+                unschedulable = if still { unschedulable + 1 } else { 0 };
                 seen = round.version;
-                let idle = round.waiting == 0 || in_vain >= round.patience;
+                let idle = round.waiting == 0 || unschedulable >= round.patience;
                 if idle {
                     let (version, unplaceable) = (round.version, round.waiting);
                     meter.tell(IdleState { version, unplaceable, settled: true });

@@ -152,7 +152,8 @@ fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGa
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
     // One that has fewer places than it needs holds them, or has run and lost some: it is as far from complete.
-    let holds = job.gang_hold_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
+    let holds =
+        job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
     Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })
 }
 
@@ -188,16 +189,16 @@ fn request(group: &TaskGroup, kinds: &Kinds) -> String {
         format!("{} {name}", kinds.display(kind, amount))
     };
     let amounts = group.request.iter().map(amount);
-    let cards = group.cards.map(|cards| match cards.milli_each {
-        1000 if cards.count == 1 => "1 whole card".to_owned(),
-        1000 => format!("{} whole cards", cards.count),
-        milli => format!("{} of each of {} cards", f64::from(milli) / 1000.0, cards.count),
+    let devices = group.devices.map(|devices| match devices.milli_each {
+        1000 if devices.count == 1 => "1 whole device".to_owned(),
+        1000 => format!("{} whole devices", devices.count),
+        milli => format!("{} of each of {} devices", f64::from(milli) / 1000.0, devices.count),
     });
     let cores = group.cores.map(|cores| match cores.place {
         CorePlace::AnyNodes => format!("{} exclusive cores", cores.count),
         CorePlace::OneNode => format!("{} exclusive cores of one NUMA node", cores.count),
     });
-    let parts: Vec<String> = amounts.chain(cards).chain(cores).collect();
+    let parts: Vec<String> = amounts.chain(devices).chain(cores).collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
@@ -217,7 +218,7 @@ fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
         Obstacle::Quota(lack) => {
             (kinds.get(lack.kind).map(|kind| kind.name.clone()), Some(lack.missing))
         }
-        Obstacle::Cards { missing } | Obstacle::Cores { missing } => {
+        Obstacle::Devices { missing } | Obstacle::Cores { missing } => {
             (None, Some(u64::from(*missing)))
         }
         _ => (None, None),

@@ -233,7 +233,9 @@ impl Ledger {
             let mut shares = std::mem::take(&mut book.shares);
             shares.resize(samples, shares.last().copied().unwrap_or(0.0));
             reports.push(TenantReport {
-                parent: cell.standing(&name).and_then(|s| Some(s.parent.as_ref()?.to_string())),
+                parent: cell
+                    .tenant_config(&name)
+                    .and_then(|s| Some(s.parent.as_ref()?.to_string())),
                 name: name.to_string(),
                 jobs: book.jobs,
                 tasks: book.tasks,

@@ -20,12 +20,12 @@ mod clock;
 mod ends;
 mod explained;
 mod feeder;
-mod improved;
 pub mod kept;
 mod lane;
 mod ledger;
 mod meter;
 mod outcome;
+mod rebalanced;
 #[cfg(feature = "durable")]
 pub mod replicas;
 pub mod report;
@@ -47,8 +47,8 @@ use omega_workload::Workload;
 use std::sync::Arc;
 
 pub use explained::{AskedJob, explain_at, explain_cell};
-pub use improved::{Carry, Moment, Pass, cell_of, improve_at, improve_cell};
 pub use omega_workload::SCHEDULERS;
+pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 

@@ -59,12 +59,12 @@ pub(crate) struct Meter {
     open: Duration,
     told: Option<IdleState>,
     /// Decisions since something was placed, or was heard of the cell.
-    in_vain: u64,
+    unschedulable: u64,
 }
 
 /// After so many tries of each job that waits, with nothing else going on, no more is expected: the
 /// waits between them have grown to a second by then.
-const TRIES_IN_VAIN: u64 = 12;
+const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
     pub(crate) fn new(worker: usize, messages: Sender<Message>) -> Meter {
@@ -86,14 +86,15 @@ impl Meter {
             began: Instant::now(),
             open: Duration::ZERO,
             told: None,
-            in_vain: 0,
+            unschedulable: 0,
         }
     }
 
     /// Whether nothing will come of what waits. A plugin that refuses until some time has passed,
     /// and always, would keep a run from its end.
     fn settled(&self, queue: &Queue) -> bool {
-        queue.is_settled() || self.in_vain >= TRIES_IN_VAIN * queue.waiting().len() as u64
+        queue.is_settled()
+            || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64
     }
 
     /// Notes that a front has made a round since [`Observer::deciding`], and placed so many tasks.
@@ -142,7 +143,7 @@ impl Observer for Meter {
     fn decided(&mut self, _job: JobId, _asked: usize, placed: usize) {
         let took = self.began.elapsed();
         self.decisions += 1;
-        self.in_vain += 1;
+        self.unschedulable += 1;
         self.deciding += took;
         self.decision_ns.saturating_record(took.as_nanos() as u64);
         if placed > 0 {
@@ -166,7 +167,7 @@ impl Observer for Meter {
         self.wasted += std::mem::take(&mut self.open).mul_f64(share);
         self.placements += placed.len() as u64;
         self.told = None;
-        self.in_vain = 0;
+        self.unschedulable = 0;
         // The feeder is gone only once the run is over.
         let version = commit.version;
         let evicted = evicted(txn, commit);
@@ -181,7 +182,7 @@ impl Observer for Meter {
 
     fn idle(&mut self, version: Version, queue: &Queue) {
         if self.told.is_some_and(|told| told.version != version) {
-            self.in_vain = 0;
+            self.unschedulable = 0;
         }
         let state = IdleState {
             version,

@@ -6,7 +6,7 @@ use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, CardRequest, JobId, Kinds, PlacementRules, Reason};
+use omega_core::{Amounts, DeviceRequest, JobId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
 use omega_schedulers::explain::describe;
 use std::collections::HashMap;
@@ -172,7 +172,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
 }
 
 /// Groups that ask a worker for the same are refused for the same reasons.
-type Need = (usize, [Amounts; 2], Option<CardRequest>, PlacementRules);
+type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
 /// What waits at the end, by what rules out most machines.
 pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
@@ -217,8 +217,8 @@ fn reason(
     let group = &job.groups[index];
     let rules = &group.rules;
     let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
-    let asks = [group.request.clone(), group.cell_request.clone()];
-    let need = (worker_index, asks, group.cards, group.rules.clone());
+    let asks = [group.request.clone(), group.cluster_request.clone()];
+    let need = (worker_index, asks, group.devices, group.rules.clone());
     if let Some(reason) = known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
         return reason.clone();
     }

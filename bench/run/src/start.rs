@@ -34,7 +34,7 @@ impl Feeder {
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(
-                "{refused} {tasks} at the start found no cards left on the machine: placed anew"
+                "{refused} {tasks} at the start found no devices left on the machine: placed anew"
             ));
         }
         Ok(())

@@ -8,7 +8,7 @@
 //! - [`what_if`]: a cell as it is, and otherwise;
 //! - [`compat`]: its published runs, made again;
 //! - [`paper`]: the figures of the Omega paper;
-//! - [`swf`]: batch queues on logs; [`fgd`]: tasks that share cards;
+//! - [`swf`]: batch queues on logs; [`fgd`]: tasks that share devices;
 //! - [`trace`]: what is told of traces, and made after them;
 //! - [`plot`], [`sheet`] and [`page`]: what is shown of results;
 //! - [`command`]: the verbs of `omega sim`.

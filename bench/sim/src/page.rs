@@ -67,9 +67,9 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--back:#f5f6f8;--card:#fff;--ink:#18202c;--soft:#5a6473;--line:#e2e6eb;\
+:root{color-scheme:light dark;--back:#f5f6f8;--device:#fff;--ink:#18202c;--soft:#5a6473;--line:#e2e6eb;\
 --good:#0b8068;--bad:#b3261e}\
-@media(prefers-color-scheme:dark){:root{--back:#10141a;--card:#181d25;--ink:#e7ebf0;--soft:#9aa5b4;\
+@media(prefers-color-scheme:dark){:root{--back:#10141a;--device:#181d25;--ink:#e7ebf0;--soft:#9aa5b4;\
 --line:#2a323d;--good:#3fc9a7;--bad:#ff8a80}}\
 *{box-sizing:border-box}\
 body{margin:0;background:var(--back);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',\
@@ -77,7 +77,7 @@ Roboto,'Noto Sans',Arial,sans-serif;font-variant-numeric:tabular-nums}\
 main{max-width:1232px;margin:0 auto;padding:24px}\
 h1{margin:0;font-size:26px}h2{margin:0 0 8px;font-size:18px}h3{margin:18px 0 6px;font-size:14px}\
 p{max-width:80ch;margin:6px 0}nav a{margin-right:14px}a{color:inherit}\
-section{margin:16px 0 0;padding:20px 24px;background:var(--card);border:1px solid var(--line);border-radius:10px}\
+section{margin:16px 0 0;padding:20px 24px;background:var(--device);border:1px solid var(--line);border-radius:10px}\
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:20px}\
 .plots svg{width:100%;height:auto;display:block}\
 ul.checks{list-style:none;margin:10px 0;padding:0}ul.checks li{padding:2px 0}\

@@ -20,7 +20,7 @@ const TASKS: u32 = 64;
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let jobs: Vec<Job> = cells::small_jobs(0, options.work(20_000), 1)
-        .map(|job| Job { run_ms_expected: Some(1_800_000), ..job })
+        .map(|job| Job { runtime_estimate_ms: Some(1_800_000), ..job })
         .collect();
     let compared = |depth: Option<usize>, gangs: usize| {
         by_turns(
@@ -71,7 +71,7 @@ fn cost(made: &Made, jobs: &[Job], (depth, gangs): (Option<usize>, usize)) -> (F
     let whole = Amounts::new([largest(KindId::CPU)]);
     for number in 0..gangs {
         let gang = Job::batch(format!("gang-{number}"), TaskGroup::new(TASKS, whole.clone()));
-        let gang = Job { gang_min: Some(TASKS), run_ms_expected: Some(7_200_000), ..gang };
+        let gang = Job { gang_min: Some(TASKS), runtime_estimate_ms: Some(7_200_000), ..gang };
         cell.apply(Command::SubmitJob(gang)).expect("a job");
     }
     let ((), planned) = timed(&mut run);

@@ -130,7 +130,7 @@ pub(crate) fn fill(
             let mut job = Job::batch(format!("filler-{number}"), group);
             job.scheduler = "filler".into();
             // From a minute to an hour: who plans ahead looks at it, nobody else does.
-            job.run_ms_expected = Some(60_000 * (1 + number % 60));
+            job.runtime_estimate_ms = Some(60_000 * (1 + number % 60));
             let id = submit(&mut made.cell, job);
             let txn = claims_on(&made.cell, (made.filler, number), id, slots);
             let commit = made.cell.commit(&txn).expect("a filler's transaction is judged");

@@ -14,7 +14,7 @@ use super::whole::{self, Load};
 use omega_cellstate::SharedCell;
 use omega_core::{Command, JobId, KindId, TaskId};
 use omega_schedulers::Search;
-use omega_schedulers::asks::{self, Ask, Beat, Place};
+use omega_schedulers::asks::{self, Ask, Heartbeat, Place};
 use omega_schedulers::offers::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
 
 pub(crate) const WORKLOAD: &str =
@@ -148,7 +148,7 @@ fn through_asks(made: &Made, tasks: usize, asks: fn(usize) -> Vec<Ask>) -> Figur
     let ((), span) = timed(|| {
         for application in 0..tasks / EACH {
             let id = front.join(&format!("small-{application}"), 0).expect("its job is there");
-            front.heartbeat(id, Beat::asking(asks(application)), 0).expect("it makes sense");
+            front.heartbeat(id, Heartbeat::asking(asks(application)), 0).expect("it makes sense");
         }
         while front.counters().allocated() < tasks as u64 {
             front.step(&cell, 0).expect("the cell answers");

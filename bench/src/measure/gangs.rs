@@ -44,10 +44,10 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 }
 
 /// What a scheduler takes for each task of so many gangs.
-fn placed(made: &Made, gangs: usize, gang_hold_ms: Option<u32>) -> Figure {
+fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut settings = Settings::new("default").with_seed(SEED);
-    settings.claims_max = if gang_hold_ms.is_some() { 100 } else { TASKS as usize };
+    settings.claims_max = if gang_timeout_ms.is_some() { 100 } else { TASKS as usize };
     let mut scheduler =
         Scheduler::new(&cell, Profile::batch(), settings).expect("a scheduler registers");
     let mut run = || while !scheduler.step(&cell, 0, &mut Unobserved).expect("it answers").idle {};
@@ -55,7 +55,7 @@ fn placed(made: &Made, gangs: usize, gang_hold_ms: Option<u32>) -> Figure {
     for number in 0..gangs {
         let group = TaskGroup::new(TASKS, cells::small_request());
         let gang = Job::batch(format!("gang-{number}"), group);
-        let gang = Job { gang_min: Some(TASKS), gang_hold_ms, ..gang };
+        let gang = Job { gang_min: Some(TASKS), gang_timeout_ms, ..gang };
         cell.apply(Command::SubmitJob(gang)).expect("a job");
     }
     let ((), span) = timed(run);

@@ -11,27 +11,27 @@
 mod api;
 mod backfill;
 mod bare;
-mod cell_resources;
 mod cells;
 mod clock;
+mod cluster_resources;
 mod commit;
-mod company;
 mod cores;
-mod curves;
 mod decide;
+mod demand_profiles;
 mod forms;
 mod fronts;
 mod gangs;
-mod improve;
 mod kube;
 mod levers;
 mod log;
 pub(crate) mod memory;
 mod peaks;
 mod preempt;
+mod rebalance;
 mod replicate;
 mod reservations;
 mod restart;
+mod runtime_affinity;
 mod scan;
 mod show;
 mod sim;
@@ -53,7 +53,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// reservations, cell_resources, peaks, backfill, tenants, company, gangs, waits, curves, cores, fronts, workers, memory, log, snapshot, replicate, api, sim,
+    /// reservations, cluster_resources, peaks, backfill, tenants, runtime affinity, gangs, waits, demand profiles, cores, fronts, workers, memory, log, snapshot, replicate, api, sim,
     /// matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -106,22 +106,30 @@ const GROUPS: [Group; 28] = [
     Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
     Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
-    Group { name: "improve", workload: improve::WORKLOAD, measure: improve::rows },
+    Group { name: "rebalance", workload: rebalance::WORKLOAD, measure: rebalance::rows },
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "reservations", workload: reservations::WORKLOAD, measure: reservations::rows },
     Group {
-        name: "cell_resources",
-        workload: cell_resources::WORKLOAD,
-        measure: cell_resources::rows,
+        name: "cluster_resources",
+        workload: cluster_resources::WORKLOAD,
+        measure: cluster_resources::rows,
     },
     Group { name: "peaks", workload: peaks::WORKLOAD, measure: peaks::rows },
     Group { name: "backfill", workload: backfill::WORKLOAD, measure: backfill::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
-    Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
+    Group {
+        name: "runtime_affinity",
+        workload: runtime_affinity::WORKLOAD,
+        measure: runtime_affinity::rows,
+    },
     Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
     Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
-    Group { name: "curves", workload: curves::WORKLOAD, measure: curves::rows },
+    Group {
+        name: "demand_profiles",
+        workload: demand_profiles::WORKLOAD,
+        measure: demand_profiles::rows,
+    },
     Group { name: "cores", workload: cores::WORKLOAD, measure: cores::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },

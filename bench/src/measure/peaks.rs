@@ -9,7 +9,7 @@ use omega_core::{
     Command, DAY_MS, Job, KindId, KindShare, MachineSelector, Operator, Peak, PeakCalendar,
     Requirement,
 };
-use omega_schedulers::peaks::{PeakKeeper, Settings as KeeperSettings};
+use omega_schedulers::peaks::{PeakController, Settings as KeeperSettings};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 
 pub(crate) const WORKLOAD: &str =
@@ -87,7 +87,7 @@ fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
 /// What a keeper takes to see that there is nothing to do.
 fn look(made: &Made, options: &Options) -> Figure {
     let cell = cell_with(made, Peaks::Now);
-    let mut keeper = PeakKeeper::new(&cell, KeeperSettings::new()).expect("it registers");
+    let mut keeper = PeakController::new(&cell, KeeperSettings::new()).expect("it registers");
     keeper.step(&cell).expect("the first look is longer");
     let looks = options.work(100);
     let ((), span) = timed(|| {

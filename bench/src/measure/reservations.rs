@@ -44,8 +44,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 /// Jobs of different lengths, half of which are due.
 fn with_times((number, job): (u64, Job)) -> Job {
     let run = number * 7919 % 3_600_000;
-    let due_ms = number.is_multiple_of(2).then_some(number * 104_729 % 86_400_000);
-    Job { run_ms_expected: Some(run), due_ms, ..job }
+    let deadline_ms = number.is_multiple_of(2).then_some(number * 104_729 % 86_400_000);
+    Job { runtime_estimate_ms: Some(run), deadline_ms, ..job }
 }
 
 /// What a scheduler takes for each of the jobs.

@@ -6,7 +6,7 @@ use super::show::{Reach, Row, Unit};
 use super::{Options, SEED};
 use omega_cellstate::SharedCell;
 use omega_core::limits::QUOTA_MAX;
-use omega_core::{Amounts, Command, Job, Outcome, Standing, Text};
+use omega_core::{Amounts, Command, Job, Outcome, TenantConfig, Text};
 use omega_schedulers::plugins::FairShare;
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 
@@ -86,8 +86,9 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
         for number in 0..TENANTS {
             let branch: Text = format!("branch-{}", number % 10).into();
             for (name, parent) in [(branch.clone(), "all".into()), (tenant(number), branch)] {
-                let standing = Standing { parent: Some(parent), ..Standing::default() };
-                cell.apply(Command::SetStanding { tenant: name.clone(), standing })
+                let tenant_config =
+                    TenantConfig { parent: Some(parent), ..TenantConfig::default() };
+                cell.apply(Command::SetTenant { tenant: name.clone(), tenant_config })
                     .expect("a tree");
                 let limit = Some(Amounts::new([QUOTA_MAX; 4]));
                 cell.apply(Command::SetAdmission { tenant: name, limit }).expect("a limit");
@@ -114,9 +115,9 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
         for number in 0..TENANTS {
             let branch: Text = format!("branch-{}", number % 10).into();
             for (name, parent) in [(branch.clone(), "all".into()), (tenant(number), branch)] {
-                let standing =
-                    Standing { parent: Some(parent), guaranteed: much.clone(), weight: 1 };
-                cell.apply(Command::SetStanding { tenant: name.clone(), standing })
+                let tenant_config =
+                    TenantConfig { parent: Some(parent), guaranteed: much.clone(), weight: 1 };
+                cell.apply(Command::SetTenant { tenant: name.clone(), tenant_config })
                     .expect("a tree");
                 let limit = Some(much.clone());
                 cell.apply(Command::SetQuota { tenant: name, limit }).expect("a limit");

@@ -109,9 +109,14 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let try_one = |row: &u32| preemptor.candidate(&mut world.view, *row as usize);
     let candidates: Vec<Candidate> = tried.iter().filter_map(try_one).collect();
     compare_candidates(expect, found, &world, &candidates);
-    let in_vain = tried.iter().filter(|row| !candidates.iter().any(|c| c.row == **row as usize));
-    let in_vain: BTreeSet<String> = in_vain.map(|row| world.name(*row)).collect();
-    found.compare("nonCandidates", &expect.non_candidates.keys().cloned().collect(), &in_vain);
+    let unschedulable =
+        tried.iter().filter(|row| !candidates.iter().any(|c| c.row == **row as usize));
+    let unschedulable: BTreeSet<String> = unschedulable.map(|row| world.name(*row)).collect();
+    found.compare(
+        "nonCandidates",
+        &expect.non_candidates.keys().cloned().collect(),
+        &unschedulable,
+    );
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::csv::forms;
 use crate::decimal::{Decimal, Rounding};
-use omega_core::limits::{AMOUNT_MAX, CARDS_MAX, MACHINES_MAX};
+use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX, MACHINES_MAX};
 use omega_core::{Amounts, KindId, Machine};
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Alike {
     count: u32,
     capacity: Amounts,
-    cards: u8,
+    devices: u8,
 }
 
 impl Alike {
@@ -19,7 +19,7 @@ impl Alike {
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         let machine = |i| Machine::new(format!("m{i}"), self.capacity.clone());
-        (0..self.count).map(|i| machine(i).with_cards(KindId::GPU, self.cards)).collect()
+        (0..self.count).map(|i| machine(i).with_devices(KindId::GPU, self.devices)).collect()
     }
 }
 
@@ -35,7 +35,7 @@ impl FromStr for Alike {
                 "it begins with how many machines, 1 to {MACHINES_MAX}: 200,cpu=64,memory=256Gi"
             )
         })?;
-        let mut alike = Alike { count, capacity: Amounts::zero(), cards: 0 };
+        let mut alike = Alike { count, capacity: Amounts::zero(), devices: 0 };
         for size in sizes.split(',').map(str::trim) {
             let Some((kind, amount)) = size.split_once('=') else {
                 return Err(format!("{size:?} is no size: cpu=64 or memory=256Gi is"));
@@ -58,8 +58,9 @@ impl Alike {
             "memory" => self.capacity.set(KindId::MEMORY, bytes(amount)?),
             "disk" => self.capacity.set(KindId::DISK, bytes(amount)?),
             "gpu" => {
-                let cards = amount.parse().ok().filter(|cards| *cards <= CARDS_MAX);
-                self.cards = cards.ok_or_else(|| format!("{amount:?} is no number of cards"))?;
+                let devices = amount.parse().ok().filter(|devices| *devices <= DEVICES_MAX);
+                self.devices =
+                    devices.ok_or_else(|| format!("{amount:?} is no number of devices"))?;
             }
             _ => return Err(format!("there is no {kind:?}; there are: cpu, memory, disk, gpu")),
         }
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn a_line_says_how_many_and_how_large() {
         let machines = "3,cpu=64,memory=256Gi,gpu=2".parse::<Alike>().unwrap().machines();
-        assert_eq!((machines.len(), &*machines[2].name, machines[2].cards), (3, "m2", 2));
+        assert_eq!((machines.len(), &*machines[2].name, machines[2].devices), (3, "m2", 2));
         assert_eq!(machines[0].capacity, Amounts::new([64_000, 256 << 30, 0, 2000]));
     }
 
@@ -96,7 +97,7 @@ mod tests {
             ("5,memory=1Gi", "it lacks cpu=CORES"),
             ("5,cpu=-1", "\"-1\" is negative"),
             ("5,cpu=1,memory=lots", "\"lots\" is not a number"),
-            ("5,cpu=1,gpu=33", "\"33\" is no number of cards"),
+            ("5,cpu=1,gpu=33", "\"33\" is no number of devices"),
             ("5,cpu=1,tape=1", "there is no \"tape\""),
         ];
         for (text, expected) in cases {

@@ -263,9 +263,9 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
             kind: JobKind::Batch,
             groups,
             gang_min: None,
-            gang_hold_ms: None,
-            run_ms_expected: None,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: None,
+            deadline_ms: None,
         },
     };
     JobEvent { arrival, line }

@@ -12,7 +12,7 @@
 //! | `cpu` | cores: `32`, `0.5` | required |
 //! | `memory` | bytes: `1000000`, `64Gi`, `1.5Ti`, `16G` | required |
 //! | `disk` | bytes, as `memory` | none |
-//! | `gpu` | whole cards | none |
+//! | `gpu` | whole devices | none |
 //! | `count` | so many machines, called `NAME-0`, `NAME-1`, … | one, called `NAME` |
 //! | `zone`, `rack` | the labels of these keys | no such label |
 //! | `labels` | `KEY=VALUE;KEY=VALUE` | none |
@@ -26,7 +26,7 @@
 //! | `count` | how many tasks | required |
 //! | `cpu`, `memory` | what each task asks, as above | required |
 //! | `disk`, `gpu` | the same | nothing |
-//! | `gpu_share` | how much of each card, in thousandths | 1000 |
+//! | `gpu_share` | how much of each device, in thousandths | 1000 |
 //! | `arrival_s` | when the job comes, in seconds | 0 |
 //! | `run_s` | how long each task runs, in seconds | for ever |
 //! | `kind` | `service` or `batch`; also the scheduler that places it | batch if it has a `run_s` |
@@ -53,7 +53,7 @@ use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
 use crate::table::{Column, Row, Table};
 use crate::{LoadError, Workload};
-use omega_core::limits::{AMOUNT_MAX, CARDS_MAX};
+use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX};
 use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
 use std::path::Path;
 
@@ -171,7 +171,7 @@ impl AmountColumns {
         Ok(AmountColumns { cpu, memory, disk, gpu, more })
     }
 
-    /// The amounts of a row without cards, and the number of cards.
+    /// The amounts of a row without devices, and the number of devices.
     fn read(&self, row: &Row<'_>, rounding: Rounding) -> Result<(Amounts, u8), LoadError> {
         let bytes = |text: &str| forms::bytes(text, rounding);
         row.required(self.memory)?;
@@ -183,11 +183,11 @@ impl AmountColumns {
         for (kind, column) in &self.more {
             amounts.set(*kind, row.optional_integer(*column, AMOUNT_MAX)?.unwrap_or(0));
         }
-        let cards = match self.gpu {
-            Some(column) => row.optional_integer(column, u64::from(CARDS_MAX))?.unwrap_or(0),
+        let devices = match self.gpu {
+            Some(column) => row.optional_integer(column, u64::from(DEVICES_MAX))?.unwrap_or(0),
             None => 0,
         };
-        Ok((amounts, cards as u8))
+        Ok((amounts, devices as u8))
     }
 }
 

@@ -1,9 +1,9 @@
 //! How much of what is free is of no use: on machines where tasks that ask for it do not fit.
 //!
-//! (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for cards, for any kind.)
+//! (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for devices, for any kind.)
 
 use omega_cellstate::Cell;
-use omega_core::{Amounts, CardRequest, KindId, TaskGroup};
+use omega_core::{Amounts, DeviceRequest, KindId, TaskGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ const REQUESTS_MAX: usize = 4096;
 /// The requests that fragmentation is told for: the most frequent ones stand for all.
 const TOLD_MAX: usize = 256;
 
-/// What one request is: amounts, and cards.
-type Request = (Amounts, Option<CardRequest>);
+/// What one request is: amounts, and devices.
+type Request = (Amounts, Option<DeviceRequest>);
 
 /// How many tasks asked for the same.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Requests(HashMap<Request, u64>);
 impl Requests {
     /// Counts the tasks of a group.
     pub fn note(&mut self, group: &TaskGroup) {
-        let request = (group.request.clone(), group.cards);
+        let request = (group.request.clone(), group.devices);
         let room = self.0.len() < REQUESTS_MAX;
         match self.0.get_mut(&request) {
             Some(count) => *count += u64::from(group.count),
@@ -51,13 +51,13 @@ impl Requests {
         for machine in cell.machines() {
             let has = |kind: usize| machine.free[kind].max(0) as f64;
             (0..kinds).for_each(|kind| free[kind] += has(kind));
-            for ((request, cards), tasks) in &requests {
+            for ((request, devices), tasks) in &requests {
                 let fits = request.iter().all(|(kind, amount)| {
                     machine.free.get(kind.index()).is_some_and(|free| *free >= amount as i64)
                 });
-                let enough = cards.is_none_or(|cards| {
-                    let has = |left: &&i16| **left >= cards.milli_each as i16;
-                    machine.cards_left.iter().filter(has).count() >= usize::from(cards.count)
+                let enough = devices.is_none_or(|devices| {
+                    let has = |left: &&i16| **left >= devices.milli_each as i16;
+                    machine.devices_left.iter().filter(has).count() >= usize::from(devices.count)
                 });
                 if !fits || !enough {
                     let kinds = request.iter().map(|(kind, _)| kind.index());

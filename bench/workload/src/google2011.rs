@@ -129,7 +129,7 @@ impl Stream for GoogleStream {
     }
 }
 
-/// The standard kinds without cards; memory is compressible, because requests are limits here.
+/// The standard kinds without devices; memory is compressible, because requests are limits here.
 fn kinds() -> Kinds {
     let kind =
         |name: &str, unit, compressible| ResourceKind { name: name.to_owned(), unit, compressible };

@@ -68,7 +68,7 @@ pub struct Arrival {
     pub job: Job,
     /// Tasks that run at the moment of arrival: number in the job (counted over all groups, in
     /// order), and position in [`Workload::machines`]. The cell adopts them before any
-    /// scheduler decides; one for which the machine has no cards stays pending, and is reported.
+    /// scheduler decides; one for which the machine has no devices stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
     /// How long its tasks run once they are placed.
     pub run: RunTime,

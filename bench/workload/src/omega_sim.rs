@@ -149,7 +149,7 @@ impl List {
             let mut group = TaskGroup::new(tasks, request);
             group.name = self.group_name.clone();
             let run_ms = row.amount(duration, 1000, Rounding::Nearest)?;
-            let (run, run_ms_expected) = match self.run {
+            let (run, runtime_estimate_ms) = match self.run {
                 Run::AsListed => (RunTime::Same(run_ms), Some(run_ms)),
                 Run::Forever => (RunTime::Forever, None),
             };
@@ -165,9 +165,9 @@ impl List {
                 kind: self.kind,
                 groups: vec![group],
                 gang_min: None,
-                gang_hold_ms: None,
-                run_ms_expected,
-                due_ms: None,
+                gang_timeout_ms: None,
+                runtime_estimate_ms,
+                deadline_ms: None,
             };
             self.count += 1;
             let at_ms = row.amount(submit, 1000, Rounding::Nearest)?;

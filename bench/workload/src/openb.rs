@@ -13,10 +13,10 @@ use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
 use crate::{Arrival, LoadError, RunTime, Workload};
-use omega_core::limits::{AMOUNT_MAX, CARD_MILLI, CARDS_MAX};
+use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{
-    Amounts, CardRequest, Job, JobKind, KindId, Kinds, Labels, Machine, MachineSelector, Operator,
-    Precedence, Preemption, Requirement, TaskGroup, Text,
+    Amounts, DeviceRequest, Job, JobKind, KindId, Kinds, Labels, Machine, MachineSelector,
+    Operator, Precedence, Preemption, Requirement, TaskGroup, Text,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -117,9 +117,9 @@ fn machines(file: &Path) -> Result<Vec<Machine>, LoadError> {
             row.integer(cpu, AMOUNT_MAX)?,
             row.amount(memory, MIB, Rounding::Nearest)?,
         ]);
-        let cards = row.integer(gpu, u64::from(CARDS_MAX))? as u8;
+        let devices = row.integer(gpu, u64::from(DEVICES_MAX))? as u8;
         let mut machine =
-            Machine::new(row.required(name)?, capacity).with_cards(KindId::GPU, cards);
+            Machine::new(row.required(name)?, capacity).with_devices(KindId::GPU, devices);
         let model = row.text(model);
         if !model.is_empty() {
             let shared =
@@ -140,7 +140,7 @@ struct TaskColumns {
     name: Column,
     cpu: Column,
     memory: Column,
-    cards: Column,
+    devices: Column,
     milli: Column,
     models: Option<Column>,
     class: Option<Column>,
@@ -149,10 +149,10 @@ struct TaskColumns {
 impl TaskColumns {
     fn of(table: &Table) -> Result<TaskColumns, LoadError> {
         let [name, cpu, memory] = table.find(["name", "cpu_milli", "memory_mib"])?;
-        let [cards, milli] = table.find(["num_gpu", "gpu_milli"])?;
+        let [devices, milli] = table.find(["num_gpu", "gpu_milli"])?;
         let models = table.optional_column("gpu_spec");
         let class = table.optional_column("qos");
-        Ok(TaskColumns { name, cpu, memory, cards, milli, models, class })
+        Ok(TaskColumns { name, cpu, memory, devices, milli, models, class })
     }
 }
 
@@ -180,13 +180,13 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         row.integer(columns.cpu, AMOUNT_MAX)?,
         row.amount(columns.memory, MIB, Rounding::Up)?,
     ]);
-    let cards = read_cards(row, columns)?;
-    if let Some(cards) = cards {
-        request.set(KindId::GPU, u64::from(cards.count) * u64::from(cards.milli_each));
+    let devices = read_devices(row, columns)?;
+    if let Some(devices) = devices {
+        request.set(KindId::GPU, u64::from(devices.count) * u64::from(devices.milli_each));
     }
     let mut group = TaskGroup::new(1, request);
     group.name = texts.group.clone();
-    group.cards = cards;
+    group.devices = devices;
     let models = columns.models.map_or("", |column| row.text(column));
     if !models.is_empty() {
         let values = models.split('|').map(Into::into).collect();
@@ -208,21 +208,21 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         kind,
         groups: vec![group],
         gang_min: None,
-        gang_hold_ms: None,
-        run_ms_expected: None,
-        due_ms: None,
+        gang_timeout_ms: None,
+        runtime_estimate_ms: None,
+        deadline_ms: None,
     })
 }
 
-/// The cards that a task asks for: a share of one, or whole ones.
-fn read_cards(row: &Row<'_>, columns: &TaskColumns) -> Result<Option<CardRequest>, LoadError> {
-    let count = row.integer(columns.cards, u64::from(CARDS_MAX))? as u8;
-    let milli = row.optional_integer(columns.milli, u64::from(CARD_MILLI))?;
-    let milli_each = milli.unwrap_or(u64::from(CARD_MILLI)) as u16;
+/// The devices that a task asks for: a share of one, or whole ones.
+fn read_devices(row: &Row<'_>, columns: &TaskColumns) -> Result<Option<DeviceRequest>, LoadError> {
+    let count = row.integer(columns.devices, u64::from(DEVICES_MAX))? as u8;
+    let milli = row.optional_integer(columns.milli, u64::from(DEVICE_MILLI))?;
+    let milli_each = milli.unwrap_or(u64::from(DEVICE_MILLI)) as u16;
     if count > 0 && milli_each == 0 {
         return Err(row.error(columns.milli, "is 0 although the task asks for a GPU"));
     }
-    Ok((count > 0).then_some(CardRequest { count, milli_each }))
+    Ok((count > 0).then_some(DeviceRequest { count, milli_each }))
 }
 
 fn read_kind(row: &Row<'_>, columns: &TaskColumns) -> Result<JobKind, LoadError> {
@@ -257,16 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn tasks_become_jobs_with_cards_and_models() {
+    fn tasks_become_jobs_with_devices_and_models() {
         let tasks = format!("{TASKS}a,1,2,0,,,BE\nb,3,4,1,460,,LS\nc,5,6,2,,T4|G2,Guaranteed\n");
         let workload = read(MACHINES, &tasks).1.unwrap();
-        assert_eq!(workload.machines[1].cards, 8);
+        assert_eq!(workload.machines[1].devices, 8);
         assert_eq!(workload.machines[1].capacity, Amounts::new([1, 1 << 20, 0, 8000]));
         let jobs: Vec<&Job> = workload.arrivals.iter().map(|arrival| &arrival.job).collect();
-        assert_eq!(jobs[0].groups[0].cards, None);
+        assert_eq!(jobs[0].groups[0].devices, None);
         assert_eq!(&*jobs[0].scheduler, "batch");
         assert_eq!(jobs[1].groups[0].request, Amounts::new([3, 4 << 20, 0, 460]));
-        assert_eq!(jobs[2].groups[0].cards, Some(CardRequest { count: 2, milli_each: 1000 }));
+        assert_eq!(jobs[2].groups[0].devices, Some(DeviceRequest { count: 2, milli_each: 1000 }));
         let required = jobs[2].groups[0].rules.affinity.required.as_ref().unwrap();
         assert_eq!(
             workload.machines.iter().map(|m| required[0].matches(m)).collect::<Vec<_>>(),

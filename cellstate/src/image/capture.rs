@@ -221,7 +221,7 @@ impl Cell {
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
             name: tenant.terms.name.clone(),
             limit: tenant.terms.limit.clone(),
-            standing: tenant.terms.standing.clone(),
+            tenant_config: tenant.terms.tenant_config.clone(),
             admits: tenant.admits.clone(),
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {
@@ -237,7 +237,7 @@ impl Cell {
             policy: self.policy.clone(),
             evicted: self.evicted.iter().collect(),
             reservations: self.reservations().cloned().collect(),
-            cell_capacity: self.resources.capacity.clone(),
+            cluster_capacity: self.resources.capacity.clone(),
             peaks: self.peak_calendars().cloned().collect(),
             machines: rows.map(|slot| MachineImage::of(None, self.machines.row(slot))).collect(),
             loads: Vec::new(),

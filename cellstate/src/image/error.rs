@@ -76,9 +76,9 @@ pub enum ImageError {
     /// A task is on a machine that is not there.
     #[error("task {0} of the image is on machine {1}, which is not there")]
     NoMachine(TaskId, MachineId),
-    /// A task has cards that its machine has not, or not for it.
-    #[error("task {0} of the image has cards that it cannot have")]
-    Cards(TaskId),
+    /// A task has devices that its machine has not, or not for it.
+    #[error("task {0} of the image has devices that it cannot have")]
+    Devices(TaskId),
     /// A task has cores of its machine that it cannot have, or not those that it needs.
     #[error("task {0} of the image has cores to itself that it cannot have")]
     Cores(TaskId),

@@ -5,7 +5,7 @@
 //!    Cell ──────────────────────────────────────────▶ Image ─────────────────────────▶ Cell
 //!                                                       │  all that a later outcome,
 //!                                                       │  delta or hash depends on
-//!    free amounts, cards left, tasks by machine, ◀ ─ ─ ─┘  derived again, and checked
+//!    free amounts, devices left, tasks by machine, ◀ ─ ─ ─┘  derived again, and checked
 //!    tenants' sums, sets, rule counters, name tables
 //! ```
 //!
@@ -34,7 +34,7 @@ use crate::load::LoadReport;
 use crate::machines::Row;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, NodeCores, PeakCalendar, Policy, Reservation,
-    SequenceNumber, Standing, Text, Version,
+    SequenceNumber, TenantConfig, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct Image {
     /// The reservations, by name.
     pub reservations: Vec<Reservation>,
     /// How much the cell as a whole has of each kind.
-    pub cell_capacity: Amounts,
+    pub cluster_capacity: Amounts,
     /// The calendars of peaks, by name.
     pub peaks: Vec<PeakCalendar>,
     /// Every row, also those without a machine.
@@ -132,7 +132,7 @@ pub struct TenantImage {
     /// What its tasks may claim together; `None` is anything.
     pub limit: Option<Amounts>,
     /// How it stands among the others.
-    pub standing: Standing,
+    pub tenant_config: TenantConfig,
     /// What its jobs may ask for together; `None` is anything.
     pub admits: Option<Amounts>,
 }

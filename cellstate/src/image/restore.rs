@@ -23,7 +23,7 @@ use omega_core::limits::{
 };
 use omega_core::{
     Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, PeakCalendar, Reservation,
-    SchedulerId, Standing, TaskId, Text, Version,
+    SchedulerId, TaskId, TenantConfig, Text, Version,
 };
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
@@ -60,7 +60,7 @@ impl Cell {
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
         cell.restore_reservations(image.reservations)?;
-        cell.restore_cell_capacity(image.cell_capacity)?;
+        cell.restore_cluster_capacity(image.cluster_capacity)?;
         for tenant in &image.tenants {
             crate::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
@@ -75,14 +75,14 @@ impl Cell {
                 cell.tenants.set_admission(&tenant.name, Some(limit.clone()));
             }
         }
-        for tenant in image.tenants.iter().filter(|t| t.standing != Standing::default()) {
-            validate::standing(&tenant.name, &tenant.standing, &cell.kinds)?;
-            if let Some(parent) = &tenant.standing.parent
+        for tenant in image.tenants.iter().filter(|t| t.tenant_config != TenantConfig::default()) {
+            validate::tenant_config(&tenant.name, &tenant.tenant_config, &cell.kinds)?;
+            if let Some(parent) = &tenant.tenant_config.parent
                 && cell.tenants.id(parent).is_none()
             {
                 return Err(ImageError::NoParent(tenant.name.clone()));
             }
-            cell.tenants.set_standing(&tenant.name, tenant.standing.clone())?;
+            cell.tenants.set_tenant(&tenant.name, tenant.tenant_config.clone())?;
         }
         cell.restore_schedulers(image.schedulers)?;
         cell.jobs = Jobs::starting_at(image.next_job);
@@ -276,22 +276,22 @@ impl Cell {
             return Err(ImageError::PlacedAt(id));
         }
         let Some(machine) = task.state.machine() else {
-            return if task.cards.is_empty() { Ok(()) } else { Err(ImageError::Cards(id)) };
+            return if task.devices.is_empty() { Ok(()) } else { Err(ImageError::Devices(id)) };
         };
         if self.machines.get(machine).is_none() {
             return Err(ImageError::NoMachine(id, machine));
         }
         let row = machine.row();
         let part = job.part(id.index);
-        let cards = self.machines.cards(row);
-        let fit = match part.cards {
-            None => task.cards.is_empty(),
+        let devices = self.machines.devices(row);
+        let fit = match part.devices {
+            None => task.devices.is_empty(),
             // Those that it only wants it may be without.
-            Some(_) if task.cards.is_empty() => job.need(task).cards.is_none(),
-            Some(request) => cards.is_some_and(|cards| cards.have(request, task.cards)),
+            Some(_) if task.devices.is_empty() => job.need(task).devices.is_none(),
+            Some(request) => devices.is_some_and(|devices| devices.have(request, task.devices)),
         };
         if !fit {
-            return Err(ImageError::Cards(id));
+            return Err(ImageError::Devices(id));
         }
         let fit = match (job.need(task).cores, part.cores) {
             (None, None) => true,
@@ -305,15 +305,15 @@ impl Cell {
             return Err(ImageError::Cores(id));
         }
         let need = job.need(task);
-        let (charged, of_cell) = (need.charged(part.request), need.cell_request.as_deref());
-        let sum = self.machines.curves(row).map(|sum| &**sum);
+        let (charged, of_cell) = (need.charged(part.request), need.cluster_request.as_deref());
+        let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
         // So far below zero that a sum of claims does not fit in 64 bits no free amount is.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
             || of_cell.is_some_and(|request| self.resources.claimed.checked_add(request).is_none())
-            || part.curves.is_some_and(|curves| !curves.can_count(sum))
+            || part.demand_profiles.is_some_and(|demand_profiles| !demand_profiles.can_count(sum))
         {
             return Err(ImageError::Overflow(id));
         }

@@ -82,7 +82,7 @@ impl Asked {
         match self {
             Asked::All => true,
             Asked::Family(family) => check.family() == family,
-            Asked::Affinity => matches!(check, Check::Affinity { .. } | Check::Company(_)),
+            Asked::Affinity => matches!(check, Check::Affinity { .. } | Check::RuntimeAffinity(_)),
         }
     }
 
@@ -190,7 +190,9 @@ impl RuleBook {
             Check::Beside { tracker, most } => {
                 matched(*tracker, 0..=i64::from(*most), false, Reason::DomainFull)
             }
-            Check::Company(id) => matched(*id, 1..=i64::MAX, true, Reason::TaskAffinityUnmet),
+            Check::RuntimeAffinity(id) => {
+                matched(*id, 1..=i64::MAX, true, Reason::TaskAffinityUnmet)
+            }
             Check::Affinity { .. } => unreachable!("affinity has several bounds"),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) enum Check {
     /// At most so many matched tasks in the domain, if there is one.
     Beside { tracker: TrackerId, most: u32 },
     /// A matched task in the domain.
-    Company(TrackerId),
+    RuntimeAffinity(TrackerId),
     /// At most `skew_max` more than in the emptiest domain.
     Skew { tracker: TrackerId, skew_max: u32, domains_min: u32, adds: u32 },
 }
@@ -28,7 +28,7 @@ pub enum RuleFamily {
     Ports,
     /// Spreads.
     Spread,
-    /// Affinity and anti-affinity to tasks, and company.
+    /// Affinity and anti-affinity to tasks, and runtime affinity.
     Neighbours,
     /// At most so many tasks, or such a share, in a domain, or beside a task.
     Limits,
@@ -38,7 +38,7 @@ impl Check {
     /// The trackers that it looks at.
     pub(crate) fn trackers(&self) -> &[TrackerId] {
         match self {
-            Check::AntiAffinity(id) | Check::Port(id) | Check::Company(id) => {
+            Check::AntiAffinity(id) | Check::Port(id) | Check::RuntimeAffinity(id) => {
                 std::slice::from_ref(id)
             }
             Check::Max { tracker, .. }
@@ -52,7 +52,7 @@ impl Check {
         match self {
             Check::Port(_) => RuleFamily::Ports,
             Check::Skew { .. } => RuleFamily::Spread,
-            Check::AntiAffinity(_) | Check::Affinity { .. } | Check::Company(_) => {
+            Check::AntiAffinity(_) | Check::Affinity { .. } | Check::RuntimeAffinity(_) => {
                 RuleFamily::Neighbours
             }
             Check::Max { .. } | Check::Beside { .. } => RuleFamily::Limits,

@@ -112,9 +112,9 @@ impl TrackerKey {
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }
 
-    /// The key of the company that a rule of this member asks for: one task, and itself where it is
+    /// The key of the runtime affinity that a rule of this member asks for: one task, and itself where it is
     /// counted.
-    pub(crate) fn of_company(member: Member<'_>, near: &Near) -> Self {
+    pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
         TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }

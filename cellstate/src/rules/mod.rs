@@ -13,24 +13,24 @@
 //! adds on its own are the claims that it has not yet sent.
 //!
 //! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`,
-//! `company`.
+//! `runtime_affinity`.
 
 mod bound;
-mod company;
 mod counts;
 mod group;
 mod judge;
 mod key;
 mod level;
+mod runtime_affinity;
 mod tracker;
 
-pub(crate) use company::Alone;
 pub(crate) use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
 pub(crate) use key::Member;
 pub use key::{Beside, Tracked, TrackerKey};
 pub use level::DomainName;
 pub(crate) use level::{Domain, Level as Values};
+pub(crate) use runtime_affinity::Alone;
 pub use tracker::Count;
 pub(crate) use tracker::Step;
 

@@ -108,13 +108,13 @@ impl<'a> Block<'a> {
         filter_bits(among, |lane| columns.fits_row(self.first_row() + lane, request))
     }
 
-    /// Of the machines in `among`, those whose cards have what is needed.
+    /// Of the machines in `among`, those whose devices have what is needed.
     #[must_use]
-    pub fn cards_fit(&self, need: &Need, among: u64) -> u64 {
-        let Some(request) = need.cards else { return among };
+    pub fn devices_fit(&self, need: &Need, among: u64) -> u64 {
+        let Some(request) = need.devices else { return among };
         filter_bits(among, |lane| {
-            let cards = self.view.cards(self.first_row() + lane);
-            cards.is_some_and(|cards| cards.choose(request, Default::default()).is_some())
+            let devices = self.view.devices(self.first_row() + lane);
+            devices.is_some_and(|devices| devices.choose(request, Default::default()).is_some())
         })
     }
 }

@@ -6,11 +6,11 @@
 use super::columns::Columns;
 use super::tenants::TenantRef;
 use super::{GroupRef, View};
-use crate::curves::{CurveSums, Curves};
+use crate::demand_profiles::{DemandProfileSums, DemandProfiles};
 use crate::judge::Grant;
 use crate::rules::GroupRules;
 use omega_core::{
-    Amounts, CardRequest, CardSet, Claim, Commit, ConflictCheck, CoreRequest, Granularity, Job,
+    Amounts, Claim, Commit, ConflictCheck, CoreRequest, DeviceRequest, DeviceSet, Granularity, Job,
     MachineId, NodeCores, Reason, TaskId, Transaction, TransactionId, Version,
 };
 use smallvec::SmallVec;
@@ -45,10 +45,10 @@ pub(super) struct Taken {
     group: usize,
     rules: Option<Box<GroupRules>>,
     request: SmallVec<[i64; 4]>,
-    curves: Option<Arc<Curves>>,
-    cards: Option<(CardRequest, CardSet)>,
+    demand_profiles: Option<Arc<DemandProfiles>>,
+    devices: Option<(DeviceRequest, DeviceSet)>,
     cores: Option<(CoreRequest, NodeCores)>,
-    cell_request: Option<Box<Amounts>>,
+    cluster_request: Option<Box<Amounts>>,
     tenant: Option<TenantRef>,
 }
 
@@ -93,7 +93,7 @@ impl View {
         grant: Grant,
     ) {
         let seen = self.sequences[machine.row()];
-        // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
+        // The cell chooses the devices, by the same rule: asking for these would conflict for naught.
         let take = self.compiled(group).take;
         let claim = Claim { take, ..Claim::new(task, machine, seen) };
         let open = Open { claim, group, grant };
@@ -231,10 +231,10 @@ impl View {
             task,
             machine,
             request: need.request.clone(),
-            curves: need.curves.clone(),
-            cards: need.cards.map(|request| (request, open.grant.cards)),
+            demand_profiles: need.demand_profiles.clone(),
+            devices: need.devices.map(|request| (request, open.grant.devices)),
             cores: need.cores.map(|request| (request, open.grant.cores)),
-            cell_request: need.cell_request.clone(),
+            cluster_request: need.cluster_request.clone(),
             tenant: compiled.tenant,
             group: compiled.index,
             rules: need.rules.clone(),
@@ -306,21 +306,36 @@ impl View {
         if let Some(rules) = &taken.rules {
             self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
         }
-        let Taken { task, job, request, curves, cards, cores, cell_request, tenant, .. } = taken;
-        self.tenants.count(*tenant, (request, cell_request.as_deref()), -sign);
-        add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
+        let Taken {
+            task,
+            job,
+            request,
+            demand_profiles,
+            devices,
+            cores,
+            cluster_request,
+            tenant,
+            ..
+        } = taken;
+        self.tenants.count(*tenant, (request, cluster_request.as_deref()), -sign);
+        add(
+            &mut self.columns,
+            &mut self.demand_profiles,
+            (row, request, demand_profiles.as_deref()),
+            sign,
+        );
         self.facts.peaks.count(row, (job.kind, request), -sign);
-        if let Some(request) = cell_request {
+        if let Some(request) = cluster_request {
             self.resources.count(request, -sign);
         }
         // The cell chose by the same rule; it shows which when the row comes.
         if let (Some((request, chosen)), Some(left)) =
-            (&mut *cards, self.cards.get_mut(&(row as u32)))
+            (&mut *devices, self.devices.get_mut(&(row as u32)))
         {
             if sign > 0 {
                 left.give_back(*request, *chosen);
             } else {
-                *chosen = left.choose(*request, CardSet::default()).unwrap_or_default();
+                *chosen = left.choose(*request, DeviceSet::default()).unwrap_or_default();
                 left.take(*request, *chosen);
             }
         }
@@ -337,7 +352,7 @@ impl View {
         if let Some(departures) = &mut self.departures {
             match sign > 0 {
                 true => departures.remove(row, *task),
-                false => departures.claim((row, *task), (self.now_ms, job), (request, *cards)),
+                false => departures.claim((row, *task), (self.now_ms, job), (request, *devices)),
             }
         }
     }
@@ -362,16 +377,16 @@ impl View {
         self.in_flight = in_flight;
     }
 
-    /// The cards and cores that an unanswered claim now gets: others may have taken those that it had, and
+    /// The devices and cores that an unanswered claim now gets: others may have taken those that it had, and
     /// the cell chooses anew. None if there are too few: then the claim will conflict.
     fn grant_again(&self, open: &Open) -> Grant {
         let need = &self.compiled(open.group).need;
         let row = open.claim.machine.row();
-        let cards = need.cards.and_then(|request| {
-            self.cards(row).and_then(|cards| cards.choose(request, CardSet::default()))
+        let devices = need.devices.and_then(|request| {
+            self.devices(row).and_then(|devices| devices.choose(request, DeviceSet::default()))
         });
         let cores = need.cores.and_then(|request| self.cores(row)?.choose(request));
-        Grant { cards: cards.unwrap_or_default(), cores: cores.unwrap_or_default() }
+        Grant { devices: devices.unwrap_or_default(), cores: cores.unwrap_or_default() }
     }
 
     fn count(&mut self, open: &Open, sign: i64) {
@@ -392,18 +407,18 @@ impl View {
         let compiled = self.groups[open.group.0 as usize].as_ref();
         let (Some(departures), Some(compiled)) = (&mut self.departures, compiled) else { return };
         let need = &compiled.need;
-        let cards = need.cards.map(|request| (request, open.grant.cards));
+        let devices = need.devices.map(|request| (request, open.grant.devices));
         match sign > 0 {
             true => departures.remove(machine.row(), task),
             false => departures.claim(
                 (machine.row(), task),
                 (self.now_ms, &compiled.job),
-                (&need.request, cards),
+                (&need.request, devices),
             ),
         }
     }
 
-    /// Takes a task of a group, with these cards and cores, off a row (`sign` -1), or gives it back (1). `held` is what
+    /// Takes a task of a group, with these devices and cores, off a row (`sign` -1), or gives it back (1). `held` is what
     /// it holds, if that is not what the group requests.
     pub(super) fn count_group(
         &mut self,
@@ -419,21 +434,21 @@ impl View {
             places.add(compiled.id, row as u32, -sign as i32);
         }
         // What it was resized to it holds all day.
-        let curves = need.curves.as_deref().filter(|_| held.is_none());
+        let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let request = held.unwrap_or(&need.request);
         self.facts.peaks.count(row, (compiled.job.kind, request), -sign);
-        let part = (row, request, curves);
-        add(&mut self.columns, &mut self.curves, part, sign);
-        self.tenants.count(compiled.tenant, (request, need.cell_request.as_deref()), -sign);
-        if let Some(request) = &need.cell_request {
+        let part = (row, request, demand_profiles);
+        add(&mut self.columns, &mut self.demand_profiles, part, sign);
+        self.tenants.count(compiled.tenant, (request, need.cluster_request.as_deref()), -sign);
+        if let Some(request) = &need.cluster_request {
             self.resources.count(request, -sign);
         }
-        if let Some(request) = need.cards_of_placed()
-            && let Some(cards) = self.cards.get_mut(&(row as u32))
+        if let Some(request) = need.devices_of_placed()
+            && let Some(devices) = self.devices.get_mut(&(row as u32))
         {
             match sign < 0 {
-                true => cards.take(request, grant.cards),
-                false => cards.give_back(request, grant.cards),
+                true => devices.take(request, grant.devices),
+                false => devices.give_back(request, grant.devices),
             }
         }
         if !grant.cores.is_empty() {
@@ -451,12 +466,14 @@ impl View {
 /// Takes what a task claims off a row (`sign` -1), or gives it back (1).
 fn add(
     columns: &mut Columns,
-    sums: &mut CurveSums,
-    (row, request, curves): (usize, &[i64], Option<&Curves>),
+    sums: &mut DemandProfileSums,
+    (row, request, demand_profiles): (usize, &[i64], Option<&DemandProfiles>),
     sign: i64,
 ) {
-    match curves {
+    match demand_profiles {
         None => columns.add(row, request, sign),
-        Some(curves) => columns.add(row, &sums.shift(row, (request, curves), -sign), sign),
+        Some(demand_profiles) => {
+            columns.add(row, &sums.shift(row, (request, demand_profiles), -sign), sign)
+        }
     }
 }

@@ -47,19 +47,19 @@ impl View {
         known.unwrap_or_else(|| self.add_group(id, (job.clone(), index), None))
     }
 
-    /// The same group as one that requests what it wants: claims for it take that. `None` if it wants nothing.
-    pub fn compile_with_wants(
+    /// The same group as one that requests what it optional: claims for it take that. `None` if it wants nothing.
+    pub fn compile_with_optional(
         &mut self,
         id: JobId,
         job: &Arc<Job>,
         index: usize,
     ) -> Option<GroupRef> {
-        job.groups[index].wants.as_ref()?;
-        if let Some(known) = self.known_group(id, (job, index), Take::WithWants) {
+        job.groups[index].optional.as_ref()?;
+        if let Some(known) = self.known_group(id, (job, index), Take::WithOptional) {
             return Some(known);
         }
         let mut with = Job::clone(job);
-        with.groups[index] = job.groups[index].with_wants()?;
+        with.groups[index] = job.groups[index].with_optional()?;
         Some(self.add_group(id, (Arc::new(with), index), Some(job.clone())))
     }
 
@@ -84,7 +84,7 @@ impl View {
     ) -> GroupRef {
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, &job), index, kinds, Trackers::Find);
-        let take = if of.is_some() { Take::WithWants } else { Take::Request };
+        let take = if of.is_some() { Take::WithOptional } else { Take::Request };
         let tenant = self.tenants.find(&job.tenant);
         let compiled = Compiled { id, job, index, need, tenant, reach: Reach::Anywhere, take, of };
         let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {

@@ -9,7 +9,7 @@
 use super::View;
 use crate::delta::{Delta, Interest, TaskDelta};
 use crate::map::FastMap;
-use omega_core::{Amounts, CardRequest, CardSet, Job, JobId, TaskId};
+use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub struct Departure {
     pub at_ms: Option<u64>,
     /// What it leaves, by kind.
     pub amounts: SmallVec<[i64; 4]>,
-    /// The cards that it leaves, and what of each.
-    pub cards: Option<(CardRequest, CardSet)>,
+    /// The devices that it leaves, and what of each.
+    pub devices: Option<(DeviceRequest, DeviceSet)>,
     /// Whether it is off the view, because it was lifted or is to be evicted.
     lifted: bool,
 }
 
 impl Departure {
     fn new(task: TaskId, (placed_ms, job): (u64, &Job)) -> Departure {
-        let at_ms = job.run_ms_expected.map(|run| placed_ms.saturating_add(run));
-        Departure { task, at_ms, amounts: SmallVec::new(), cards: None, lifted: false }
+        let at_ms = job.runtime_estimate_ms.map(|run| placed_ms.saturating_add(run));
+        Departure { task, at_ms, amounts: SmallVec::new(), devices: None, lifted: false }
     }
 }
 
@@ -77,11 +77,11 @@ impl Departures {
         let Some(job) = self.jobs.get(&task.id.job) else { return };
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
         let amounts = held.unwrap_or(&group.request).as_slice();
-        let wanted = group.wants.as_ref().and_then(|wants| wants.cards);
-        let cards = group.cards.or(wanted).filter(|_| !task.cards.is_empty());
+        let wanted = group.optional.as_ref().and_then(|optional| optional.devices);
+        let devices = group.devices.or(wanted).filter(|_| !task.devices.is_empty());
         let departure = Departure {
             amounts: amounts.iter().map(|amount| *amount as i64).collect(),
-            cards: cards.map(|request| (request, task.cards)),
+            devices: devices.map(|request| (request, task.devices)),
             ..Departure::new(task.id, (task.placed_ms, job))
         };
         self.rows_of.insert(task.id, machine.slot);
@@ -107,10 +107,10 @@ impl Departures {
         &mut self,
         (row, task): (usize, TaskId),
         (now_ms, job): (u64, &Job),
-        (amounts, cards): (&[i64], Option<(CardRequest, CardSet)>),
+        (amounts, devices): (&[i64], Option<(DeviceRequest, DeviceSet)>),
     ) {
         let amounts = SmallVec::from_slice(amounts);
-        let departure = Departure { amounts, cards, ..Departure::new(task, (now_ms, job)) };
+        let departure = Departure { amounts, devices, ..Departure::new(task, (now_ms, job)) };
         self.add(row, departure);
     }
 

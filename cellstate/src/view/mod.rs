@@ -27,7 +27,7 @@ mod columns;
 mod compiled;
 mod cores;
 mod counted;
-mod curves;
+mod demand_profiles;
 mod departures;
 mod evictions;
 mod images;
@@ -58,10 +58,10 @@ pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 pub use tenants::QuotaLack;
 
-use crate::cards::Cards;
-use crate::cell_resources::CellResources;
-use crate::curves::CurveSums;
+use crate::cluster_resources::ClusterResources;
 use crate::delta::{Delta, Interest};
+use crate::demand_profiles::DemandProfileSums;
+use crate::devices::Devices;
 use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
 use crate::judge::{Grant, MachineStatus, Spot, judge};
@@ -73,7 +73,7 @@ use evictions::Eviction;
 use images::Images;
 use kept::{Kept, inverse_capacity};
 use omega_core::{
-    CardSet, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Take, TaskId,
+    DeviceSet, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Take, TaskId,
     Version,
 };
 use placements::Placements;
@@ -104,14 +104,14 @@ pub struct View {
     /// One bit for each machine that takes tasks.
     schedulable: Vec<u64>,
     draining: Vec<u64>,
-    cards: FastMap<u32, Cards>,
+    devices: FastMap<u32, Devices>,
     cores: cores::Cores,
-    curves: CurveSums,
+    demand_profiles: DemandProfileSums,
     loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
     /// What belongs to no machine, with its own claims taken off.
-    resources: CellResources,
+    resources: ClusterResources,
     placements: Option<Box<Placements>>,
     job_places: Option<Box<job_places::Places>>,
     departures: Option<Box<departures::Departures>>,
@@ -152,13 +152,13 @@ impl View {
             incarnations: Vec::new(),
             schedulable: Vec::new(),
             draining: Vec::new(),
-            cards: FastMap::default(),
+            devices: FastMap::default(),
             cores: cores::Cores::default(),
-            curves: CurveSums::default(),
+            demand_profiles: DemandProfileSums::default(),
             loads: loads::Loads::default(),
             images: Images::default(),
             tenants: tenants::KnownTenants::default(),
-            resources: CellResources::default(),
+            resources: ClusterResources::default(),
             placements: None,
             job_places: None,
             departures: None,
@@ -239,15 +239,16 @@ impl View {
             self.set_machine(machine);
         }
         let kinds = self.columns.kinds();
-        self.apply_curves(delta);
+        self.apply_demand_profiles(delta);
         for (i, slot) in delta.slots.iter().enumerate() {
             self.sequences[*slot as usize] = delta.sequences[i];
             let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
             self.tally.freed += u64::from(more);
         }
-        for (slot, cards) in &delta.cards {
-            let before = self.cards.insert(*slot, *cards);
-            let more = |before: Cards| cards.left().iter().zip(before.left()).any(|(a, b)| a > b);
+        for (slot, devices) in &delta.devices {
+            let before = self.devices.insert(*slot, *devices);
+            let more =
+                |before: Devices| devices.left().iter().zip(before.left()).any(|(a, b)| a > b);
             self.tally.freed += u64::from(before.is_none_or(more));
         }
         for (slot, cores) in &delta.cores {
@@ -331,9 +332,9 @@ impl View {
         self.incarnations.clear();
         self.schedulable.clear();
         self.draining.clear();
-        self.cards.clear();
+        self.devices.clear();
         self.cores.clear();
-        self.curves.clear();
+        self.demand_profiles.clear();
         self.loads.clear();
         // The old sets are gone with the facts: compile without giving them back.
         self.rules_generation = u64::MAX;
@@ -383,8 +384,8 @@ impl View {
         }
         self.kept.set_machine(row, delta.machine.as_deref(), &self.kinds);
         self.loads.set_machine(row, delta.machine.as_deref());
-        if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
-            self.cards.remove(&delta.slot);
+        if delta.machine.as_ref().is_none_or(|machine| machine.devices == 0) {
+            self.devices.remove(&delta.slot);
         }
         self.cores.set_machine((row, self.sequences.len()), delta.machine.as_deref());
         self.columns.touch(row);
@@ -424,10 +425,10 @@ impl View {
         self.tally
     }
 
-    /// Whether some machine has accelerator cards.
+    /// Whether some machine has accelerator devices.
     #[must_use]
-    pub fn any_cards(&self) -> bool {
-        !self.cards.is_empty()
+    pub fn any_devices(&self) -> bool {
+        !self.devices.is_empty()
     }
 
     /// Whether some machine asks tasks to stay away, by a taint.
@@ -503,14 +504,14 @@ impl View {
         self.sequences[row]
     }
 
-    /// What is left in the cards of a row; `None` if it has none.
+    /// What is left in the devices of a row; `None` if it has none.
     #[must_use]
-    pub fn cards(&self, row: usize) -> Option<&Cards> {
-        self.cards.get(&(row as u32))
+    pub fn devices(&self, row: usize) -> Option<&Devices> {
+        self.devices.get(&(row as u32))
     }
 
     /// A number that rises with every change of a block's machines: of what they are, what is free
-    /// on them, their cards and loads. What runs elsewhere does not count.
+    /// on them, their devices and loads. What runs elsewhere does not count.
     #[must_use]
     pub fn block_stamp(&self, block: usize) -> u64 {
         self.columns.stamp(block)
@@ -538,14 +539,14 @@ impl View {
 
     /// What the cell as a whole has, and what of it is claimed, by claims of this view, too.
     #[must_use]
-    pub fn resources(&self) -> &CellResources {
+    pub fn resources(&self) -> &ClusterResources {
         &self.resources
     }
 
     /// How many tasks of a group may claim what they need of the cell as a whole.
     #[must_use]
     pub fn cell_room(&self, group: GroupRef) -> usize {
-        let request = self.compiled(group).need.cell_request.as_deref();
+        let request = self.compiled(group).need.cluster_request.as_deref();
         let count = request.map_or(u64::MAX, |request| self.resources.room_for(request));
         usize::try_from(count).unwrap_or(usize::MAX)
     }
@@ -553,7 +554,7 @@ impl View {
     // --- Deciding ------------------------------------------------------------------------------
 
     /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
-    /// view knows. The answer is the cards and cores that it would get.
+    /// view knows. The answer is the devices and cores that it would get.
     ///
     /// # Errors
     /// The reason why not.
@@ -572,17 +573,18 @@ impl View {
         let row = machine.row();
         let kinds = self.columns.kinds();
         let free: SmallVec<[i64; 8]> = (0..kinds).map(|kind| self.columns.get(row, kind)).collect();
-        let cards = if self.cards.is_empty() { None } else { self.cards(row) };
+        let devices = if self.devices.is_empty() { None } else { self.devices(row) };
         let status = self.status(row);
         let reserved = self.is_reserved(row, job);
-        let curves = self.curves.get(row).map(|sum| &**sum);
+        let demand_profiles = self.demand_profiles.get(row).map(|sum| &**sum);
         let id = self.machine_id(row);
         let cores = self.cores(row);
         let over_peak = self.facts.over_peak(row, (job.kind, &need.request));
-        let spot = Spot { id, status, free: &free, curves, cards, cores, reserved, over_peak };
-        let asked = (Take::Request, CardSet::default());
+        let spot =
+            Spot { id, status, free: &free, demand_profiles, devices, cores, reserved, over_peak };
+        let asked = (Take::Request, DeviceSet::default());
         let grant = judge(machine, &spot, need, &self.facts, asked)?;
-        match &need.cell_request {
+        match &need.cluster_request {
             Some(request) => self.resources.judge(request).map(|()| grant),
             None => Ok(grant),
         }

@@ -35,7 +35,7 @@ impl View {
     pub fn batch_room(&self, row: usize, kind: KindId) -> Option<i64> {
         let shares = self.facts.shares_of(row).filter(|share| share.kind == kind);
         let most = shares.map(|share| self.facts.share(row, share)).min()?;
-        Some(most - self.batch_held(row, kind))
+        Some(most - self.batch_allocated(row, kind))
     }
 
     /// Whether a peak holds on the machine in a row.
@@ -53,7 +53,7 @@ impl View {
     /// What batch holds of a kind on the machine in a row, this view's claims included; nothing is counted as long as
     /// there is no calendar of peaks.
     #[must_use]
-    pub fn batch_held(&self, row: usize, kind: KindId) -> i64 {
+    pub fn batch_allocated(&self, row: usize, kind: KindId) -> i64 {
         self.facts.peaks.held_of(row, kind)
     }
 

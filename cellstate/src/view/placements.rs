@@ -14,7 +14,7 @@ use crate::held::{Values, amounts_of, values_of};
 use crate::judge::Grant;
 use crate::map::FastMap;
 use foldhash::fast::FixedState;
-use omega_core::{Amounts, CardSet, Job, JobId, MachineId, NodeCores, Precedence, TaskId};
+use omega_core::{Amounts, DeviceSet, Job, JobId, MachineId, NodeCores, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -29,8 +29,8 @@ pub struct PlacedTask {
     pub group: u16,
     /// Whom it may displace.
     pub precedence: Precedence,
-    /// The cards that it has.
-    pub cards: CardSet,
+    /// The devices that it has.
+    pub devices: DeviceSet,
     /// When it got its machine, by the cell's time.
     pub placed_ms: u64,
 }
@@ -170,7 +170,7 @@ impl Placements {
         }
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let Some(machine) = task.state.machine() else { return };
-        let TaskDelta { id, group, cards, placed_ms, .. } = *task;
+        let TaskDelta { id, group, devices, placed_ms, .. } = *task;
         let precedence = job.spec.precedence;
         job.placed += 1;
         *self.precedences.entry(precedence).or_default() += 1;
@@ -182,7 +182,7 @@ impl Placements {
         if !cores.is_empty() {
             self.cores.insert(id, cores);
         }
-        let placed = PlacedTask { id, group, precedence, cards, placed_ms };
+        let placed = PlacedTask { id, group, precedence, devices, placed_ms };
         self.rows[machine.row()].insert(placed, request, self.stride);
     }
 }
@@ -332,8 +332,8 @@ impl View {
         let group = &job.groups[usize::from(task.group)];
 
         let cores = self.cores_of(task.id);
-        let is_flat = group.curves.is_empty() || held.is_some();
-        let has_none = task.cards.is_empty() && cores.is_empty();
+        let is_flat = group.demand_profiles.is_empty() || held.is_some();
+        let has_none = task.devices.is_empty() && cores.is_empty();
         if self.facts.rules.is_empty() && has_none && is_flat {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
@@ -345,14 +345,14 @@ impl View {
             };
             self.columns.add(row, &request, sign);
             if self.tenants.limited() {
-                let claims = (request.as_slice(), Some(&group.cell_request));
+                let claims = (request.as_slice(), Some(&group.cluster_request));
                 self.tenants.count(self.tenants.find(&job.tenant), claims, -sign);
             }
             self.facts.peaks.count(row, (job.kind, &request), -sign);
             return;
         }
         let group = self.compile_placed(task, &job);
-        let grant = Grant { cards: task.cards, cores };
+        let grant = Grant { devices: task.devices, cores };
         self.count_group((row, sign), group, grant, held.as_deref());
     }
 
@@ -371,9 +371,9 @@ impl View {
 
     /// Whether tasks that the view shows would miss one that has left the machine in a row: one that was
     /// lifted, or moved. The cell would not take its release or eviction (see
-    /// [`TaskRule::Company`](omega_core::TaskRule::Company)).
+    /// [`TaskRule::Runtime affinity`](omega_core::TaskRule::Runtime affinity)).
     pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
-        if !self.any_company() {
+        if !self.any_runtime_affinity() {
             return false;
         }
         let Some(job) = self.job_of(task.id).cloned() else { return false };

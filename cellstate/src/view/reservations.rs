@@ -46,7 +46,7 @@ impl View {
         if !self.any_reservation() {
             return false;
         }
-        let stay = Stay { now_ms, run_ms: job.run_ms_expected };
+        let stay = Stay { now_ms, run_ms: job.runtime_estimate_ms };
         self.facts.reserved_by(row, stay, || self.line_of(job).into_iter()).is_some()
     }
 
@@ -55,7 +55,7 @@ impl View {
     }
 
     fn stay(&self, job: &Job) -> Stay {
-        Stay { now_ms: self.now_ms, run_ms: job.run_ms_expected }
+        Stay { now_ms: self.now_ms, run_ms: job.runtime_estimate_ms }
     }
 
     /// The tenant of a job and all above it.

@@ -23,22 +23,22 @@ impl View {
         self.facts.rules.concerns(rules, family)
     }
 
-    /// Whether some task of the cell needs company: then it may be that others must not leave.
+    /// Whether some task of the cell needs runtime_affinity: then it may be that others must not leave.
     #[must_use]
-    pub fn any_company(&self) -> bool {
-        self.facts.rules.any_company()
+    pub fn any_runtime_affinity(&self) -> bool {
+        self.facts.rules.any_runtime_affinity()
     }
 
     /// Whether some task may need one of these near it.
     #[must_use]
-    pub fn may_be_company(&self, need: &Need) -> bool {
-        need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_company(rules))
+    pub fn may_be_runtime_affinity(&self, need: &Need) -> bool {
+        need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
     }
 
     /// Whether nobody whom a task of this kind has left alone in one row is alone any more once it is in
     /// another.
     #[must_use]
-    pub fn keeps_company(&self, need: &Need, (from, to): (usize, usize)) -> bool {
+    pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
         let (book, sets) = (&self.facts.rules, &self.facts.sets);
         let mut alone = book.alone_without(rules, from, sets);

@@ -1,7 +1,7 @@
 //! What placed tasks hold beyond their request, and what would be if they gave it up.
 //!
-//! The cards of a task stay with it whatever it is resized to, and what they are worth is part of the amounts. So a
-//! task of a group that wants cards gives nothing up.
+//! The devices of a task stay with it whatever it is resized to, and what they are worth is part of the amounts. So a
+//! task of a group that wants devices gives nothing up.
 
 use super::{PlacedTask, View};
 use crate::held::Values;
@@ -21,7 +21,7 @@ impl View {
     pub(super) fn throttled(&self, task: &PlacedTask) -> Option<Values> {
         let held = self.own_holding(task.id)?;
         let group = self.job_of(task.id)?.groups.get(usize::from(task.group))?;
-        if group.wants.as_ref().is_some_and(|wants| wants.cards.is_some()) {
+        if group.optional.as_ref().is_some_and(|optional| optional.devices.is_some()) {
             return None;
         }
         let request = (0..).map(omega_core::KindId).map(|kind| group.request.get(kind) as i64);

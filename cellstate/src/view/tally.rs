@@ -13,7 +13,7 @@ pub struct Tally {
     pub changed: u64,
     /// Machines that went.
     pub removed: u64,
-    /// Machines that had more left of some kind, or of some card, than before.
+    /// Machines that had more left of some kind, or of some device, than before.
     pub freed: u64,
     /// Syncs after which there was more of something that belongs to no machine.
     pub cell_freed: u64,

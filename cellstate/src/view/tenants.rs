@@ -81,7 +81,7 @@ impl Known {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
         // As a rule it is of none, and the machine alone has to give.
         let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
-        let as_a_rule = need.cell_request.is_none() && left.len() >= request.len();
+        let as_a_rule = need.cluster_request.is_none() && left.len() >= request.len();
         if as_a_rule && left.iter().zip(request).all(fits) {
             return None;
         }
@@ -173,7 +173,7 @@ impl KnownTenants {
     }
 
     fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {
-        let parent = tenant.terms.standing.parent.as_ref().map(|parent| self.intern(parent));
+        let parent = tenant.terms.tenant_config.parent.as_ref().map(|parent| self.intern(parent));
         let known = &mut self.list[of.0 as usize];
         self.limits -= usize::from(known.limit().is_some());
         known.parent = parent;
@@ -274,7 +274,7 @@ struct Short<'a> {
 /// What a task claims of a kind, of its machine and of the cell as a whole.
 #[inline]
 fn claimed(need: &Need, kind: usize) -> i64 {
-    let of_cell = need.cell_request.as_ref().map(|request| request.get(KindId(kind as u8)));
+    let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));
     need.request[kind] + of_cell.map_or(0, |amount| amount as i64)
 }
 

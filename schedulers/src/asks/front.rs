@@ -33,7 +33,7 @@ pub(super) struct Application {
     pub(super) completed: Vec<Completed>,
     /// Containers that it wants to give back, or has, while the cell has not said so.
     pub(super) releasing: BTreeSet<TaskId>,
-    pub(super) last_beat: Nanos,
+    pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
 }
 
@@ -119,7 +119,7 @@ impl Front {
         if self.applications.len() >= APPLICATIONS_MAX {
             return Err(JoinError::TooMany);
         }
-        self.applications.insert(id, Application { last_beat: now, ..Application::default() });
+        self.applications.insert(id, Application { last_heartbeat: now, ..Application::default() });
         Ok(id)
     }
 
@@ -188,7 +188,7 @@ impl Front {
     fn forget_silent(&mut self, now: Nanos) {
         let Some(silence) = self.settings.silence_max else { return };
         self.applications.retain(|_, application| {
-            !application.is_over || now.saturating_sub(application.last_beat) < silence
+            !application.is_over || now.saturating_sub(application.last_heartbeat) < silence
         });
     }
 

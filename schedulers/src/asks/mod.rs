@@ -37,11 +37,11 @@
 //!
 //! No clock is read: time comes in with the step and with the heartbeat.
 //!
-//! In reading order: `words.rs`, `table.rs`, `places.rs`, `front.rs`, `beat.rs`, `fair.rs`, `place.rs`.
+//! In reading order: `words.rs`, `table.rs`, `places.rs`, `front.rs`, `heartbeat.rs`, `fair.rs`, `place.rs`.
 
-mod beat;
 mod fair;
 mod front;
+mod heartbeat;
 mod place;
 mod places;
 #[cfg(test)]
@@ -53,8 +53,8 @@ mod words;
 
 pub use front::Front;
 pub use words::{
-    Answer, Ask, Beat, BeatError, Completed, Container, Counters, How, JoinError, Locality,
-    Missing, Place, Priority, Relax, Settings,
+    Answer, Ask, Completed, Container, Counters, Heartbeat, HeartbeatError, How, JoinError,
+    Locality, Missing, Place, Priority, Relax, Settings,
 };
 
 /// Applications of one front: what a resource manager of YARN takes by default.

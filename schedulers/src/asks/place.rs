@@ -33,8 +33,10 @@ impl Front {
         let mut turns = Turns::default();
         let silence = self.settings.silence_max.unwrap_or(Nanos::MAX);
         let served = self.applications.iter().filter(|(_, application)| {
-            let wants = application.tables.values().any(|table| table.total() > 0);
-            wants && !application.is_over && now.saturating_sub(application.last_beat) < silence
+            let optional = application.tables.values().any(|table| table.total() > 0);
+            optional
+                && !application.is_over
+                && now.saturating_sub(application.last_heartbeat) < silence
         });
         let served: Vec<JobId> = served.map(|(id, _)| *id).collect();
         served.into_iter().for_each(|id| self.queue_up(&mut turns, id));
@@ -66,8 +68,8 @@ impl Front {
         (turns, passed_up): (&Turns, &mut PassedUp),
     ) -> usize {
         let Some(application) = self.applications.get(&id) else { return 0 };
-        let wants = application.tables.iter().filter(|(_, table)| table.total() > 0);
-        let keys: Vec<Key> = wants.map(|(key, _)| *key).collect();
+        let optional = application.tables.iter().filter(|(_, table)| table.total() > 0);
+        let keys: Vec<Key> = optional.map(|(key, _)| *key).collect();
         for key in keys {
             let claimed = self.serve_key((id, key), room, (turns, passed_up));
             if claimed > 0 {

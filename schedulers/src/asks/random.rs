@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// What an application knows: what it wants in all, and how often each task was told to run.
 #[derive(Default)]
 struct Known {
-    wants: u32,
+    optional: u32,
     runs: BTreeMap<TaskId, i32>,
 }
 
@@ -54,44 +54,48 @@ impl Run {
     }
 
     /// A heartbeat that asks for something, perhaps, and what it is told must fit what is known.
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) {
         let job = self.job();
-        let mut beat = Beat::default();
-        let wants = self.rng.random_bool(0.6).then(|| self.rng.random_range(0..5));
-        if let Some(count) = wants {
+        let mut heartbeat = Heartbeat::default();
+        let optional = self.rng.random_bool(0.6).then(|| self.rng.random_range(0..5));
+        if let Some(count) = optional {
             let slot = self.rng.random_range(0..7);
-            beat.asks =
+            heartbeat.asks =
                 Ask::near("main", &format!("m{slot}"), &format!("r{}", slot / 2), count).into();
             if self.rng.random_bool(0.2) {
-                beat.asks.drain(..2);
+                heartbeat.asks.drain(..2);
             }
             if self.rng.random_bool(0.2) {
-                beat.asks.iter_mut().for_each(|ask| ask.relax = Relax::Forbidden);
+                heartbeat.asks.iter_mut().for_each(|ask| ask.relax = Relax::Forbidden);
             }
         }
         if self.rng.random_bool(0.3) {
             let runs = self.known[&job].runs.iter().find(|(_, count)| **count > 0);
-            beat.releases.extend(runs.map(|(task, _)| *task));
+            heartbeat.releases.extend(runs.map(|(task, _)| *task));
         }
         if self.rng.random_bool(0.2) {
             let name = format!("m{}", self.rng.random_range(0..6)).into();
-            if self.rng.random_bool(0.5) { beat.refuse.push(name) } else { beat.readmit.push(name) }
+            if self.rng.random_bool(0.5) {
+                heartbeat.refuse.push(name)
+            } else {
+                heartbeat.readmit.push(name)
+            }
         }
-        let answer = match self.front.heartbeat(job, beat, self.now) {
+        let answer = match self.front.heartbeat(job, heartbeat, self.now) {
             Ok(answer) => answer,
             // It may have ended or been given back, without the application knowing.
-            Err(BeatError::NotAContainer(_)) => return,
+            Err(HeartbeatError::NotAContainer(_)) => return,
             Err(error) => panic!("{error}"),
         };
         let known = self.known.get_mut(&job).unwrap();
-        known.wants = wants.unwrap_or(known.wants);
+        known.optional = optional.unwrap_or(known.optional);
         let got = answer.allocated.len() as u32;
         // What it asks for now includes what it had not heard of.
-        match wants {
-            Some(wants) => known.wants = wants.saturating_sub(got),
+        match optional {
+            Some(optional) => known.optional = optional.saturating_sub(got),
             None => {
-                assert!(got <= known.wants, "{got} containers, {} were wanted", known.wants);
-                known.wants -= got;
+                assert!(got <= known.optional, "{got} containers, {} were wanted", known.optional);
+                known.optional -= got;
             }
         }
         answer.allocated.iter().for_each(|new| *known.runs.entry(new.task).or_default() += 1);
@@ -141,7 +145,7 @@ fn applications_are_told_each_container_once_and_get_no_more_than_they_want() {
         for _ in 0..150 {
             match run.rng.random_range(0..6) {
                 0..2 => run.step(),
-                2..5 => run.beat(),
+                2..5 => run.heartbeat(),
                 _ => run.others(),
             }
         }
@@ -161,7 +165,7 @@ struct Naive {
     queue: usize,
     size: [u64; 2],
     has: u64,
-    wants: u64,
+    optional: u64,
 }
 
 /// Containers given one by one to the queue and application with the lowest shares, by fractions.
@@ -174,9 +178,10 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
                 [sum[0] + one.has * one.size[0], sum[1] + one.has * one.size[1]]
             }))
         };
-        let wants =
-            |queue: usize| applications.iter().any(|one| one.queue == queue && one.has < one.wants);
-        let queue = match (wants(0), wants(1)) {
+        let optional = |queue: usize| {
+            applications.iter().any(|one| one.queue == queue && one.has < one.optional)
+        };
+        let queue = match (optional(0), optional(1)) {
             // Shares over weights, compared by products; the first queue if they are equal.
             (true, true) if queue_share(0) * weights[1] <= queue_share(1) * weights[0] => 0,
             (_, true) => 1,
@@ -184,7 +189,7 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
             (false, false) => return,
         };
         let hungry = (0..applications.len()).filter(|i| {
-            applications[*i].queue == queue && applications[*i].has < applications[*i].wants
+            applications[*i].queue == queue && applications[*i].has < applications[*i].optional
         });
         let share = |i: &usize| {
             let one = &applications[*i];
@@ -213,7 +218,7 @@ fn turns_in_a_row_are_those_of_turns_one_by_one() {
                 queue: rng.random_range(0..2),
                 size: [rng.random_range(1..60), rng.random_range(1..60)],
                 has: 0,
-                wants: rng.random_range(1..80),
+                optional: rng.random_range(1..80),
             })
             .collect();
         for one in &applications {
@@ -227,8 +232,8 @@ fn turns_in_a_row_are_those_of_turns_one_by_one() {
         front.step(&cell, 0).unwrap();
         for (i, one) in (0..).zip(&applications) {
             front.join(&format!("job-{i}"), 0).unwrap();
-            let ask = Ask::new("main", Place::Anywhere, one.wants as u32);
-            front.heartbeat(JobId(i), Beat::asking([ask]), 0).unwrap();
+            let ask = Ask::new("main", Place::Anywhere, one.optional as u32);
+            front.heartbeat(JobId(i), Heartbeat::asking([ask]), 0).unwrap();
         }
         front.step(&cell, 1).unwrap();
         one_by_one(&mut applications, weights, totals, turns);

@@ -21,19 +21,19 @@ fn join(cell: &SharedCell, front: &mut Front, job: JobId) {
     assert_eq!(front.join(&name, 0), Ok(job));
 }
 
-fn anywhere(containers: u32) -> Beat {
-    Beat::asking([Ask::new("main", Place::Anywhere, containers)])
+fn anywhere(containers: u32) -> Heartbeat {
+    Heartbeat::asking([Ask::new("main", Place::Anywhere, containers)])
 }
 
-fn near(machine: &str, rack: &str) -> Beat {
-    Beat::asking(Ask::near("main", machine, rack, 1))
+fn near(machine: &str, rack: &str) -> Heartbeat {
+    Heartbeat::asking(Ask::near("main", machine, rack, 1))
 }
 
 /// What a heartbeat without words is told: containers by task, machine and nearness; and what has ended.
 type Told = (Vec<(u32, Text, Locality)>, Vec<(u32, How)>);
 
 fn told(front: &mut Front, job: JobId, now: Nanos) -> Told {
-    let answer = front.heartbeat(job, Beat::default(), now).unwrap();
+    let answer = front.heartbeat(job, Heartbeat::default(), now).unwrap();
     let container = |c: Container| (c.task.index, c.machine_name, c.locality);
     let completed = answer.completed.iter().map(|done| (done.task.index, done.how)).collect();
     (answer.allocated.into_iter().map(container).collect(), completed)
@@ -45,9 +45,9 @@ fn the_machine_that_was_asked_for_comes_first() {
     let job = submit(&cell, "a", 5, [1000, 10]);
     let mut front = front(&cell);
     join(&cell, &mut front, job);
-    let mut beat = near("m2", "r1");
-    beat.asks[2].containers = 3;
-    let answer = front.heartbeat(job, beat, 7).unwrap();
+    let mut heartbeat = near("m2", "r1");
+    heartbeat.asks[2].containers = 3;
+    let answer = front.heartbeat(job, heartbeat, 7).unwrap();
     assert_eq!(answer.headroom, Amounts::new([12_000, 120]));
     assert_eq!(front.step(&cell, 10).unwrap(), 3);
     let on = |index, name: &str, near| (index, Text::from(name), near);
@@ -106,9 +106,9 @@ fn what_must_not_be_relaxed_waits_for_ever() {
     let full = place(&cell, 0, [1000, 10]).unwrap();
     let mut front = front(&cell);
     join(&cell, &mut front, job);
-    let mut beat = near("m0", "r0");
-    beat.asks.iter_mut().for_each(|ask| ask.relax = Relax::Forbidden);
-    front.heartbeat(job, beat, 0).unwrap();
+    let mut heartbeat = near("m0", "r0");
+    heartbeat.asks.iter_mut().for_each(|ask| ask.relax = Relax::Forbidden);
+    front.heartbeat(job, heartbeat, 0).unwrap();
     assert!((1..50).all(|now| front.step(&cell, now).unwrap() == 0));
     report(&cell, full, TaskReport::Finished);
     assert_eq!(front.step(&cell, 50).unwrap(), 1);
@@ -123,10 +123,10 @@ fn what_is_given_back_waits_and_may_be_had_again() {
     front.heartbeat(job, anywhere(3), 0).unwrap();
     front.step(&cell, 1).unwrap();
     assert_eq!(told(&mut front, job, 1).0.len(), 3);
-    let release = |index| Beat { releases: vec![task(job, index)], ..Beat::default() };
+    let release = |index| Heartbeat { releases: vec![task(job, index)], ..Heartbeat::default() };
     front.heartbeat(job, release(1), 2).unwrap();
     let again = front.heartbeat(job, release(1), 2);
-    assert_eq!(again, Err(BeatError::NotAContainer(task(job, 1))));
+    assert_eq!(again, Err(HeartbeatError::NotAContainer(task(job, 1))));
     report(&cell, task(job, 0), TaskReport::Finished);
     report(&cell, task(job, 2), TaskReport::Lost);
     front.step(&cell, 3).unwrap();
@@ -146,12 +146,12 @@ fn a_machine_that_is_refused_is_left_out() {
     let job = submit(&cell, "a", 6, [1000, 10]);
     let mut front = front(&cell);
     join(&cell, &mut front, job);
-    let mut beat = anywhere(5);
-    beat.refuse = vec!["m0".into()];
-    front.heartbeat(job, beat, 0).unwrap();
+    let mut heartbeat = anywhere(5);
+    heartbeat.refuse = vec!["m0".into()];
+    front.heartbeat(job, heartbeat, 0).unwrap();
     assert_eq!(front.step(&cell, 1).unwrap(), 4);
     assert!(told(&mut front, job, 1).0.iter().all(|(_, name, _)| **name == *"m1"));
-    let readmit = Beat { readmit: vec!["m0".into()], ..Beat::default() };
+    let readmit = Heartbeat { readmit: vec!["m0".into()], ..Heartbeat::default() };
     front.heartbeat(job, readmit, 2).unwrap();
     assert_eq!(front.step(&cell, 3).unwrap(), 1);
     assert!(told(&mut front, job, 4).0.iter().all(|(_, name, _)| **name == *"m0"));
@@ -166,7 +166,8 @@ fn an_ask_that_crosses_an_allocation_is_not_served_twice() {
     front.heartbeat(job, near("m0", "r0"), 0).unwrap();
     front.step(&cell, 1).unwrap();
     // It has not heard of its container, and wants two by now.
-    let answer = front.heartbeat(job, Beat::asking(Ask::near("main", "m0", "r0", 2)), 2).unwrap();
+    let answer =
+        front.heartbeat(job, Heartbeat::asking(Ask::near("main", "m0", "r0", 2)), 2).unwrap();
     assert_eq!(answer.allocated.len(), 1);
     assert_eq!(front.step(&cell, 3).unwrap(), 1);
     assert_eq!(front.step(&cell, 4).unwrap(), 0);
@@ -185,23 +186,31 @@ fn a_wrong_heartbeat_changes_nothing_and_says_what_to_do() {
     let rack = Ask { priority: Priority(3), ..Ask::new("main", Place::Rack("r0".into()), 1) };
     let many = |i: usize| Ask::new("main", Place::Machine(format!("x{i}").into()), 1);
     let cases = [
-        (vec![Ask { group: "no".into(), ..ask.clone() }], vec![], BeatError::NoGroup("no".into())),
-        (vec![ask.clone(), ask.clone()], vec![], BeatError::Twice(Box::new(ask.clone()))),
+        (
+            vec![Ask { group: "no".into(), ..ask.clone() }],
+            vec![],
+            HeartbeatError::NoGroup("no".into()),
+        ),
+        (vec![ask.clone(), ask.clone()], vec![], HeartbeatError::Twice(Box::new(ask.clone()))),
         (
             vec![ask.clone(), rack],
             vec![],
-            BeatError::NoTotal { priority: Priority(3), group: "main".into() },
+            HeartbeatError::NoTotal { priority: Priority(3), group: "main".into() },
         ),
-        (vec![ask], vec![task(job, 0)], BeatError::NotAContainer(task(job, 0))),
-        ((0..LINES_MAX).map(many).collect(), vec![], BeatError::TooMany { lines: LINES_MAX + 1 }),
+        (vec![ask], vec![task(job, 0)], HeartbeatError::NotAContainer(task(job, 0))),
+        (
+            (0..LINES_MAX).map(many).collect(),
+            vec![],
+            HeartbeatError::TooMany { lines: LINES_MAX + 1 },
+        ),
     ];
     let count = cases.len() as u64;
     for (asks, releases, expected) in cases {
-        let beat = Beat { asks, releases, ..Beat::default() };
-        assert_eq!(front.heartbeat(job, beat, 1), Err(expected));
+        let heartbeat = Heartbeat { asks, releases, ..Heartbeat::default() };
+        assert_eq!(front.heartbeat(job, heartbeat, 1), Err(expected));
     }
-    let nobody = front.heartbeat(JobId(9), Beat::default(), 1);
-    assert_eq!(nobody, Err(BeatError::UnknownApplication(JobId(9))));
+    let nobody = front.heartbeat(JobId(9), Heartbeat::default(), 1);
+    assert_eq!(nobody, Err(HeartbeatError::UnknownApplication(JobId(9))));
     assert_eq!(front.counters().errors, count + 1);
     assert_eq!(front.step(&cell, 1).unwrap(), 1, "what was asked for before is asked for still");
 }
@@ -217,7 +226,7 @@ fn tasks_that_the_job_lacks_are_told() {
     assert_eq!(front.step(&cell, 1).unwrap(), 2);
     cell.apply(Command::ResizeGroup { job, group: "main".into(), count: 5 }).unwrap();
     assert_eq!(front.step(&cell, 2).unwrap(), 3);
-    let answer = front.heartbeat(job, Beat::default(), 3).unwrap();
+    let answer = front.heartbeat(job, Heartbeat::default(), 3).unwrap();
     assert_eq!((answer.allocated.len(), answer.missing), (5, vec![]));
 }
 
@@ -230,7 +239,7 @@ fn whoever_is_silent_is_not_served_until_it_speaks() {
     join(&cell, &mut front, job);
     front.heartbeat(job, anywhere(1), 0).unwrap();
     assert_eq!(front.step(&cell, 100).unwrap(), 0);
-    front.heartbeat(job, Beat::default(), 101).unwrap();
+    front.heartbeat(job, Heartbeat::default(), 101).unwrap();
     assert_eq!(front.step(&cell, 102).unwrap(), 1);
     cell.apply(Command::KillJob { job }).unwrap();
     front.step(&cell, 200).unwrap();
@@ -252,8 +261,8 @@ fn an_application_whose_job_is_over_hears_so_once() {
     let answer = front.heartbeat(job, anywhere(1), 3).unwrap();
     assert!(answer.is_over && answer.allocated.len() == 1);
     assert_eq!(answer.completed.len(), 1);
-    let after = front.heartbeat(job, Beat::default(), 4);
-    assert_eq!(after, Err(BeatError::UnknownApplication(job)));
+    let after = front.heartbeat(job, Heartbeat::default(), 4);
+    assert_eq!(after, Err(HeartbeatError::UnknownApplication(job)));
 }
 
 #[test]
@@ -300,7 +309,7 @@ fn a_front_that_is_started_again_finds_the_containers() {
     join(&cell, &mut second, job);
     let containers: Vec<TaskId> = second.containers_of(job).map(|(task, _)| task).collect();
     assert_eq!(containers, [task(job, 0), task(job, 1)]);
-    let release = Beat { releases: containers, ..Beat::default() };
+    let release = Heartbeat { releases: containers, ..Heartbeat::default() };
     second.heartbeat(job, release, 2).unwrap();
     second.step(&cell, 3).unwrap();
     second.step(&cell, 4).unwrap();

@@ -62,7 +62,7 @@ impl Ask {
 
 /// What an application says with a heartbeat. All of it may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     /// What it wants.
     pub asks: Vec<Ask>,
     /// Containers that it gives back: their tasks wait again.
@@ -73,10 +73,10 @@ pub struct Beat {
     pub readmit: Vec<Text>,
 }
 
-impl Beat {
+impl Heartbeat {
     /// A heartbeat that asks, and says nothing else.
-    pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Beat {
-        Beat { asks: asks.into_iter().collect(), ..Beat::default() }
+    pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Heartbeat {
+        Heartbeat { asks: asks.into_iter().collect(), ..Heartbeat::default() }
     }
 }
 
@@ -179,7 +179,7 @@ pub enum JoinError {
 
 /// Why a heartbeat was turned down. Nothing of it was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BeatError {
+pub enum HeartbeatError {
     /// Join first; if it had joined, its job is over.
     #[error("job {0} has not joined, or is over")]
     UnknownApplication(JobId),
@@ -254,7 +254,7 @@ pub struct Counters {
     /// Steps that ended without an error.
     pub rounds: u64,
     /// Heartbeats that were answered.
-    pub beats: u64,
+    pub heartbeats: u64,
     /// Heartbeats that were turned down.
     pub errors: u64,
     /// Containers on machines that were asked for.

@@ -139,7 +139,7 @@ impl Filter for Backfill {
         if held == 0 {
             return among;
         }
-        let part = Part { amounts: tasks.need.request.clone(), cards: tasks.need.cards };
+        let part = Part { amounts: tasks.need.request.clone(), devices: tasks.need.devices };
         let is_kept = |lane: &usize| {
             let row = block.first_row() + lane;
             let holds: SmallVec<[&Hold; 4]> = plans.holds_on(tasks.id, row).collect();
@@ -163,7 +163,7 @@ impl Filter for Backfill {
 /// Whether a task that began now in a row would leave there what holds keep.
 fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
-    let end_ms = tasks.job.run_ms_expected.map_or(u64::MAX, |run| now_ms.saturating_add(run));
+    let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));
     let meets = |hold: &&&Hold| hold.from_ms < end_ms && hold.until_ms > now_ms;
     if !holds.iter().any(|hold| meets(&hold)) {
         return true;

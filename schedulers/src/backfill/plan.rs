@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
     fn parts(&self) -> SmallVec<[Part; 2]> {
         let part = |lack: &GroupLack| {
             let need = self.view.need(lack.group);
-            Part { amounts: need.request.clone(), cards: need.cards }
+            Part { amounts: need.request.clone(), devices: need.devices }
         };
         self.lack.groups.iter().map(part).collect()
     }

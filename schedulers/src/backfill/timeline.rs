@@ -10,8 +10,8 @@
 //!
 //! Nothing else comes or goes on it: what will be placed there meanwhile is what plans are asked about.
 
-use omega_cellstate::{Cards, Departure, View};
-use omega_core::{CardRequest, CardSet, KindId};
+use omega_cellstate::{Departure, Devices, View};
+use omega_core::{DeviceRequest, DeviceSet, KindId};
 use smallvec::SmallVec;
 
 /// Amounts by kind.
@@ -21,7 +21,7 @@ pub(super) type Values = SmallVec<[i64; 4]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) amounts: Values,
-    pub(super) cards: Option<CardRequest>,
+    pub(super) devices: Option<DeviceRequest>,
 }
 
 /// Room that a plan keeps on a machine.
@@ -55,7 +55,7 @@ pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
 struct Step {
     at_ms: u64,
     free: Values,
-    cards: Option<Cards>,
+    devices: Option<Devices>,
 }
 
 impl Step {
@@ -64,11 +64,11 @@ impl Step {
         let wanted = part.amounts.iter().zip(&self.free).filter(|(amount, _)| **amount > 0);
         let room = wanted.fold(i64::from(most), |room, (amount, free)| room.min(free / amount));
         let room = u32::try_from(room).unwrap_or(0);
-        let Some(request) = part.cards else { return room };
-        let Some(mut cards) = self.cards else { return 0 };
+        let Some(request) = part.devices else { return room };
+        let Some(mut devices) = self.devices else { return 0 };
         let taken = |_: &u32| {
-            let chosen = cards.choose(request, CardSet::default());
-            chosen.inspect(|chosen| cards.take(request, *chosen)).is_some()
+            let chosen = devices.choose(request, DeviceSet::default());
+            chosen.inspect(|chosen| devices.take(request, *chosen)).is_some()
         };
         (0..room).take_while(taken).count() as u32
     }
@@ -78,7 +78,7 @@ impl Step {
 fn now(view: &View, row: usize) -> Step {
     let kinds = (0..view.kinds().count() as u8).map(KindId);
     let free = kinds.map(|kind| view.free(row, kind)).collect();
-    Step { at_ms: view.now_ms(), free, cards: view.cards(row).copied() }
+    Step { at_ms: view.now_ms(), free, devices: view.devices(row).copied() }
 }
 
 /// For how many tasks there is room in a row now, at most so many.
@@ -103,8 +103,8 @@ pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part))
 
 /// What changes on a machine at some moment.
 enum Change<'a> {
-    /// Somebody leaves these amounts and cards.
-    Leaves(&'a [i64], Option<(CardRequest, CardSet)>),
+    /// Somebody leaves these amounts and devices.
+    Leaves(&'a [i64], Option<(DeviceRequest, DeviceSet)>),
     /// What is kept for the hold of this position is let go.
     Ends(usize),
     /// It is kept from now on.
@@ -131,7 +131,7 @@ impl Timeline {
         let mut changes: SmallVec<[(u64, u8, Change<'_>); 16]> = SmallVec::new();
         for departure in view.departures_from(row) {
             let Some(at_ms) = departure.at_ms else { continue };
-            let leaves = Change::Leaves(&departure.amounts, departure.cards);
+            let leaves = Change::Leaves(&departure.amounts, departure.devices);
             changes.push((expected_ms(at_ms, now_ms), 0, leaves));
         }
         for (position, hold) in holds.iter().enumerate() {
@@ -141,7 +141,7 @@ impl Timeline {
         // Who leaves goes first.
         changes.sort_by_key(|(at_ms, order, _)| (*at_ms, *order));
         let mut last = now(view, row);
-        let mut kept: SmallVec<[SmallVec<[CardSet; 4]>; 4]> =
+        let mut kept: SmallVec<[SmallVec<[DeviceSet; 4]>; 4]> =
             holds.iter().map(|_| SmallVec::new()).collect();
         let mut steps = Vec::with_capacity(changes.len() + 1);
         for (at_ms, _, change) in changes {
@@ -150,9 +150,9 @@ impl Timeline {
                 last.at_ms = at_ms;
             }
             match change {
-                Change::Leaves(amounts, cards) => {
+                Change::Leaves(amounts, devices) => {
                     add(&mut last.free, amounts, 1);
-                    if let (Some((request, set)), Some(left)) = (cards, &mut last.cards) {
+                    if let (Some((request, set)), Some(left)) = (devices, &mut last.devices) {
                         left.give_back(request, set);
                     }
                 }
@@ -181,20 +181,20 @@ fn add(free: &mut Values, amounts: &[i64], times: i64) {
     free.iter_mut().zip(amounts).for_each(|(free, amount)| *free += amount * times);
 }
 
-fn keep(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[CardSet; 4]>) {
+fn keep(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[DeviceSet; 4]>) {
     add(&mut step.free, &hold.part.amounts, -i64::from(hold.tasks));
-    let (Some(request), Some(cards)) = (hold.part.cards, &mut step.cards) else { return };
+    let (Some(request), Some(devices)) = (hold.part.devices, &mut step.devices) else { return };
     for _ in 0..hold.tasks {
-        let Some(chosen) = cards.choose(request, CardSet::default()) else { return };
-        cards.take(request, chosen);
+        let Some(chosen) = devices.choose(request, DeviceSet::default()) else { return };
+        devices.take(request, chosen);
         kept.push(chosen);
     }
 }
 
-fn let_go(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[CardSet; 4]>) {
+fn let_go(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[DeviceSet; 4]>) {
     add(&mut step.free, &hold.part.amounts, i64::from(hold.tasks));
-    let (Some(request), Some(cards)) = (hold.part.cards, &mut step.cards) else { return };
-    kept.drain(..).for_each(|chosen| cards.give_back(request, chosen));
+    let (Some(request), Some(devices)) = (hold.part.devices, &mut step.devices) else { return };
+    kept.drain(..).for_each(|chosen| devices.give_back(request, chosen));
 }
 
 #[cfg(test)]

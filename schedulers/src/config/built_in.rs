@@ -5,7 +5,7 @@ use super::describe::Described;
 use super::registry::{Plugin, Point};
 use crate::plugin::{Filter, Score};
 use crate::plugins::{
-    AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedCards,
+    AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedDevices,
     PreferredAffinity, Reclaim, SpreadWishes, Throttle,
 };
 use crate::profile::Profile;
@@ -21,7 +21,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
     own.chain(tenants())
         .chain([throttle()])
         .chain(super::load::plugins())
-        .chain([super::delay::plugin(), super::backfill::plugin(), super::cards::plugin()])
+        .chain([super::delay::plugin(), super::backfill::plugin(), super::devices::plugin()])
         .chain(super::time::plugins())
         .chain(kube)
         .chain(old)
@@ -31,7 +31,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
 /// The filters that the cell judges by, in the order in which they are asked.
 fn cells_own() -> [Plugin; 11] {
     [
-        Plugin::always("cell_resources")
+        Plugin::always("cluster_resources")
             .about("The cell as a whole has what the task claims of it, such as licences."),
         Plugin::always("quota")
             .about("The task's tenant, and those above it, may claim so much more."),
@@ -46,7 +46,7 @@ fn cells_own() -> [Plugin; 11] {
         Plugin::always("peak_hours")
             .about("At this time of day, batch may hold as much of the machine."),
         Plugin::always("resources_fit").about(
-            "The machine has what the task requests of every kind, the cards and the cores.",
+            "The machine has what the task requests of every kind, the devices and the cores.",
         ),
         Plugin::always("task_rules").about("No rule about other tasks forbids the machine."),
         Plugin::always("task_limits").about("The machine's domains hold less than they may."),
@@ -67,8 +67,8 @@ fn scores() -> [Plugin; 7] {
         .about("The less is left of the machine, the better: packs."),
         score("balanced", |_: &NoArguments, _| Ok(Balanced))
             .about("Processor and memory are left in equal shares."),
-        score("packed_cards", |_: &NoArguments, _| Ok(PackedCards))
-            .about("Tasks with cards go where few are left, all others where there are none."),
+        score("packed_devices", |_: &NoArguments, _| Ok(PackedDevices))
+            .about("Tasks with devices go where few are left, all others where there are none."),
         score("preferred_affinity", |_: &NoArguments, _| Ok(PreferredAffinity))
             .about("The machine matches what the task would rather have."),
         score("spread_wishes", |_: &NoArguments, _| Ok(SpreadWishes))

@@ -26,7 +26,7 @@ pub(super) fn plugins() -> [Plugin; 2] {
     ]
 }
 
-/// After so long a report weighs half: thirty beats of an agent, so that a few may be lost.
+/// After so long a report weighs half: thirty heartbeats of an agent, so that a few may be lost.
 fn half_life() -> u32 {
     300
 }

@@ -61,9 +61,9 @@
 mod arguments;
 mod backfill;
 mod built_in;
-mod cards;
 mod delay;
 mod describe;
+mod devices;
 mod error;
 mod file;
 mod kube;

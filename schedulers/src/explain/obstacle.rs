@@ -40,8 +40,8 @@ pub enum Obstacle {
         /// How much more the task requests than there is, in the kind's unit.
         missing: u64,
     },
-    /// There are too few cards with enough left.
-    Cards {
+    /// There are too few devices with enough left.
+    Devices {
         /// How many more are needed.
         missing: u32,
     },
@@ -78,7 +78,7 @@ impl Obstacle {
             Obstacle::Reserved(_) => "reserved",
             Obstacle::Peak(_) => "peak",
             Obstacle::Room { .. } => "room",
-            Obstacle::Cards { .. } => "cards",
+            Obstacle::Devices { .. } => "devices",
             Obstacle::Cores { .. } => "cores",
             Obstacle::Rule(_) => "rule",
             Obstacle::Filter(_) | Obstacle::Told { .. } => "filter",
@@ -88,7 +88,7 @@ impl Obstacle {
     /// Whether it is a matter of how much is left, and so of what else runs there.
     #[must_use]
     pub fn is_room(&self) -> bool {
-        matches!(self, Obstacle::Room { .. } | Obstacle::Cards { .. } | Obstacle::Cores { .. })
+        matches!(self, Obstacle::Room { .. } | Obstacle::Devices { .. } | Obstacle::Cores { .. })
     }
 }
 
@@ -161,20 +161,20 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
         let missing = view.taken(row, need, kind).checked_sub(view.free(row, kind))?;
         (missing > 0).then_some(Obstacle::Room { kind, missing: missing.unsigned_abs() })
     });
-    let cards = need.cards.and_then(|request| {
-        let left = view.cards(row).map_or(&[][..], |cards| cards.left());
+    let devices = need.devices.and_then(|request| {
+        let left = view.devices(row).map_or(&[][..], |devices| devices.left());
         let enough =
             left.iter().filter(|left| i32::from(**left) >= i32::from(request.milli_each)).count();
         let missing = u32::from(request.count).saturating_sub(enough as u32);
-        // A request for no card still asks for a machine that has cards.
-        let none = view.cards(row).is_none();
-        (missing > 0 || none).then_some(Obstacle::Cards { missing: missing.max(1) })
+        // A request for no device still asks for a machine that has devices.
+        let none = view.devices(row).is_none();
+        (missing > 0 || none).then_some(Obstacle::Devices { missing: missing.max(1) })
     });
     let cores = need.cores.and_then(|request| {
         let missing = missing_cores(view.cores(row), request);
         (missing > 0).then_some(Obstacle::Cores { missing })
     });
-    room.chain(cards).chain(cores)
+    room.chain(devices).chain(cores)
 }
 
 /// How many cores more a request needs than are left: on the node that has most, if they must be together.

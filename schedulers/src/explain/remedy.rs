@@ -16,8 +16,8 @@ pub struct Shortage {
     pub machine: MachineId,
     /// How much more of each kind is needed than there is, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// How many more cards with enough left are needed.
-    pub cards: u32,
+    /// How many more devices with enough left are needed.
+    pub devices: u32,
     /// How many more cores are needed that tasks may have to themselves.
     pub cores: u32,
 }
@@ -25,11 +25,11 @@ pub struct Shortage {
 impl Shortage {
     /// The part of a machine's obstacles that is about room.
     pub(super) fn of(machine: MachineId, obstacles: &[Obstacle]) -> Shortage {
-        let mut shortage = Shortage { machine, amounts: Vec::new(), cards: 0, cores: 0 };
+        let mut shortage = Shortage { machine, amounts: Vec::new(), devices: 0, cores: 0 };
         for obstacle in obstacles {
             match obstacle {
                 Obstacle::Room { kind, missing } => shortage.amounts.push((*kind, *missing)),
-                Obstacle::Cards { missing } => shortage.cards = *missing,
+                Obstacle::Devices { missing } => shortage.devices = *missing,
                 Obstacle::Cores { missing } => shortage.cores = *missing,
                 _ => {}
             }
@@ -48,8 +48,8 @@ impl Shortage {
                 shortage.amounts.push((kind, missing));
             }
         }
-        let cards = tasks.need.cards.map_or(0, |request| request.count);
-        shortage.cards = u32::from(cards.saturating_sub(machine.cards));
+        let devices = tasks.need.devices.map_or(0, |request| request.count);
+        shortage.devices = u32::from(devices.saturating_sub(machine.devices));
         let cores = tasks.need.cores;
         let all = CoresLeft::all(&machine.numa);
         shortage.cores = cores.map_or(0, |request| missing_cores(Some(&all), request));
@@ -61,15 +61,15 @@ impl Shortage {
     pub fn obstacles(&self) -> Vec<Obstacle> {
         let amounts = self.amounts.iter();
         let room = amounts.map(|(kind, missing)| Obstacle::Room { kind: *kind, missing: *missing });
-        let cards = (self.cards > 0).then_some(Obstacle::Cards { missing: self.cards });
+        let devices = (self.devices > 0).then_some(Obstacle::Devices { missing: self.devices });
         let cores = (self.cores > 0).then_some(Obstacle::Cores { missing: self.cores });
-        room.chain(cards).chain(cores).collect()
+        room.chain(devices).chain(cores).collect()
     }
 
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.amounts.is_empty() && self.cards == 0 && self.cores == 0
+        self.amounts.is_empty() && self.devices == 0 && self.cores == 0
     }
 
     /// How much is missing at worst, in millionths of what is requested.
@@ -80,9 +80,9 @@ impl Shortage {
         };
         let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
         let amounts = self.amounts.iter().map(|(kind, n)| share(*n, request(*kind).unsigned_abs()));
-        let asked = tasks.need.cards.map_or(1, |request| u64::from(request.count));
+        let asked = tasks.need.devices.map_or(1, |request| u64::from(request.count));
         let cores = tasks.need.cores.map_or(1, |request| u64::from(request.count));
-        let pieces = [share(self.cards.into(), asked), share(self.cores.into(), cores)];
+        let pieces = [share(self.devices.into(), asked), share(self.cores.into(), cores)];
         amounts.chain(pieces).max().unwrap_or(0)
     }
 }

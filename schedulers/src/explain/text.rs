@@ -11,7 +11,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
     let kind = |id| kinds.get(id).map_or_else(|| format!("kind {id:?}"), |kind| kind.name.clone());
     match reason {
         Reason::NoRoom(id) => format!("too little {} left", kind(id)),
-        Reason::NoCards => "no accelerator card with enough left".to_owned(),
+        Reason::NoDevices => "no accelerator device with enough left".to_owned(),
         Reason::NoCores => "too few cores left that a task may have to itself".to_owned(),
         Reason::MachineChanged => "changed since it was seen".to_owned(),
         Reason::MachineGone => "gone".to_owned(),
@@ -27,7 +27,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::NoDomain => "no place in the topology".to_owned(),
         Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
         Reason::GangIncomplete => "gang incomplete".to_owned(),
-        Reason::CompanyNeeded => "a task that stays there needs it near".to_owned(),
+        Reason::RuntimeAffinityNeeded => "a task that stays there needs it near".to_owned(),
         Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
         Reason::CellExhausted(id) => format!("too little {} left in the cell as a whole", kind(id)),
         Reason::Reserved => "reserved for others".to_owned(),
@@ -47,7 +47,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Taints(taints) => format!("not tolerated: {}", taint_list(taints)),
         Obstacle::Reserved(why) | Obstacle::Peak(why) => why.clone(),
         Obstacle::Room { kind, missing } => format!("{} short", amount(*kind, *missing, kinds)),
-        Obstacle::Cards { missing } => format!("{} short", cards(*missing)),
+        Obstacle::Devices { missing } => format!("{} short", devices(*missing)),
         Obstacle::Cores { missing } => format!("{} short", cores(*missing)),
         Obstacle::Cell { kind, missing } => {
             format!("{} short in the cell as a whole", amount(*kind, *missing, kinds))
@@ -104,7 +104,7 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
         Obstacle::Filter(name) => format!("without the filter {name}"),
         Obstacle::Told { filter, why } => format!("if {filter} did not find that {why}"),
-        Obstacle::Room { .. } | Obstacle::Cards { .. } | Obstacle::Cores { .. } => {
+        Obstacle::Room { .. } | Obstacle::Devices { .. } | Obstacle::Cores { .. } => {
             format!("with what is {}", describe_obstacle(obstacle, kinds))
         }
     }
@@ -114,12 +114,12 @@ fn name_of(shortage: &Shortage, view: &View) -> String {
     view.machine(shortage.machine.row()).map_or_else(String::new, |m| m.name.to_string())
 }
 
-/// `2 cpu, 1.5 GiB memory, 1 card and 4 exclusive cores`.
+/// `2 cpu, 1.5 GiB memory, 1 device and 4 exclusive cores`.
 fn missing(shortage: &Shortage, kinds: &Kinds) -> String {
     let amounts = shortage.amounts.iter().map(|(kind, missing)| amount(*kind, *missing, kinds));
-    let cards = (shortage.cards > 0).then(|| cards(shortage.cards));
+    let devices = (shortage.devices > 0).then(|| devices(shortage.devices));
     let cores = (shortage.cores > 0).then(|| cores(shortage.cores));
-    let parts: Vec<String> = amounts.chain(cards).chain(cores).collect();
+    let parts: Vec<String> = amounts.chain(devices).chain(cores).collect();
     match parts.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
@@ -132,8 +132,8 @@ fn amount(kind: omega_core::KindId, amount: u64, kinds: &Kinds) -> String {
     format!("{} {name}", kinds.display(kind, amount))
 }
 
-fn cards(count: u32) -> String {
-    if count == 1 { "1 card".to_owned() } else { format!("{count} cards") }
+fn devices(count: u32) -> String {
+    if count == 1 { "1 device".to_owned() } else { format!("{count} devices") }
 }
 
 fn cores(count: u32) -> String {

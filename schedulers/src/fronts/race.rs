@@ -2,7 +2,7 @@
 //! is placed, nothing is overcommitted, and every client's account is the cell's.
 
 use super::kit::{cell, submit_job};
-use crate::asks::{self, Ask, Beat, Place};
+use crate::asks::{self, Ask, Heartbeat, Place};
 use crate::offers::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};
 use crate::{Profile, Scheduler, Settings, Unobserved};
 use omega_cellstate::{Cell, SharedCell};
@@ -87,12 +87,14 @@ fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> asks::Counters {
     front.step(cell, 0).unwrap();
     assert_eq!(front.join("c-job", 0), Ok(id));
     let near = Ask::near("main", "m3", "r1", 200);
-    let mut beat = Beat::asking(near);
-    beat.asks[2] = Ask::new("main", Place::Anywhere, TASKS);
+    let mut heartbeat = Heartbeat::asking(near);
+    heartbeat.asks[2] = Ask::new("main", Place::Anywhere, TASKS);
     let (mut running, mut others_run) = (BTreeSet::new(), false);
     for round in 0.. {
         front.step(cell, round).unwrap();
-        for container in front.heartbeat(id, std::mem::take(&mut beat), round).unwrap().allocated {
+        for container in
+            front.heartbeat(id, std::mem::take(&mut heartbeat), round).unwrap().allocated
+        {
             assert!(running.insert(container.task), "{} is allocated twice", container.task);
         }
         if front.counters().on_machine > 0 && !std::mem::replace(&mut others_run, true) {

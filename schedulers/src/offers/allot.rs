@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 impl Front {
     /// Offers what is available until nobody wants more.
     pub(super) fn make_offers(&mut self, now: Nanos) {
-        let wants = |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
-        let mut hungry: BTreeSet<FrameworkId> = self.members.iter().filter_map(wants).collect();
+        let optional =
+            |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
+        let mut hungry: BTreeSet<FrameworkId> = self.members.iter().filter_map(optional).collect();
         while let Some(id) = self.next_of(&hungry) {
             if !self.offer_to(id, now) {
                 hungry.remove(&id);
@@ -54,11 +55,11 @@ impl Front {
         for (row, amounts) in found {
             let view = &self.desk.view;
             let Some(description) = view.machine(row).cloned() else { continue };
-            let held_by_another = self.book.on(row as u32).is_some_and(|on| on.cards.is_some());
-            let cards = view.cards(row).filter(|_| !held_by_another).copied();
+            let held_by_another = self.book.on(row as u32).is_some_and(|on| on.devices.is_some());
+            let devices = view.devices(row).filter(|_| !held_by_another).copied();
             let machine = view.machine_id(row);
             let number = self.book.next_id();
-            let offer = Offer { id: number, framework: id, machine, description, amounts, cards };
+            let offer = Offer { id: number, framework: id, machine, description, amounts, devices };
             let happened = Happened::Offered(offer.clone());
             self.events.push(Event { framework: id, happened });
             self.book.insert(offer, &tenant, late_at);

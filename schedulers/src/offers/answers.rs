@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Pool {
     offered: Vec<u64>,
     needed: Vec<u64>,
-    has_cards: bool,
+    has_devices: bool,
 }
 
 impl Front {
@@ -157,8 +157,8 @@ impl Front {
         let Some(pool) = pools.get_mut(&machine) else {
             return Err(AcceptError::NotOffered { task, machine });
         };
-        if group.cards.is_some() && !pool.has_cards {
-            return Err(AcceptError::NoCards { task, machine });
+        if group.devices.is_some() && !pool.has_devices {
+            return Err(AcceptError::NoDevices { task, machine });
         }
         for (kind, amount) in group.request.iter() {
             let at = kind.index();
@@ -215,7 +215,7 @@ fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Poo
         let amounts = offer.amounts.as_slice();
         pool.offered.resize(pool.offered.len().max(amounts.len()), 0);
         pool.offered.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
-        pool.has_cards |= offer.cards.is_some();
+        pool.has_devices |= offer.devices.is_some();
     }
     pools
 }

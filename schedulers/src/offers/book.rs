@@ -1,7 +1,7 @@
 //! The offers that are out: by number, by machine, by framework and by when they are late.
 //!
 //! Invariant: what is held on a machine, and what a tenant is offered, are the sums of the offers that are
-//! out; of the offers of one machine, at most one has the cards.
+//! out; of the offers of one machine, at most one has the devices.
 
 use super::words::{FrameworkId, Offer, OfferId};
 use crate::dominant::{Sums, count};
@@ -26,8 +26,8 @@ pub(super) struct OnMachine {
     pub(super) offers: SmallVec<[OfferId; 2]>,
     /// What is in them together.
     pub(super) held: SmallVec<[i64; 4]>,
-    /// The one that has the cards.
-    pub(super) cards: Option<OfferId>,
+    /// The one that has the devices.
+    pub(super) devices: Option<OfferId>,
 }
 
 /// See the head of the file.
@@ -61,9 +61,9 @@ impl Book {
             on.held.resize(amounts.len(), 0);
         }
         on.held.iter_mut().zip(&amounts).for_each(|(held, amount)| *held += amount);
-        if offer.cards.is_some() {
-            debug_assert_eq!(on.cards, None, "the cards of a machine are in one offer");
-            on.cards = Some(offer.id);
+        if offer.devices.is_some() {
+            debug_assert_eq!(on.devices, None, "the devices of a machine are in one offer");
+            on.devices = Some(offer.id);
         }
         self.of.entry(offer.framework).or_default().insert(offer.id);
         self.late.extend(late_at.map(|late_at| (late_at, offer.id)));
@@ -78,7 +78,7 @@ impl Book {
         if let Some(on) = self.on.get_mut(&offer.machine.slot) {
             on.offers.retain(|other| *other != id);
             on.held.iter_mut().zip(&amounts).for_each(|(held, amount)| *held -= amount);
-            on.cards = on.cards.filter(|holder| *holder != id);
+            on.devices = on.devices.filter(|holder| *holder != id);
             if on.offers.is_empty() {
                 self.on.remove(&offer.machine.slot);
             }

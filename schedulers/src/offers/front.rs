@@ -173,8 +173,8 @@ impl Front {
             true => self.book.slots(),
             false => {
                 let machines = delta.machines.iter().map(|machine| machine.slot);
-                let cards = delta.cards.iter().map(|(slot, _)| *slot);
-                delta.slots.iter().copied().chain(machines).chain(cards).collect()
+                let devices = delta.devices.iter().map(|(slot, _)| *slot);
+                delta.slots.iter().copied().chain(machines).chain(devices).collect()
             }
         };
         for slot in slots {
@@ -196,8 +196,11 @@ impl Front {
         if view.machine(row) != Some(&offer.description) {
             return Some((newest, Withdrawn::Changed));
         }
-        if let Some(holder) = on.cards
-            && self.book.get(holder).is_some_and(|offer| offer.cards.as_ref() != view.cards(row))
+        if let Some(holder) = on.devices
+            && self
+                .book
+                .get(holder)
+                .is_some_and(|offer| offer.devices.as_ref() != view.devices(row))
         {
             return Some((holder, Withdrawn::Taken));
         }

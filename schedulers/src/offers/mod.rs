@@ -24,7 +24,7 @@
 //! Invariants, as of the front's view, after each step and each call:
 //! - What is in the offers of a machine is free on it, all of them together: no part of it is in two.
 //! - Free is offered, or available, or held back because its machine takes no tasks ([`Front::account`]).
-//! - The cards of a machine are in one offer at most: a half of a card cannot be told from the other half.
+//! - The devices of a machine are in one offer at most: a half of a device cannot be told from the other half.
 //! - A call that returns an error has changed nothing.
 //!
 //! No clock is read: time comes in with [`Front::step`], and filters end at times of the same clock. The

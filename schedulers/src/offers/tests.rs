@@ -6,7 +6,7 @@ use crate::fronts::kit::{Lossy, cell, machine, place, report, submit, submit_job
 use crate::queue::Nanos;
 use omega_cellstate::{HandleError, SharedCell};
 use omega_core::{
-    Amounts, CardRequest, Command, Job, KindId, Machine, MachineSelector, Reason, TaskGroup,
+    Amounts, Command, DeviceRequest, Job, KindId, Machine, MachineSelector, Reason, TaskGroup,
     TaskReport, TaskState,
 };
 
@@ -175,13 +175,13 @@ fn who_does_not_answer_loses_the_offer_and_others_get_it() {
 }
 
 #[test]
-fn cards_are_in_one_offer_at_a_time() {
+fn devices_are_in_one_offer_at_a_time() {
     let cell = cell(&[]);
     let capacity = Amounts::new([4000, 40]);
-    let machine_ = Machine::new("gpus", capacity).with_cards(KindId::GPU, 2);
+    let machine_ = Machine::new("gpus", capacity).with_devices(KindId::GPU, 2);
     cell.apply(Command::RegisterMachine(machine_)).unwrap();
     let mut group = TaskGroup::new(2, Amounts::new([1000, 1]).with(KindId::GPU, 1000));
-    group.cards = Some(CardRequest { count: 1, milli_each: 1000 });
+    group.devices = Some(DeviceRequest { count: 1, milli_each: 1000 });
     let mut spec = Job::batch("train", group);
     (spec.tenant, spec.scheduler) = ("b".into(), "front".into());
     let job = submit_job(&cell, spec);
@@ -190,13 +190,13 @@ fn cards_are_in_one_offer_at_a_time() {
     let mut front = Front::new(&cell, settings).unwrap();
     let (a, b) = (join(&mut front, "a"), join(&mut front, "b"));
     front.step(&cell, 0).unwrap();
-    let with_cards: Vec<bool> = front.offers().map(|offer| offer.cards.is_some()).collect();
-    assert_eq!(with_cards, [true, false]);
+    let with_devices: Vec<bool> = front.offers().map(|offer| offer.devices.is_some()).collect();
+    assert_eq!(with_devices, [true, false]);
     let launch = |index| Launch { task: task(job, index), machine: machine(0) };
     let offers = ids(&front, b);
     let refused = front.accept(b, &offers, &[launch(0)], Refuse::Nothing);
-    let no_cards = AcceptError::NoCards { task: task(job, 0), machine: machine(0) };
-    assert_eq!(refused, Err(no_cards));
+    let no_devices = AcceptError::NoDevices { task: task(job, 0), machine: machine(0) };
+    assert_eq!(refused, Err(no_devices));
     let declined = ids(&front, a);
     front.decline(a, &declined, Refuse::Machine { until: 100 }).unwrap();
     front.step(&cell, 1).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::dominant::Weight;
 use crate::queue::Nanos;
-use omega_cellstate::{Cards, HandleError};
+use omega_cellstate::{Devices, HandleError};
 use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState, Text};
 use std::fmt;
 use std::sync::Arc;
@@ -103,8 +103,8 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// How much is offered of each kind.
     pub amounts: Amounts,
-    /// What is left in each of its cards; `None` if it has none, or another offer holds them.
-    pub cards: Option<Cards>,
+    /// What is left in each of its devices; `None` if it has none, or another offer holds them.
+    pub devices: Option<Devices>,
 }
 
 /// What a framework does not want to be offered again for a while.
@@ -264,9 +264,11 @@ pub enum AcceptError {
         /// How much the offers hold.
         offered: u64,
     },
-    /// Use the offer that holds the machine's cards.
-    #[error("task {task} needs cards, and no offer that is named holds those of machine {machine}")]
-    NoCards {
+    /// Use the offer that holds the machine's devices.
+    #[error(
+        "task {task} needs devices, and no offer that is named holds those of machine {machine}"
+    )]
+    NoDevices {
         /// Which task.
         task: TaskId,
         /// Which machine.

@@ -77,12 +77,12 @@ impl Kept {
 }
 
 /// How long a task is left alone whose change was refused, in milliseconds of the cell's time: as long as it takes
-/// that a quota or the company of another task changes, rather than a machine.
+/// that a quota or the runtime affinity of another task changes, rather than a machine.
 const REST_MS: u64 = 60_000;
 
 /// See the head of the file.
 #[derive(Debug)]
-pub struct PeakKeeper {
+pub struct PeakController {
     view: View,
     settings: Settings,
     /// Tasks that are left alone until then.
@@ -92,7 +92,7 @@ pub struct PeakKeeper {
     answered: Version,
 }
 
-impl PeakKeeper {
+impl PeakController {
     /// Registers with a cell.
     ///
     /// # Errors
@@ -100,12 +100,12 @@ impl PeakKeeper {
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         settings: Settings,
-    ) -> Result<PeakKeeper, HandleError> {
+    ) -> Result<PeakController, HandleError> {
         let (id, number) = cell.register(settings.name.clone())?;
         let mut view = View::new(id, number).with_placements();
         settings.disruptions.iter().for_each(|budget| view.count_tasks(&budget.set));
         let (resting, answered) = (BTreeMap::new(), Version(0));
-        Ok(PeakKeeper { view, settings, resting, answered })
+        Ok(PeakController { view, settings, resting, answered })
     }
 
     /// What it knows of the cell, as of the last step.

@@ -202,11 +202,11 @@ fn grows_on(view: &View, row: usize) -> Vec<Resize> {
     for task in batch_on(view, row).iter().rev() {
         let Some(job) = view.job_of(task.placed.id) else { continue };
         let group = &job.groups[usize::from(task.placed.group)];
-        let wants = group.wants.as_ref().filter(|wants| wants.cards.is_none());
-        let Some(wants) = wants.filter(|_| task.holds == group.request) else { continue };
-        let Some(with) = group.with_wants() else { continue };
-        if wants.amounts.iter().all(|(kind, more)| more as i64 <= free[kind.index()]) {
-            wants.amounts.iter().for_each(|(kind, more)| free[kind.index()] -= more as i64);
+        let optional = group.optional.as_ref().filter(|optional| optional.devices.is_none());
+        let Some(optional) = optional.filter(|_| task.holds == group.request) else { continue };
+        let Some(with) = group.with_optional() else { continue };
+        if optional.amounts.iter().all(|(kind, more)| more as i64 <= free[kind.index()]) {
+            optional.amounts.iter().for_each(|(kind, more)| free[kind.index()] -= more as i64);
             grows.push(Resize { task: task.placed.id, to: with.request });
         }
     }

@@ -5,9 +5,9 @@
 
 mod affinity;
 mod balanced_allocation;
-mod card_fragments;
-mod cell_resources;
+mod cluster_resources;
 mod default_preemption;
+mod device_fragments;
 mod fair_share;
 mod image_locality;
 mod inter_pod_affinity;
@@ -38,10 +38,10 @@ mod volumes;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use balanced_allocation::BalancedAllocation;
-pub use card_fragments::{CardFragments, CardShape};
-pub use cell_resources::CellWide;
-pub(crate) use cell_resources::missing_of_cell;
+pub use cluster_resources::CellWide;
+pub(crate) use cluster_resources::missing_of_cell;
 pub use default_preemption::{CandidateMachines, DefaultPreemption};
+pub use device_fragments::{DeviceFragments, DeviceShape};
 pub use fair_share::FairShare;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, Preferences};
@@ -61,7 +61,7 @@ pub use reclaim::Reclaim;
 pub use reservations::Reservations;
 pub(crate) use reservations::why_reserved;
 pub use resources::{
-    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
+    Balanced, LeastAllocated, MostAllocated, PackedDevices, ResourcesFit, SCORED_KINDS_MAX,
     Schedulable,
 };
 pub use rules::{SpreadWishes, TaskLimits, TaskRules};

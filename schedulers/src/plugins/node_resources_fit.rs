@@ -60,7 +60,7 @@ pub struct ShapePoint {
     pub score: u8,
 }
 
-/// Filter: the machine has what the task requests of every kind, the cards and the cores. Score: how full it
+/// Filter: the machine has what the task requests of every kind, the devices and the cores. Score: how full it
 /// would be, by a [`Strategy`].
 ///
 /// Kinds that the filter ignores are still judged by the cell: a profile adds the filter for that.

@@ -1,7 +1,7 @@
 //! Makes room by having what was lent given back: evicts tasks of tenants that use more than they are
 //! guaranteed, for a task whose tenant uses less.
 //!
-//! The cell judges by the same rule, at commit (see [`Standing`](omega_core::Standing)): what two
+//! The cell judges by the same rule, at commit (see [`TenantConfig`](omega_core::TenantConfig)): what two
 //! tenants may take from each other is decided where their lines part. Here it is only found out which
 //! machine would cost least: the fewest tasks, the least important of those. Claims and evictions that the view
 //! does not show yet count as what is used and given back, as they do at commit.
@@ -113,7 +113,7 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let own = view.own_use();
     for other in view.tenants() {
         let Some((ours, theirs)) = view.parting(tenant, &other.terms.name) else { continue };
-        let guaranteed = |kind: KindId| ours.terms.standing.guaranteed.get(kind) as i64;
+        let guaranteed = |kind: KindId| ours.terms.tenant_config.guaranteed.get(kind) as i64;
         let used = |branch: &TenantDelta, kind: KindId| {
             let of_branch = own.iter().filter(|(payer, _)| is_in(view, payer, &branch.terms.name));
             let more: i64 = of_branch.map(|(_, amounts)| amounts[kind.index()]).sum();
@@ -127,7 +127,7 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
         let kinds = (0..).map(KindId).take(theirs.used.len());
         let beyond = kinds.map(|kind| match request.get(kind) {
             0 => 0,
-            _ => used(theirs, kind) - theirs.terms.standing.guaranteed.get(kind) as i64,
+            _ => used(theirs, kind) - theirs.terms.tenant_config.guaranteed.get(kind) as i64,
         });
         borrowed.insert(theirs.terms.name.clone(), beyond.collect());
     }

@@ -50,7 +50,7 @@ pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();
     let whom = format!("reserved for {} ({})", tenants.join(", "), of.name);
-    Some(match (tasks.view.now_ms() < of.from_ms, tasks.job.run_ms_expected) {
+    Some(match (tasks.view.now_ms() < of.from_ms, tasks.job.runtime_estimate_ms) {
         (false, _) => whom,
         (true, Some(_)) => format!("to be {whom} before the task would have ended"),
         (true, None) => format!("to be {whom}, and nobody said how long the task runs"),

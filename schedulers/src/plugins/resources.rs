@@ -3,7 +3,7 @@
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
 use omega_core::KindId;
-use omega_core::limits::{CARD_MILLI, CARDS_MAX};
+use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use pulp::Arch;
 use smallvec::SmallVec;
 
@@ -33,7 +33,7 @@ impl Filter for Schedulable {
     }
 }
 
-/// Filter: the machine has what the task requests of every kind, the cards and the cores.
+/// Filter: the machine has what the task requests of every kind, the devices and the cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourcesFit;
 
@@ -60,11 +60,11 @@ impl Filter for ResourcesFit {
     }
 }
 
-/// Of the machines in `among`, those whose cards and NUMA nodes have what is needed.
+/// Of the machines in `among`, those whose devices and NUMA nodes have what is needed.
 #[inline]
 pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
-    let with_cards = if need.cards.is_none() { among } else { block.cards_fit(need, among) };
-    if need.cores.is_none() { with_cards } else { block.cores_fit(need, with_cards) }
+    let with_devices = if need.devices.is_none() { among } else { block.devices_fit(need, among) };
+    if need.cores.is_none() { with_devices } else { block.cores_fit(need, with_devices) }
 }
 
 /// The kind of which each task takes one: how many tasks a machine may have, whatever they are.
@@ -82,13 +82,13 @@ pub(super) fn could_fit(
     let requests = tasks.group.request.iter();
     let requests = requests.filter(|(kind, _)| Some(*kind) != counted && !ignores(*kind));
     let requests: SmallVec<[_; 8]> = requests.collect();
-    let cards = tasks.need.cards.map_or(0, |cards| cards.count);
+    let devices = tasks.need.devices.map_or(0, |devices| devices.count);
     let mut could = 0;
     for lane in lanes(among) {
         let Some(machine) = block.machine(lane) else { continue };
         let holds = |(kind, amount): &(KindId, u64)| *amount <= machine.claimable(*kind);
         let cores = tasks.need.cores.is_none_or(|cores| CoresLeft::all(&machine.numa).fits(cores));
-        let fits = cards <= machine.cards && cores && requests.iter().all(holds);
+        let fits = devices <= machine.devices && cores && requests.iter().all(holds);
         could |= u64::from(fits) << lane;
     }
     could
@@ -278,14 +278,14 @@ impl Score for MostAllocated {
     }
 }
 
-/// Score: tasks that need cards go where few are left, and all others where there are none, so
+/// Score: tasks that need devices go where few are left, and all others where there are none, so
 /// that whole machines stay free for tasks that need many.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PackedCards;
+pub struct PackedDevices;
 
-impl Score for PackedCards {
+impl Score for PackedDevices {
     fn name(&self) -> &'static str {
-        "packed_cards"
+        "packed_devices"
     }
 
     fn reads(&self) -> Reads {
@@ -293,18 +293,18 @@ impl Score for PackedCards {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.view.any_cards()
+        tasks.view.any_devices()
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
         for lane in lanes(among) {
-            let cards = block.view().cards(block.first_row() + lane);
-            scores[lane] = match (tasks.need.cards, cards) {
+            let devices = block.view().devices(block.first_row() + lane);
+            scores[lane] = match (tasks.need.devices, devices) {
                 (_, None) => SCORE_MAX,
                 (None, Some(_)) => 0,
-                (Some(_), Some(cards)) => {
-                    let left: i32 = cards.left().iter().map(|left| i32::from(*left).max(0)).sum();
-                    let all = (CARD_MILLI * u32::from(CARDS_MAX)) as i32;
+                (Some(_), Some(devices)) => {
+                    let left: i32 = devices.left().iter().map(|left| i32::from(*left).max(0)).sum();
+                    let all = (DEVICE_MILLI * u32::from(DEVICES_MAX)) as i32;
                     SCORE_MAX - left * SCORE_MAX / all
                 }
             };

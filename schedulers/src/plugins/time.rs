@@ -21,8 +21,8 @@ pub struct LeastSlack;
 
 /// The last moment at which a job can start; nobody knows how long its tasks run: none at all.
 fn latest_start(job: &Job) -> Option<i128> {
-    let due = i128::from(job.due_ms?);
-    Some(due - i128::from(job.run_ms_expected.unwrap_or(0)))
+    let due = i128::from(job.deadline_ms?);
+    Some(due - i128::from(job.runtime_estimate_ms.unwrap_or(0)))
 }
 
 impl Order for LeastSlack {
@@ -62,7 +62,7 @@ impl ShortestFirst {
     }
 
     fn key(self, queued: Queued<'_>) -> u128 {
-        let run_ms = queued.job.run_ms_expected.unwrap_or(self.unknown_ms);
+        let run_ms = queued.job.runtime_estimate_ms.unwrap_or(self.unknown_ms);
         u128::from(queued.id.0) + u128::from(run_ms / self.step_ms)
     }
 }
@@ -87,9 +87,14 @@ mod tests {
 
     type Times = (i32, Option<u64>, Option<u64>);
 
-    fn job((precedence, run_ms_expected, due_ms): Times) -> Arc<Job> {
+    fn job((precedence, runtime_estimate_ms, deadline_ms): Times) -> Arc<Job> {
         let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
-        Arc::new(Job { precedence: Precedence(precedence), run_ms_expected, due_ms, ..job })
+        Arc::new(Job {
+            precedence: Precedence(precedence),
+            runtime_estimate_ms,
+            deadline_ms,
+            ..job
+        })
     }
 
     /// The turns of jobs that come in this order.

@@ -10,7 +10,7 @@ fn job(precedence: i32, count: u32) -> Arc<Job> {
 }
 
 fn change(id: TaskId, state: TaskState) -> TaskDelta {
-    TaskDelta { id, group: 0, state, cards: Default::default(), placed_ms: 0 }
+    TaskDelta { id, group: 0, state, devices: Default::default(), placed_ms: 0 }
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Scheduler {
             Some(needed) => needed,
             None => all.min(may),
         };
-        Lack { groups, tasks, run_ms: job.run_ms_expected.unwrap_or(u64::MAX) }
+        Lack { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
     }
 
     /// Counts what was placed while others had plans.

@@ -84,9 +84,10 @@ impl Naive {
         let delta = |tenant: usize| {
             let said = &self.tenants[&tenant];
             let parent = said.parent.map(name);
-            let standing = Standing { parent, weight: said.weight, ..Standing::default() };
+            let tenant_config =
+                TenantConfig { parent, weight: said.weight, ..TenantConfig::default() };
             let used = [said.used as i64].into_iter().collect();
-            let terms = TenantTerms { name: name(tenant), standing, limit: None };
+            let terms = TenantTerms { name: name(tenant), tenant_config, limit: None };
             TenantDelta { terms: Arc::new(terms), used }
         };
         tenants.map(delta).collect()

@@ -62,8 +62,8 @@ define_codes! {
     UnknownMachine = "UNKNOWN_MACHINE", NotFound;
     /// A machine's name cannot change.
     OtherName = "OTHER_NAME", InvalidArgument;
-    /// The number of a machine's cards can change only while no task has one.
-    CardsInUse = "CARDS_IN_USE", FailedPrecondition;
+    /// The number of a machine's devices can change only while no task has one.
+    DevicesInUse = "DEVICES_IN_USE", FailedPrecondition;
     /// The job has ended long ago, or never was.
     UnknownJob = "UNKNOWN_JOB", NotFound;
     /// The job has no such group.
@@ -72,8 +72,8 @@ define_codes! {
     UnknownTask = "UNKNOWN_TASK", NotFound;
     /// Only a pending task can be adopted.
     TaskNotPending = "TASK_NOT_PENDING", FailedPrecondition;
-    /// No cards of the machine have enough left.
-    NoCardsLeft = "NO_CARDS_LEFT", FailedPrecondition;
+    /// No devices of the machine have enough left.
+    NoDevicesLeft = "NO_DEVICES_LEFT", FailedPrecondition;
     /// The task has left the machine, or has ended.
     TaskNotThere = "TASK_NOT_THERE", FailedPrecondition;
     /// A kind is not registered, or an amount exceeds 2^50.
@@ -107,7 +107,7 @@ define_codes! {
     /// A lease has from one second to one minute.
     BadLease = "BAD_LEASE", InvalidArgument;
     /// Choose another parent, guarantee or weight for the tenant.
-    BadStanding = "BAD_STANDING", InvalidArgument;
+    BadTenant = "BAD_TENANT", InvalidArgument;
     /// The tenant's jobs ask for as much as they may: ask for less, or wait until some have ended.
     NotAdmitted = "NOT_ADMITTED", ResourceExhausted;
     /// Choose other bands of precedence, or another cap of evictions.
@@ -296,12 +296,12 @@ impl From<&Rejection> for ApiError {
             Rejection::BadName(_) => ErrorCode::BadName,
             Rejection::UnknownMachine(_) => ErrorCode::UnknownMachine,
             Rejection::OtherName { .. } => ErrorCode::OtherName,
-            Rejection::CardsInUse(_) => ErrorCode::CardsInUse,
+            Rejection::DevicesInUse(_) => ErrorCode::DevicesInUse,
             Rejection::UnknownJob(_) => ErrorCode::UnknownJob,
             Rejection::UnknownGroup { .. } => ErrorCode::UnknownGroup,
             Rejection::UnknownTask(_) => ErrorCode::UnknownTask,
             Rejection::TaskNotPending(_) => ErrorCode::TaskNotPending,
-            Rejection::NoCardsLeft(..) => ErrorCode::NoCardsLeft,
+            Rejection::NoDevicesLeft(..) => ErrorCode::NoDevicesLeft,
             Rejection::TaskNotThere(..) => ErrorCode::TaskNotThere,
             Rejection::BadAmount { .. } => ErrorCode::BadAmount,
             Rejection::TooMany { .. } => ErrorCode::TooMany,
@@ -309,7 +309,7 @@ impl From<&Rejection> for ApiError {
             Rejection::Transaction(error) => return error.into(),
             Rejection::NameHeld { .. } => ErrorCode::LeaseHeld,
             Rejection::BadLease { .. } => ErrorCode::BadLease,
-            Rejection::BadStanding(_) => ErrorCode::BadStanding,
+            Rejection::BadTenant(_) => ErrorCode::BadTenant,
             Rejection::BadPolicy(_) => ErrorCode::BadPolicy,
             Rejection::NotAdmitted { .. } => ErrorCode::NotAdmitted,
             Rejection::BadReservation(_) => ErrorCode::BadReservation,

@@ -480,7 +480,7 @@ async fn a_view_that_is_not_read_in_time_is_let_go() {
 async fn a_watch_of_one_job_ends_when_all_its_tasks_were_told_as_ended() {
     const TASKS: u32 = 20_000;
     let served = Served::start().await;
-    let policy = Policy { keep_ended_ms: 3_600_000, ..Policy::default() };
+    let policy = Policy { ttl_after_finished_ms: 3_600_000, ..Policy::default() };
     served.cell.apply(Command::SetPolicy(policy)).unwrap();
     let id = served.submit(Job::batch("wide", TaskGroup::new(TASKS, Amounts::new([1]))));
     let all: BTreeSet<TaskId> =

@@ -69,7 +69,7 @@ pub(crate) struct Sizes {
     /// What is claimed of each kind beyond what machines have.
     pub(crate) overcommitted: Vec<u64>,
     /// What of each kind is not claimed because demand that varies over the day is not highest at once.
-    pub(crate) curves_saved: Vec<u64>,
+    pub(crate) demand_profiles_saved: Vec<u64>,
     /// The age of the oldest among the machines' last reports of load, if there is one.
     pub(crate) oldest_load_ms: Option<u64>,
 }
@@ -80,7 +80,7 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let mut claimable = vec![0; kinds];
     let mut claimed = vec![0; kinds];
     let mut overcommitted = vec![0; kinds];
-    let mut curves_saved = vec![0; kinds];
+    let mut demand_profiles_saved = vec![0; kinds];
     let mut oldest_load_ms = None;
     let mut machines = 0;
     for state in cell.machines() {
@@ -92,8 +92,8 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
             let capacity = state.machine.capacity.get(KindId(kind as u8));
             overcommitted[kind] += of_it.saturating_sub(capacity);
         }
-        for (kind, saved) in cell.curves_saved(state.id) {
-            curves_saved[kind.index()] += saved.max(0) as u64;
+        for (kind, saved) in cell.demand_profiles_saved(state.id) {
+            demand_profiles_saved[kind.index()] += saved.max(0) as u64;
         }
         let age = state.load.map(|report| report.age_ms(cell.now_ms()));
         oldest_load_ms = oldest_load_ms.max(age);
@@ -107,7 +107,7 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
         claimable,
         claimed,
         overcommitted,
-        curves_saved,
+        demand_profiles_saved,
         oldest_load_ms,
     }
 }
@@ -140,7 +140,7 @@ impl CellService for Cells {
 
     async fn describe_cell(
         &self,
-        request: Request<proto::DescribeCellRequest>,
+        request: Request<proto::DescribeClusterRequest>,
     ) -> Answered<proto::DescribeCellResponse> {
         let until = deadline(&request).min(Instant::now() + LEADER_MAX);
         let stale = self.host.refresh(until).await.is_err();
@@ -171,28 +171,28 @@ impl CellService for Cells {
         Ok(Response::new(proto::SetPolicyResponse { version: version.0 }))
     }
 
-    async fn set_cell_capacity(
+    async fn set_cluster_capacity(
         &self,
-        request: Request<proto::SetCellCapacityRequest>,
-    ) -> Answered<proto::SetCellCapacityResponse> {
+        request: Request<proto::SetClusterCapacityRequest>,
+    ) -> Answered<proto::SetClusterCapacityResponse> {
         about(&request, |request| format!("kind {}", request.kind));
         let until = deadline(&request);
-        let proto::SetCellCapacityRequest { kind, amount } = request.into_inner();
+        let proto::SetClusterCapacityRequest { kind, amount } = request.into_inner();
         let kind = convert::kind(kind).map_err(ApiError::from)?;
-        let command = Command::SetCellCapacity { kind, amount };
+        let command = Command::SetClusterCapacity { kind, amount };
         let version = done(self.host.apply(command, until).await?)?;
-        Ok(Response::new(proto::SetCellCapacityResponse { version: version.0 }))
+        Ok(Response::new(proto::SetClusterCapacityResponse { version: version.0 }))
     }
 
-    async fn list_cell_resources(
+    async fn list_cluster_resources(
         &self,
-        request: Request<proto::ListCellResourcesRequest>,
-    ) -> Answered<proto::ListCellResourcesResponse> {
+        request: Request<proto::ListClusterResourcesRequest>,
+    ) -> Answered<proto::ListClusterResourcesResponse> {
         self.host.refresh(deadline(&request)).await?;
         let waiting = survey(&self.host).await.waiting_of_cell.clone();
         let (version, resources) =
             self.host.read(|cell| (cell.version(), cell.resources().clone()));
-        Ok(Response::new(proto::ListCellResourcesResponse {
+        Ok(Response::new(proto::ListClusterResourcesResponse {
             capacity: convert::values(&resources.capacity),
             claimed: convert::values(&resources.claimed),
             waiting,

@@ -40,14 +40,14 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
     let name = |id: MachineId| cell.machine(id).map(|found| found.machine.name.to_string());
     let group = cell.task_group(id).zip(cell.job(id.job));
     let group = group.and_then(|(group, job)| job.groups.get(group));
-    let cards = cell.task_cards(id).unwrap_or_default();
+    let devices = cell.task_devices(id).unwrap_or_default();
     proto::TaskStatus {
         task: Some(id.into()),
         phase: phase.into(),
         machine: machine.map(Into::into),
         machine_name: machine.and_then(name).unwrap_or_default(),
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
-        cards: cards.iter().map(|card| card as u32).collect(),
+        devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
         holds: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
     }

@@ -79,8 +79,8 @@ pub(crate) fn described(
     let mut kinds = (0..KINDS_MAX).map(|kind| KindId(kind as u8));
     let what = if kinds.any(has_more) {
         "its capacity or overcommit"
-    } else if machine.cards > known.cards {
-        "its cards"
+    } else if machine.devices > known.devices {
+        "its devices"
     } else if nodes.any(|node| machine.numa.of(node) > known.numa.of(node)) {
         "the cores of its NUMA nodes"
     } else if machine.labels != known.labels && machine.labels != with_agent(&known.labels) {
@@ -314,11 +314,11 @@ mod tests {
         known.taints =
             [Taint { key: "kept".into(), value: "".into(), effect: TaintEffect::NoSchedule }]
                 .into();
-        known.cards = 2;
+        known.devices = 2;
         known.numa = NodeCores::new(&[2, 2]).unwrap();
         let mut less = known.clone();
         less.capacity = Amounts::new([3000, 8 << 30]);
-        less.cards = 1;
+        less.devices = 1;
         less.numa = NodeCores::new(&[2]).unwrap();
         less.labels = with_agent(&known.labels);
         assert_eq!(described(&agent, &known, less.clone()).as_ref(), Ok(&less));
@@ -332,7 +332,7 @@ mod tests {
             ("its capacity", |machine| {
                 machine.overcommit = Overcommit::none().with(KindId::CPU, 101)
             }),
-            ("its cards", |machine| machine.cards = 3),
+            ("its devices", |machine| machine.devices = 3),
             ("the cores", |machine| machine.numa = NodeCores::new(&[2, 3]).unwrap()),
             ("its labels", |machine| machine.labels = Labels::new([("zone", "b")])),
         ];

@@ -167,7 +167,7 @@ fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let status = running.status();
     let behind = |replica: u64, at: u64| proto::ReplicaProgress {
         replica,
-        entries_behind: status.log_end.0.saturating_sub(at),
+        lag_entries: status.log_end.0.saturating_sub(at),
     };
     if status.progress.is_empty() {
         return vec![behind(me.replica.0, status.applied.0)];

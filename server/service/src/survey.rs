@@ -180,12 +180,12 @@ impl Survey {
 
     /// Adds what the pending tasks of a job would claim of the cell as a whole.
     fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
-        if job.groups.iter().all(|group| group.cell_request.is_zero()) {
+        if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
             return;
         }
         let pending = cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending);
         let groups = pending.filter_map(|(task, _)| job.groups.get(cell.task_group(task)?));
-        for (kind, amount) in groups.flat_map(|group| group.cell_request.iter()) {
+        for (kind, amount) in groups.flat_map(|group| group.cluster_request.iter()) {
             let sum = &mut self.waiting_of_cell[kind.index()];
             *sum = sum.saturating_add(amount);
         }

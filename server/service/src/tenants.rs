@@ -7,7 +7,7 @@ use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::tenant_service_server::TenantService;
 use omega_client::{convert, proto};
-use omega_core::{Amounts, Command, Standing, Text};
+use omega_core::{Amounts, Command, TenantConfig, Text};
 use tonic::{Request, Response};
 
 /// The service.
@@ -39,17 +39,17 @@ impl TenantService for Tenants {
         Ok(Response::new(proto::SetQuotaResponse { version: version.0 }))
     }
 
-    async fn set_standing(
+    async fn set_tenant(
         &self,
-        request: Request<proto::SetStandingRequest>,
-    ) -> Answered<proto::SetStandingResponse> {
+        request: Request<proto::SetTenantRequest>,
+    ) -> Answered<proto::SetTenantResponse> {
         crate::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
-        let standing = convert::standing(request.standing);
-        let command = Command::SetStanding { tenant: request.tenant.into(), standing };
+        let tenant_config = convert::tenant_config(request.tenant_config);
+        let command = Command::SetTenant { tenant: request.tenant.into(), tenant_config };
         let version = done(self.host.apply(command, until).await?)?;
-        Ok(Response::new(proto::SetStandingResponse { version: version.0 }))
+        Ok(Response::new(proto::SetTenantResponse { version: version.0 }))
     }
 
     async fn set_admission(
@@ -102,7 +102,10 @@ fn described(
         name: name.to_string(),
         quota: quota.map(limit),
         used: used.iter().map(|used| (*used).max(0) as u64).collect(),
-        standing: cell.standing(name).filter(|s| **s != Standing::default()).map(Into::into),
+        tenant_config: cell
+            .tenant_config(name)
+            .filter(|s| **s != TenantConfig::default())
+            .map(Into::into),
         admission: cell.admission(name).map(limit),
         asked: cell.asked(name).unwrap_or_default(),
     }

@@ -293,7 +293,7 @@ mod tests {
     proptest! {
         /// Whatever connections and calls do, nobody waits while there is room and nobody was called.
         #[test]
-        fn nobody_waits_in_vain(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
+        fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);
             let names = ["a", "a", "a", "b", "b", "c"];
             let mut readers: Vec<Reader> = names.into_iter().map(Reader::of).collect();

@@ -60,7 +60,7 @@ pub(crate) struct AgentArgs {
     seed: u64,
     /// How often each machine says that it is alive, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    beat: u64,
+    heartbeat: u64,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     args.log.show();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let settings = AgentSettings { beat: Duration::from_secs(args.beat) };
+        let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
         let (agent, orders) = Agent::start(&args.cell.address(), settings)?;
         let mut signals = Signals::listen()?;
         tokio::select! {
@@ -138,7 +138,7 @@ async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<O
         Behaviour { seed: args.seed, run_time_scale: args.run_time_scale, fail_percent: args.fail };
     let mut simulation = Simulation::new(behaviour);
     let began = Instant::now();
-    let mut loads = tokio::time::interval(Duration::from_secs(args.beat));
+    let mut loads = tokio::time::interval(Duration::from_secs(args.heartbeat));
     loop {
         let next = simulation.next_end_ms().map(|at| began + Duration::from_millis(at));
         tokio::select! {

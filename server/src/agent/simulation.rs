@@ -66,7 +66,7 @@ impl Simulation {
         self.stop(task.machine, task.id);
         let chance = self.chance(key);
         let fails = chance % 100 < u64::from(self.behaviour.fail_percent);
-        let expected = task.run_ms_expected.unwrap_or(RUN_MS) as f64;
+        let expected = task.runtime_estimate_ms.unwrap_or(RUN_MS) as f64;
         let run_ms = (expected * self.behaviour.run_time_scale) as u64;
         let end = match (fails, task.kind) {
             (true, _) => Some((run_ms / 2, TaskReport::Failed)),
@@ -193,10 +193,10 @@ mod tests {
             job_name: "job".into(),
             group: "main".into(),
             kind,
-            run_ms_expected: Some(1000),
+            runtime_estimate_ms: Some(1000),
             images: Vec::new(),
             request: Amounts::new([1000, 1 << 20]),
-            cards: Vec::new(),
+            devices: Vec::new(),
             cores: Vec::new(),
             grace_ms: 0,
         }

@@ -44,8 +44,8 @@ pub(crate) struct AmountArgs {
     /// Local disk: 2TiB, 2TB, or bytes.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     disk: Option<Amount>,
-    /// Accelerators: cards, or thousandths such as 500m.
-    #[arg(long, value_name = "CARDS", allow_negative_numbers = true)]
+    /// Accelerators: devices, or thousandths such as 500m.
+    #[arg(long, value_name = "DEVICES", allow_negative_numbers = true)]
     gpu: Option<Amount>,
     /// An amount of another kind that the cell has. May be repeated.
     #[arg(long = "amount", value_name = "KIND=AMOUNT", value_parser = named)]

@@ -27,7 +27,7 @@ struct CellShape {
     jobs: u64,
     resources: ByKind<SumShape>,
     /// How long a job that has ended is remembered, in milliseconds.
-    keep_ended_ms: u64,
+    ttl_after_finished_ms: u64,
     /// `null`: the cell is in memory alone.
     members: Option<Vec<MemberShape>>,
     /// `null`: none is known.
@@ -61,7 +61,7 @@ fn shape_of(kinds: &Kinds, told: proto::DescribeCellResponse) -> CellShape {
         resources,
         leader,
         members: told.members.as_ref().map(shape::members),
-        keep_ended_ms: told.policy.map_or(0, |policy| policy.keep_ended_ms),
+        ttl_after_finished_ms: told.policy.map_or(0, |policy| policy.ttl_after_finished_ms),
         cell: told.cell,
         version: told.version,
         machines: told.machines,

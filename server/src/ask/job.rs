@@ -227,23 +227,24 @@ fn held(held: &super::shape::HeldShape) -> String {
 /// What each task of a group has, in a line.
 fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let listed = |amounts: &ByKind<u64>| listed(kinds, amounts);
-    let curve = |(name, points): (&String, &Vec<u64>)| {
+    let demand_profile = |(name, points): (&String, &Vec<u64>)| {
         let id = kinds.by_name(name)?;
         let [low, high] =
             [points.iter().min()?, points.iter().max()?].map(|p| kinds.display(id, *p));
         Some(format!("{name} from {low} to {high} over the day, in {} parts", points.len()))
     };
-    let cards = match group.wants_cards {
+    let devices = match group.optional_devices {
         0 => String::new(),
-        1 => "1 card".to_owned(),
-        count => format!("{count} cards"),
+        1 => "1 device".to_owned(),
+        count => format!("{count} devices"),
     };
-    let wants = [group.wants.as_ref().map(listed).unwrap_or_default(), cards];
-    let wants = wants.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-    let named = [("wants", wants), ("of the cell", listed(&group.cell_request))];
+    let optional = [group.optional.as_ref().map(listed).unwrap_or_default(), devices];
+    let optional =
+        optional.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let named = [("optional", optional), ("cluster resources", listed(&group.cluster_request))];
     let named = named.into_iter().filter(|(_, list)| !list.is_empty());
     let parts = [listed(&group.request)].into_iter().filter(|part| !part.is_empty());
-    let parts = parts.chain(group.curves.iter().filter_map(curve));
+    let parts = parts.chain(group.demand_profiles.iter().filter_map(demand_profile));
     let parts = parts.chain(named.map(|(what, list)| format!("{what} {list}")));
     parts.collect::<Vec<_>>().join("; ")
 }

@@ -8,8 +8,8 @@ use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
 use omega_core::{
-    Amounts, CardRequest, CorePlace, CoreRequest, Curve, Job, JobKind, Kinds, Labels,
-    PlacementRules, Precedence, Preemption, TaskGroup, Unit, Wants,
+    Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
+    OptionalResources, PlacementRules, Precedence, Preemption, TaskGroup, Unit,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -92,21 +92,21 @@ struct GroupFile {
     /// The highest is what is requested of the kind.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
-    curves: BTreeMap<String, Vec<Amount>>,
-    /// Accelerator cards that each task needs; its `gpu` is as much, unless `request` says it.
-    cards: Option<CardsFile>,
-    /// Cores that each task needs to itself; its `cpu` is as much, unless `request` or a curve says more.
+    demand_profiles: BTreeMap<String, Vec<Amount>>,
+    /// Accelerator devices that each task needs; its `gpu` is as much, unless `request` says it.
+    devices: Option<DevicesFile>,
+    /// Cores that each task needs to itself; its `cpu` is as much, unless `request` or a demand profile says more.
     cores: Option<CoresFile>,
     /// What each task takes of each resource kind on top of that where it is free, and does without elsewhere.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
-    wants: BTreeMap<String, Amount>,
-    /// Accelerator cards that it takes likewise, if it needs none; their `gpu` is as much, unless `wants` says it.
-    wants_cards: Option<CardsFile>,
+    optional: BTreeMap<String, Amount>,
+    /// Accelerator devices that it takes likewise, if it needs none; their `gpu` is as much, unless `optional` says it.
+    optional_devices: Option<DevicesFile>,
     /// What each task claims of the cell as a whole while it has a machine, of each resource kind: licences, addresses.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
-    cell_request: BTreeMap<String, Amount>,
+    cluster_request: BTreeMap<String, Amount>,
     /// What rules of other jobs select these tasks by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -140,10 +140,10 @@ struct GroupFile {
     ports: Vec<PortFile>,
 }
 
-/// Cards that one task needs, all on its machine.
+/// Devices that one task needs, all on its machine.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct CardsFile {
+struct DevicesFile {
     /// How many.
     count: u8,
     /// How much of each, in thousandths.
@@ -233,9 +233,9 @@ impl JobFile {
             },
             groups: groups.collect::<Result<_, _>>()?,
             gang_min: self.gang_min,
-            gang_hold_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
-            run_ms_expected: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
-            due_ms: self.due.map(Moment::unix_ms),
+            gang_timeout_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
+            runtime_estimate_ms: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
+            deadline_ms: self.due.map(Moment::unix_ms),
         })
     }
 }
@@ -247,16 +247,16 @@ fn millis(time: Duration) -> u32 {
 
 impl GroupFile {
     fn group(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<TaskGroup, AskError> {
-        let (mut request, cards) = amounts_and_cards(
+        let (mut request, devices) = amounts_and_devices(
             kinds,
-            (&self.request, self.cards),
+            (&self.request, self.devices),
             |field: &str| at(&format!("request.{field}")),
-            at("cards"),
+            at("devices"),
         )?;
-        let curves = self.curves(kinds, &at)?;
-        for curve in &curves {
-            if request.get(curve.kind) == 0 {
-                request.set(curve.kind, curve.peak());
+        let demand_profiles = self.demand_profiles(kinds, &at)?;
+        for demand_profile in &demand_profiles {
+            if request.get(demand_profile.kind) == 0 {
+                request.set(demand_profile.kind, demand_profile.peak());
             }
         }
         let cores = self.cores.map(CoreRequest::from);
@@ -266,23 +266,23 @@ impl GroupFile {
                 request.set(cpu, cores.cpu_milli());
             }
         }
-        let (wanted, wanted_cards) = amounts_and_cards(
+        let (wanted, wanted_devices) = amounts_and_devices(
             kinds,
-            (&self.wants, self.wants_cards),
-            |field: &str| at(&format!("wants.{field}")),
-            at("wants_cards"),
+            (&self.optional, self.optional_devices),
+            |field: &str| at(&format!("optional.{field}")),
+            at("optional_devices"),
         )?;
-        let wants = Wants { amounts: wanted, cards: wanted_cards };
-        let wants_nothing = wants.amounts.is_zero() && wants.cards.is_none();
-        let of_cell = self.cell_request.iter();
+        let optional = OptionalResources { amounts: wanted, devices: wanted_devices };
+        let optional_nothing = optional.amounts.is_zero() && optional.devices.is_none();
+        let of_cell = self.cluster_request.iter();
         let of_cell = of_cell
-            .map(|(kind, amount)| (at(&format!("cell_request.{kind}")), kind.clone(), amount));
+            .map(|(kind, amount)| (at(&format!("cluster_request.{kind}")), kind.clone(), amount));
         let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
         Ok(TaskGroup {
             name: self.name.as_str().into(),
             count: self.count,
             request,
-            cards,
+            devices,
             labels: Labels::new(self.labels.iter().map(|(key, value)| (&**key, &**value))),
             restarts: self.restarts,
             images: texts(&self.images),
@@ -295,49 +295,55 @@ impl GroupFile {
             },
             volumes: texts(&self.volumes),
             grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
-            curves,
-            wants: (!wants_nothing).then_some(wants),
+            demand_profiles,
+            optional: (!optional_nothing).then_some(optional),
             cores,
-            cell_request: amount::amounts(kinds, of_cell, 0)?,
+            cluster_request: amount::amounts(kinds, of_cell, 0)?,
         })
     }
 
-    fn curves(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<Vec<Curve>, AskError> {
-        let curve = |(name, points): (&String, &Vec<Amount>)| {
-            let kind = amount::kind(kinds, at("curves"), name)?;
+    fn demand_profiles(
+        &self,
+        kinds: &Kinds,
+        at: impl Fn(&str) -> String,
+    ) -> Result<Vec<DemandProfile>, AskError> {
+        let demand_profile = |(name, points): (&String, &Vec<Amount>)| {
+            let kind = amount::kind(kinds, at("demand_profiles"), name)?;
             let unit = kinds.get(kind).map_or(Unit::Count, |kind| kind.unit);
             let points = points.iter().enumerate().map(|(i, point)| {
                 point.of(unit).map_err(|why| AskError::Amount {
-                    place: at(&format!("curves.{name}[{i}]")),
+                    place: at(&format!("demand_profiles.{name}[{i}]")),
                     why,
                 })
             });
-            Ok(Curve { kind, points: points.collect::<Result<_, AskError>>()? })
+            Ok(DemandProfile { kind, points: points.collect::<Result<_, AskError>>()? })
         };
-        let mut curves: Vec<Curve> =
-            self.curves.iter().map(curve).collect::<Result<_, AskError>>()?;
-        curves.sort_by_key(|curve| curve.kind);
-        Ok(curves)
+        let mut demand_profiles: Vec<DemandProfile> =
+            self.demand_profiles.iter().map(demand_profile).collect::<Result<_, AskError>>()?;
+        demand_profiles.sort_by_key(|demand_profile| demand_profile.kind);
+        Ok(demand_profiles)
     }
 }
 
-/// Amounts by kind, and cards, which are counted as `gpu` unless that is among the amounts.
-fn amounts_and_cards(
+/// Amounts by kind, and devices, which are counted as `gpu` unless that is among the amounts.
+fn amounts_and_devices(
     kinds: &Kinds,
-    (amounts, cards): (&BTreeMap<String, Amount>, Option<CardsFile>),
+    (amounts, devices): (&BTreeMap<String, Amount>, Option<DevicesFile>),
     at: impl Fn(&str) -> String,
-    at_cards: String,
-) -> Result<(Amounts, Option<CardRequest>), AskError> {
+    at_devices: String,
+) -> Result<(Amounts, Option<DeviceRequest>), AskError> {
     let named = amounts.iter().map(|(kind, amount)| (at(kind), kind.clone(), amount));
     let mut sum = amount::amounts(kinds, named, 0)?;
-    let request =
-        |cards: CardsFile| CardRequest { count: cards.count, milli_each: cards.milli_each };
-    let cards = cards.map(request);
-    if let Some(cards) = cards.filter(|_| !amounts.contains_key("gpu")) {
-        let gpu = amount::kind(kinds, at_cards, "gpu")?;
-        sum.set(gpu, u64::from(cards.count) * u64::from(cards.milli_each));
+    let request = |devices: DevicesFile| DeviceRequest {
+        count: devices.count,
+        milli_each: devices.milli_each,
+    };
+    let devices = devices.map(request);
+    if let Some(devices) = devices.filter(|_| !amounts.contains_key("gpu")) {
+        let gpu = amount::kind(kinds, at_devices, "gpu")?;
+        sum.set(gpu, u64::from(devices.count) * u64::from(devices.milli_each));
     }
-    Ok((sum, cards))
+    Ok((sum, devices))
 }
 
 #[cfg(test)]
@@ -360,8 +366,8 @@ mod tests {
         [[group]]
         count = 3
         request = { cpu = 0.5, memory = "2GiB" }
-        cards = { count = 1 }
-        wants = { cpu = 1 }
+        devices = { count = 1 }
+        optional = { cpu = 1 }
         labels = { app = "web" }
         required = [{ labels = [{ key = "zone", values = ["a", "b"] }] }]
         preferred = [{ weight = 5, machines = { names = [{ operator = "not_in", values = ["m"] }] } }]
@@ -373,8 +379,8 @@ mod tests {
             { prefer = { near = { level = "rack" }, weight = -5 } },
             { max_per_domain = { of = { level = "rack" }, count = 2 } },
             { max_share = { level = "zone", percent = 50 } },
-            { max_beside = { of = { level = "rack", tasks = "same_job" }, count = 2 } },
-            { company = { level = "rack", tasks = "same_job" } },
+            { max_colocated = { of = { level = "rack", tasks = "same_job" }, count = 2 } },
+            { runtime_affinity = { level = "rack", tasks = "same_job" } },
             { spread = { level = "rack", skew_max = 1, schedule_anyway = true } },
             { anti_affinity = { level = "rack", tasks = { labelled = { tenants = { named = ["t"] },
               labels = [{ key = "app", operator = "exists" }] } } } },
@@ -386,11 +392,14 @@ mod tests {
         let file: JobFile = toml::from_str(ALL).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         assert_eq!((&*job.tenant, &*job.scheduler, job.gang_min), ("default", "default", Some(2)));
-        assert_eq!(job.gang_hold_ms, Some(30_000));
-        assert_eq!((job.run_ms_expected, job.due_ms), (Some(1500), Some(1_764_000_000_000)));
+        assert_eq!(job.gang_timeout_ms, Some(30_000));
+        assert_eq!(
+            (job.runtime_estimate_ms, job.deadline_ms),
+            (Some(1500), Some(1_764_000_000_000))
+        );
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);
-        assert_eq!(group.with_wants().unwrap().request.as_slice(), [1500, 2 << 30, 0, 1000]);
+        assert_eq!(group.with_optional().unwrap().request.as_slice(), [1500, 2 << 30, 0, 1000]);
         assert_eq!(group.rules.tasks.len(), 9);
         let rack = TopologyLevel::Label("rack".into());
         let named = |rule: &TaskRule| {
@@ -403,15 +412,18 @@ mod tests {
     }
 
     #[test]
-    fn the_job_in_the_docs_requests_the_highest_point_of_its_curve() {
-        let docs = include_str!("../../../docs/curves.md");
+    fn the_job_in_the_docs_requests_the_highest_point_of_its_demand_profile() {
+        let docs = include_str!("../../../docs/demand-profiles.md");
         let (_, file) = docs.split_once("```toml").unwrap();
         let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [4000, 4 << 30]);
-        assert_eq!(group.curves[0].points, [500, 500, 1000, 4000, 4000, 2000]);
-        let other = ALL.replace("count = 3", "count = 3\ncurves.cpu = [1, 2]\ncurves.gold = [1]");
+        assert_eq!(group.demand_profiles[0].points, [500, 500, 1000, 4000, 4000, 2000]);
+        let other = ALL.replace(
+            "count = 3",
+            "count = 3\ndemand profiles.cpu = [1, 2]\ndemand profiles.gold = [1]",
+        );
         let file: JobFile = toml::from_str(&other).unwrap();
         let refused = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap_err();
         assert!(refused.to_string().contains("gold"), "{refused}");

@@ -76,8 +76,8 @@ impl JobFlags {
     pub(super) fn job(&self, kinds: &Kinds) -> Result<Job, AskError> {
         let request = amount::amounts(kinds, self.amounts.named(), 0)?;
         let mut group = TaskGroup::new(self.count.unwrap_or(1), request);
-        let of_cell = self.of_cell.iter().map(|named| named.by("--cell-amount"));
-        group.cell_request = amount::amounts(kinds, of_cell, 0)?;
+        let of_cell = self.of_cell.iter().map(|named| named.by("--cluster-amount"));
+        group.cluster_request = amount::amounts(kinds, of_cell, 0)?;
         if let Some(count) = self.cores {
             let cores = match self.one_node {
                 true => CoreRequest::on_one_node(count),
@@ -119,9 +119,9 @@ impl JobFlags {
         job.precedence = Precedence(self.precedence.unwrap_or_default());
         job.gang_min = self.gang;
         let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-        job.gang_hold_ms = self.gang_hold.map(millis);
-        job.run_ms_expected = self.run_time.map(|time| time.as_millis() as u64);
-        job.due_ms = self.due.map(Moment::unix_ms);
+        job.gang_timeout_ms = self.gang_hold.map(millis);
+        job.runtime_estimate_ms = self.run_time.map(|time| time.as_millis() as u64);
+        job.deadline_ms = self.due.map(Moment::unix_ms);
         Ok(job)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum LeaseCommand {
     ///
     /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
     /// free then, until somebody starts a scheduler.
-    #[command(after_help = "Example:\n  omega lease end web")]
+    #[command(after_help = "Example:\n  omega lease revoke web")]
     End {
         /// The scheduler's name.
         name: String,

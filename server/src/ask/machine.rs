@@ -59,7 +59,7 @@ pub(crate) struct AddArgs {
     given: Described,
     /// Add the machines of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
-          "cpu", "memory", "disk", "gpu", "amounts", "cards", "numa", "labels", "taints"])]
+          "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "labels", "taints"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -72,9 +72,9 @@ struct Described {
     name: Option<String>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// How many accelerator cards it has; --gpu is as much, unless it says less.
+    /// How many accelerator devices it has; --gpu is as much, unless it says less.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
-    cards: Option<u8>,
+    devices: Option<u8>,
     /// The cores of each NUMA node that tasks may have to themselves: 16,16. --cpu is as much, unless it says more.
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
@@ -179,7 +179,7 @@ fn one(kinds: &Kinds, machine: &MachineShape) -> String {
         ("id", machine.id.clone()),
         ("status", machine.status.to_owned()),
         ("tasks", machine.tasks.to_string()),
-        ("cards", if machine.cards > 0 { machine.cards.to_string() } else { String::new() }),
+        ("devices", if machine.devices > 0 { machine.devices.to_string() } else { String::new() }),
         ("numa", numa.join(", ")),
         ("labels", labels.join(" ")),
         ("taints", machine.taints.join(" ")),
@@ -242,7 +242,7 @@ impl Described {
             name: self.name.clone().unwrap_or_default(),
             count: None,
             capacity,
-            cards: self.cards.unwrap_or_default(),
+            devices: self.devices.unwrap_or_default(),
             numa: self.numa.map_or(Vec::new(), |numa| numa.as_slice().to_vec()),
             labels: self.labels.iter().cloned().collect(),
             taints: self.taints.iter().map(pairs::taint_text).collect(),

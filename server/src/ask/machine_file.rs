@@ -32,9 +32,9 @@ pub(super) struct MachineFile {
     /// What it has of each resource kind.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) capacity: BTreeMap<String, Amount>,
-    /// How many accelerator cards it has; its `gpu` is as much, unless `capacity` says less.
+    /// How many accelerator devices it has; its `gpu` is as much, unless `capacity` says less.
     #[serde(default)]
-    pub(super) cards: u8,
+    pub(super) devices: u8,
     /// The cores of each of its NUMA nodes that tasks may have to themselves; its `cpu` is as much, unless `capacity`
     /// says more.
     #[serde(default)]
@@ -115,11 +115,11 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
         named.map(|(kind, amount)| (at.place(&format!("capacity.{kind}")), kind.clone(), amount));
     let capacity = amount::amounts(kinds, named, 0)?;
     let mut machine = Machine::new(described.name.as_str(), capacity);
-    if described.cards > 0 {
-        let place = at.place("cards");
+    if described.devices > 0 {
+        let place = at.place("devices");
         let gpu = amount::kind(kinds, place, "gpu")?;
         let said = machine.capacity.get(gpu);
-        machine = machine.with_cards(gpu, described.cards);
+        machine = machine.with_devices(gpu, described.devices);
         if described.capacity.contains_key("gpu") {
             machine.capacity.set(gpu, said);
         }

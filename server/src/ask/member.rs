@@ -101,7 +101,7 @@ impl Asked {
     }
 }
 
-/// A replica that was heard so short a time ago is there: several beats of raft, and less than people wait.
+/// A replica that was heard so short a time ago is there: several heartbeats of raft, and less than people wait.
 const HEARD_MS: u64 = 2000;
 
 /// A replica's silence, in words.

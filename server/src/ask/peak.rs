@@ -31,7 +31,7 @@ pub(crate) enum PeakCommand {
     Remove(NameArgs),
     /// Keep the calendars: have batch step back when a peak begins, and grow again when it is over.
     #[command(
-        after_help = "Examples:\n  omega peak keep\n  omega peak keep --standby    # takes over when the first one dies"
+        after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first one dies"
     )]
     Keep(Box<crate::keep::KeepArgs>),
 }

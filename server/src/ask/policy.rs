@@ -36,7 +36,7 @@ pub(crate) struct GetArgs {
 /// What is to be otherwise.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
-    .args(["bands", "no_bands", "evictions", "any_evictions", "keep_ended", "overcommit", "no_overcommit"]))]
+    .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
     /// Precedences within which no task is evicted for another, both ends included. May be repeated, in
     /// ascending order; all bands there were are replaced.
@@ -60,7 +60,7 @@ pub(crate) struct SetArgs {
     no_overcommit: bool,
     /// Remember jobs that have ended for so long.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
-    keep_ended: Option<Duration>,
+    ttl_after_finished: Option<Duration>,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -68,7 +68,7 @@ pub(crate) struct SetArgs {
 /// A policy.
 #[derive(Debug, Serialize)]
 struct PolicyShape {
-    keep_ended_ms: u64,
+    ttl_after_finished_ms: u64,
     bands: Vec<BandShape>,
     /// `null`: any number.
     eviction_cap: Option<CapShape>,
@@ -137,7 +137,7 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
     let bands = policy.bands.iter().map(|band| BandShape { from: band.from, to: band.to });
     let cap = policy.eviction_cap;
     let shape = PolicyShape {
-        keep_ended_ms: policy.keep_ended_ms,
+        ttl_after_finished_ms: policy.ttl_after_finished_ms,
         bands: bands.collect(),
         eviction_cap: cap.map(|cap| CapShape { count: cap.count, per_ms: cap.per_ms }),
         overcommit_max: bounds.collect(),
@@ -160,7 +160,7 @@ fn table(policy: &PolicyShape) -> String {
             }),
         ),
         ("overcommit", if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }),
-        ("ended jobs", format!("remembered for {} s", policy.keep_ended_ms / 1000)),
+        ("ended jobs", format!("remembered for {} s", policy.ttl_after_finished_ms / 1000)),
     ])
 }
 
@@ -182,8 +182,8 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
         policy.overcommit_max =
             args.overcommit.iter().map(bound).collect::<Result<_, AskError>>()?;
     }
-    if let Some(keep) = args.keep_ended {
-        policy.keep_ended_ms = keep.as_millis() as u64;
+    if let Some(keep) = args.ttl_after_finished {
+        policy.ttl_after_finished_ms = keep.as_millis() as u64;
     }
     let request = proto::SetPolicyRequest { policy: Some(policy) };
     let told = caller.call(&request, |channel, request| async move {

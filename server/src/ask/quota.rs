@@ -160,15 +160,15 @@ fn set_some(args: &SetArgs) -> Result<(), AskError> {
 fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let guaranteed = amount::amounts(&caller.kinds()?, args.amounts.named(), 0)?;
-    let standing = proto::Standing {
+    let tenant_config = proto::TenantConfig {
         parent: args.parent.clone().unwrap_or_default(),
         guaranteed: convert::values(&guaranteed),
         weight: args.weight,
     };
     let request =
-        proto::SetStandingRequest { tenant: args.tenant.clone(), standing: Some(standing) };
+        proto::SetTenantRequest { tenant: args.tenant.clone(), tenant_config: Some(tenant_config) };
     let told = caller.call(&request, |channel, request| async move {
-        TenantServiceClient::new(channel).set_standing(request).await
+        TenantServiceClient::new(channel).set_tenant(request).await
     })?;
     let done = "has its standing";
     let shape = DoneShape { name: args.tenant.clone(), done, version: told.version };

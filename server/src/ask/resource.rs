@@ -1,4 +1,4 @@
-//! `omega resource`: what the cell as a whole has that tasks claim, such as licences.
+//! `omega cluster-resource`: what the cell as a whole has that tasks claim, such as licences.
 
 use super::amount::{self, Amount};
 use super::shape::DoneShape;
@@ -14,10 +14,10 @@ use serde::Serialize;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
     /// List what the cell as a whole has, what of it is claimed, and what pending tasks would claim.
-    #[command(after_help = "Example:\n  omega resource list")]
+    #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
     /// Say how much the cell as a whole has of a kind. What is claimed beyond that stays, and nothing more is taken.
-    #[command(after_help = "Example:\n  omega resource set solver-licence 40")]
+    #[command(after_help = "Example:\n  omega cluster-resource set solver-licence 40")]
     Set(SetArgs),
 }
 
@@ -55,9 +55,9 @@ pub(crate) fn run(command: &ResourceCommand) -> Result<(), AskError> {
 fn list(ask: &AskArgs) -> Result<(), AskError> {
     let caller = ask.caller()?;
     let kinds = caller.kinds()?;
-    let request = proto::ListCellResourcesRequest {};
+    let request = proto::ListClusterResourcesRequest {};
     let told = caller.call(&request, |channel, request| async move {
-        CellServiceClient::new(channel).list_cell_resources(request).await
+        CellServiceClient::new(channel).list_cluster_resources(request).await
     })?;
     let [capacity, claimed, waiting] =
         [told.capacity, told.claimed, told.waiting].map(convert::amounts);
@@ -94,9 +94,9 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
     let unit = kinds.get(kind).map_or(Unit::Count, |kind| kind.unit);
     let place = "AMOUNT".to_owned();
     let amount = args.amount.of(unit).map_err(|why| AskError::Amount { place, why })?;
-    let request = proto::SetCellCapacityRequest { kind: kind.0.into(), amount };
+    let request = proto::SetClusterCapacityRequest { kind: kind.0.into(), amount };
     let told = caller.call(&request, |channel, request| async move {
-        CellServiceClient::new(channel).set_cell_capacity(request).await
+        CellServiceClient::new(channel).set_cluster_capacity(request).await
     })?;
     let done = "is set";
     let shape = DoneShape { name: args.kind.clone(), done, version: told.version };

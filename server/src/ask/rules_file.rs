@@ -165,14 +165,14 @@ pub(super) enum RuleFile {
     Spread(SpreadFile),
     /// In a domain that holds a task of this group at most so many selected tasks run, this one included
     /// where it is selected.
-    MaxBeside {
+    MaxColocated {
         /// Which tasks, and what a domain is.
         of: NearFile,
         /// How many, at least 1.
         count: u32,
     },
     /// Another task that is selected runs in the same domain, as long as this one does.
-    Company(NearFile),
+    RuntimeAffinity(NearFile),
 }
 
 /// Tasks, and how near to them.
@@ -375,11 +375,11 @@ impl From<&RuleFile> for TaskRule {
                 TaskRule::MaxShare { level: level.0.clone(), percent: *percent }
             }
             RuleFile::Spread(spread) => TaskRule::Spread(spread.into()),
-            RuleFile::MaxBeside { of, count } => {
+            RuleFile::MaxColocated { of, count } => {
                 let Near { tasks: of, level } = of.into();
-                TaskRule::MaxBeside { of, level, count: *count }
+                TaskRule::MaxColocated { of, level, count: *count }
             }
-            RuleFile::Company(near) => TaskRule::Company(near.into()),
+            RuleFile::RuntimeAffinity(near) => TaskRule::RuntimeAffinity(near.into()),
         }
     }
 }

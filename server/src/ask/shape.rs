@@ -9,7 +9,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
-    ResourceKind, Standing,
+    ResourceKind, TenantConfig,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(super) struct MachineShape {
     /// `up` or `draining`.
     pub(super) status: &'static str,
     pub(super) tasks: u32,
-    pub(super) cards: u8,
+    pub(super) devices: u8,
     /// The cores of each NUMA node that tasks may have to themselves.
     pub(super) numa: Vec<u16>,
     /// What is left of them.
@@ -95,10 +95,10 @@ pub(super) struct JobShape {
     /// `lower_precedence` or `never`.
     pub(super) preemption: &'static str,
     pub(super) gang_min: Option<u32>,
-    pub(super) gang_hold_ms: Option<u32>,
-    pub(super) run_ms_expected: Option<u64>,
+    pub(super) gang_timeout_ms: Option<u32>,
+    pub(super) runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds since 1970.
-    pub(super) due_ms: Option<u64>,
+    pub(super) deadline_ms: Option<u64>,
     /// If its tasks hold their places, and do not run yet.
     pub(super) held: Option<HeldShape>,
     pub(super) tasks: TasksShape,
@@ -132,15 +132,15 @@ pub(super) struct GroupShape {
     pub(super) count: u32,
     pub(super) request: ByKind<u64>,
     /// What each takes on top where it is free; `null`: nothing.
-    pub(super) wants: Option<ByKind<u64>>,
+    pub(super) optional: Option<ByKind<u64>>,
     /// What each needs to itself; `null`: nothing.
     pub(super) cores: Option<CoresShape>,
-    /// How many cards it takes likewise.
-    pub(super) wants_cards: u8,
+    /// How many devices it takes likewise.
+    pub(super) optional_devices: u8,
     /// What varies over the day: so much in each of equally long parts.
-    pub(super) curves: ByKind<Vec<u64>>,
+    pub(super) demand_profiles: ByKind<Vec<u64>>,
     /// What each claims of the cell as a whole.
-    pub(super) cell_request: ByKind<u64>,
+    pub(super) cluster_request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
@@ -161,7 +161,7 @@ pub(super) struct TaskShape {
     pub(super) group: String,
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
-    pub(super) cards: Vec<u32>,
+    pub(super) devices: Vec<u32>,
     /// How many cores of each NUMA node it has to itself.
     pub(super) cores: Vec<u32>,
     /// What it has of its machine; `null`: what its group requests.
@@ -235,7 +235,7 @@ impl MachineShape {
             id: id.to_string(),
             status: if told.draining { "draining" } else { "up" },
             tasks: told.tasks,
-            cards: machine.cards,
+            devices: machine.devices,
             numa: machine.numa.as_slice().to_vec(),
             cores_left: told.cores_left,
             sequence: told.sequence,
@@ -248,9 +248,12 @@ impl MachineShape {
     }
 }
 
-/// The points of a curve, by the name of their kind.
-fn by_name(kinds: &Kinds, curve: &omega_core::Curve) -> Option<(String, Vec<u64>)> {
-    Some((kinds.get(curve.kind)?.name.clone(), curve.points.clone()))
+/// The points of a demand profile, by the name of their kind.
+fn by_name(
+    kinds: &Kinds,
+    demand_profile: &omega_core::DemandProfile,
+) -> Option<(String, Vec<u64>)> {
+    Some((kinds.get(demand_profile.kind)?.name.clone(), demand_profile.points.clone()))
 }
 
 impl JobShape {
@@ -260,7 +263,7 @@ impl JobShape {
             name: group.name.to_string(),
             count: group.count,
             request: by_kind(kinds, &group.request),
-            wants: group.wants.as_ref().map(|wants| by_kind(kinds, &wants.amounts)),
+            optional: group.optional.as_ref().map(|optional| by_kind(kinds, &optional.amounts)),
             cores: group.cores.map(|cores| CoresShape {
                 count: cores.count,
                 place: match cores.place {
@@ -268,9 +271,17 @@ impl JobShape {
                     CorePlace::OneNode => "one_node",
                 },
             }),
-            wants_cards: group.wants.as_ref().and_then(|w| w.cards).map_or(0, |cards| cards.count),
-            curves: group.curves.iter().filter_map(|curve| by_name(kinds, curve)).collect(),
-            cell_request: by_kind(kinds, &group.cell_request),
+            optional_devices: group
+                .optional
+                .as_ref()
+                .and_then(|w| w.devices)
+                .map_or(0, |devices| devices.count),
+            demand_profiles: group
+                .demand_profiles
+                .iter()
+                .filter_map(|demand_profile| by_name(kinds, demand_profile))
+                .collect(),
+            cluster_request: by_kind(kinds, &group.cluster_request),
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
@@ -290,14 +301,14 @@ impl JobShape {
                 Preemption::Never => "never",
             },
             gang_min: job.gang_min,
-            gang_hold_ms: job.gang_hold_ms,
+            gang_timeout_ms: job.gang_timeout_ms,
             held: told.hold.map(|hold| HeldShape {
                 have: hold.have,
                 needs: hold.needs,
                 until_ms: hold.until_ms,
             }),
-            run_ms_expected: job.run_ms_expected,
-            due_ms: job.due_ms,
+            runtime_estimate_ms: job.runtime_estimate_ms,
+            deadline_ms: job.deadline_ms,
             tasks: TasksShape {
                 pending: told.pending,
                 placed: told.placed,
@@ -328,7 +339,7 @@ impl TaskShape {
             state,
             group: told.group,
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
-            cards: told.cards,
+            devices: told.devices,
             cores: told.cores,
             holds: holds.map(|amounts| by_kind(kinds, &amounts)),
         }
@@ -359,7 +370,8 @@ impl TenantShape {
         let (limit, admitted) = (told.quota.map(limit), told.admission.map(limit));
         let asked = by_kind(kinds, &convert::amounts(told.asked));
         let used = by_kind(kinds, &convert::amounts(told.used));
-        let Standing { parent, guaranteed, weight } = convert::standing(told.standing);
+        let TenantConfig { parent, guaranteed, weight } =
+            convert::tenant_config(told.tenant_config);
         let parent = parent.map(|parent| parent.to_string());
         let guaranteed = by_kind(kinds, &guaranteed);
         TenantShape { name: told.name, limit, used, parent, guaranteed, weight, admitted, asked }

@@ -84,7 +84,7 @@ pub(super) fn list(
     })
 }
 
-/// What few tasks have (cards, cores to themselves, other amounts than their group's) has a column where one has it.
+/// What few tasks have (devices, cores to themselves, other amounts than their group's) has a column where one has it.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let holds = |task: &TaskShape| {
@@ -98,7 +98,7 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
         ("machine", &|task| task.machine.clone().unwrap_or_default()),
     ];
     let some: [Column; 3] = [
-        ("cards", &|task| numbers(&task.cards)),
+        ("devices", &|task| numbers(&task.devices)),
         ("cores", &|task| numbers(&task.cores)),
         ("holds", &|task| holds(task).unwrap_or_default()),
     ];

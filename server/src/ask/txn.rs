@@ -312,7 +312,7 @@ impl<'t> Named<'t> {
             task: task(&claim.task),
             machine: machines[claim.machine],
             seen: SequenceNumber(claim.seen),
-            cards: claim.cards,
+            devices: claim.devices,
             take: claim.take,
         };
         let resize = |resize: &ResizeName<'_>| {

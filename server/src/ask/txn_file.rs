@@ -5,7 +5,7 @@
 use super::amount::Amount;
 use super::machine_file::NumberOrText;
 use crate::file::FileError;
-use omega_core::{CardSet, ConflictCheck, Granularity, Take};
+use omega_core::{ConflictCheck, DeviceSet, Granularity, Take};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -59,12 +59,12 @@ pub(super) struct ClaimFile {
     pub(super) machine: String,
     /// The sequence number of the machine that it was decided on, for the check by sequence numbers.
     pub(super) seen: Option<u64>,
-    /// The accelerator cards to use, from 0; none: the cell chooses.
+    /// The accelerator devices to use, from 0; none: the cell chooses.
     #[serde(default)]
-    pub(super) cards: Vec<u8>,
+    pub(super) devices: Vec<u8>,
     /// Whether it takes what the task wants, too.
     #[serde(default)]
-    pub(super) wants: bool,
+    pub(super) optional: bool,
 }
 
 /// What happens to the rest of a transaction if a part of it conflicts.
@@ -129,7 +129,7 @@ pub(super) struct ClaimName<'t> {
     pub(super) task: TaskName<'t>,
     pub(super) machine: &'t str,
     pub(super) seen: u64,
-    pub(super) cards: CardSet,
+    pub(super) devices: DeviceSet,
     pub(super) take: Take,
 }
 
@@ -198,15 +198,15 @@ impl ClaimFile {
                 return Err(value(file, at("seen"), why.to_owned()));
             }
         };
-        let mut cards = CardSet(0);
-        for card in &self.cards {
-            match 1_u32.checked_shl(u32::from(*card)) {
-                Some(bit) => cards.0 |= bit,
-                None => return Err(value(file, at("cards"), format!("{card} is above 31"))),
+        let mut devices = DeviceSet(0);
+        for device in &self.devices {
+            match 1_u32.checked_shl(u32::from(*device)) {
+                Some(bit) => devices.0 |= bit,
+                None => return Err(value(file, at("devices"), format!("{device} is above 31"))),
             }
         }
-        let take = if self.wants { Take::WithWants } else { Take::Request };
-        Ok(ClaimName { task, machine: &self.machine, seen, cards, take })
+        let take = if self.optional { Take::WithOptional } else { Take::Request };
+        Ok(ClaimName { task, machine: &self.machine, seen, devices, take })
     }
 }
 
@@ -246,8 +246,8 @@ mod tests {
         let claim = "[[claim]]\ntask = \"a/0\"\nmachine = \"m\"\n";
         let missing = said(&format!("check = \"sequence\"\n{claim}"));
         assert!(missing.starts_with("t.toml: claim[0].seen: is missing"), "{missing}");
-        let cards = said(&format!("{claim}cards = [0, 32]"));
-        assert_eq!(cards, "t.toml: claim[0].cards: 32 is above 31");
+        let devices = said(&format!("{claim}devices = [0, 32]"));
+        assert_eq!(devices, "t.toml: claim[0].devices: 32 is above 31");
         let task = said("[[claim]]\ntask = \"a\"\nmachine = \"m\"\n");
         assert!(task.starts_with("t.toml: claim[0].task: \"a\" is not like"), "{task}");
     }

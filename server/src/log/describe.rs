@@ -33,9 +33,9 @@ pub(super) fn command(command: &Command) -> String {
         Command::AdoptTask { task, machine } => format!("adopt task {task} on machine {machine}"),
         Command::SetQuota { tenant, limit: Some(_) } => format!("set quota of {}", clean(tenant)),
         Command::SetQuota { tenant, limit: None } => format!("lift quota of {}", clean(tenant)),
-        Command::SetStanding { tenant, standing } => match &standing.parent {
-            Some(parent) => format!("standing of {} below {}", clean(tenant), clean(parent)),
-            None => format!("standing of {}", clean(tenant)),
+        Command::SetTenant { tenant, tenant_config } => match &tenant_config.parent {
+            Some(parent) => format!("tenant_config of {} below {}", clean(tenant), clean(parent)),
+            None => format!("tenant_config of {}", clean(tenant)),
         },
         Command::SetAdmission { tenant, limit: Some(_) } => {
             format!("limit what {} asks for", clean(tenant))
@@ -47,7 +47,7 @@ pub(super) fn command(command: &Command) -> String {
             format!("reserve machines as {}", clean(&reservation.name))
         }
         Command::Unreserve { name } => format!("end reservation {}", clean(name)),
-        Command::SetCellCapacity { kind, amount } => {
+        Command::SetClusterCapacity { kind, amount } => {
             format!("the cell has {amount} of kind {}", kind.0)
         }
         Command::SetPeaks(calendar) => format!("set peaks of {}", clean(&calendar.name)),

@@ -43,7 +43,7 @@ struct Counted {
 struct Counts {
     useful: Duration,
     wasted: Duration,
-    in_vain: Duration,
+    unschedulable: Duration,
     decisions: u64,
     taken: u64,
     conflicted: u64,
@@ -159,7 +159,7 @@ impl Observer for WorkerMeter {
         let mut counts = self.counted.counts.lock();
         counts.decisions += 1;
         match placed {
-            0 => counts.in_vain += took,
+            0 => counts.unschedulable += took,
             placed => {
                 self.open.took += took;
                 self.open.claims += placed;
@@ -224,14 +224,14 @@ impl Figures for SchedulerFigures {
 
 fn write_busyness(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     let busy = all.iter().flat_map(|worker| {
-        let Counts { useful, wasted, in_vain, .. } = &worker.counts;
+        let Counts { useful, wasted, unschedulable, .. } = &worker.counts;
         let of = |outcome, time: &Duration| {
             ([("worker", worker.name.as_str()), ("outcome", outcome)], time.as_secs_f64())
         };
-        [of("useful", useful), of("wasted", wasted), of("in_vain", in_vain)]
+        [of("useful", useful), of("wasted", wasted), of("unschedulable", unschedulable)]
     });
     let help = "Time spent deciding, by what became of it: useful (claims were taken), wasted (they conflicted) or \
-                in_vain (no machine was found)";
+                unschedulable (no machine was found)";
     pen.counters(Figure::seconds("worker_busy", help), busy)?;
     let decisions = all.iter().map(|worker| (own(worker), worker.counts.decisions as f64));
     pen.counters(Figure::new("worker_decisions", "Turns of jobs that were decided"), decisions)

@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) enum CellError {
     /// Say what a new replica is to begin with.
     #[error(
-        "{}: holds no replica yet: start all replicas of a new cell with --start found, once; or this \
+        "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --start join and an id that was never used; after a lost disk, join", .0.display()
     )]
     NoReplica(PathBuf),
@@ -136,7 +136,7 @@ fn whoami(directory: &Directory) -> Whoami {
 /// have ended for an hour, so that people can look at them.
 fn new_cell(kinds: &Kinds) -> Cell {
     let mut cell = Cell::new(kinds.clone());
-    let policy = Policy { keep_ended_ms: 3_600_000, ..Policy::default() };
+    let policy = Policy { ttl_after_finished_ms: 3_600_000, ..Policy::default() };
     cell.apply(Command::SetPolicy(policy)).expect("it is a policy");
     cell
 }

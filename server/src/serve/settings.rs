@@ -96,8 +96,8 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
     /// How many machines may be lost in a second [default: 10].
-    #[arg(long, env = "OMEGA_MACHINES_LOST_PER_SECOND", value_name = "N")]
-    machines_lost_per_second: Option<NonZeroU32>,
+    #[arg(long, env = "OMEGA_EVICTION_RATE", value_name = "N")]
+    eviction_rate: Option<NonZeroU32>,
     /// After how many milliseconds a commit is slow, and told of with its stages [default: 500].
     #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
@@ -351,9 +351,7 @@ impl Given {
             revoked: self.revoked.or(other.revoked),
             insecure: self.insecure.or(other.insecure),
             machine_timeout: self.machine_timeout.or(other.machine_timeout),
-            machines_lost_per_second: self
-                .machines_lost_per_second
-                .or(other.machines_lost_per_second),
+            eviction_rate: self.eviction_rate.or(other.eviction_rate),
             slow_commit: self.slow_commit.or(other.slow_commit),
             log_level: self.log_level.or(other.log_level),
             log_format: self.log_format.or(other.log_format),
@@ -432,9 +430,7 @@ impl Given {
         let seconds = |seconds: NonZeroU32| Duration::from_secs(seconds.get().into());
         MonitorSettings {
             timeout: self.machine_timeout.map_or(default.timeout, seconds),
-            lost_per_second: self
-                .machines_lost_per_second
-                .map_or(default.lost_per_second, NonZeroU32::get),
+            eviction_rate: self.eviction_rate.map_or(default.eviction_rate, NonZeroU32::get),
         }
     }
 

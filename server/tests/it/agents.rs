@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 /// The taint of a machine whose agent is silent.
 const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
 
-/// Long enough for a busy machine to beat in time, short enough to wait for.
+/// Long enough for a busy machine to heartbeat in time, short enough to wait for.
 const TIMEOUT: &str = "--machine-timeout=4";
 
 /// One replica on a disk, and what speaks to it.
@@ -40,7 +40,7 @@ impl Cell {
 
     fn serve(&mut self) {
         let listen = format!("--listen=127.0.0.1:{}", self.port);
-        let more = [TIMEOUT, "--machines-lost-per-second=5"].map(str::to_owned);
+        let more = [TIMEOUT, "--eviction-rate=5"].map(str::to_owned);
         let all = [vec!["--dir=cell".to_owned(), listen], more.to_vec()].concat();
         self.server = Some(serve(self.dir.path(), &all));
     }
@@ -89,8 +89,17 @@ impl Cell {
     fn agent(&self, name: &str, machines: u32, more: &[&str]) -> Process {
         let count = machines.to_string();
         let address = self.address();
-        let agent =
-            ["agent", "--cell", &address, "--prefix", name, "--simulate", &count, "--beat", "1"];
+        let agent = [
+            "agent",
+            "--cell",
+            &address,
+            "--prefix",
+            name,
+            "--simulate",
+            &count,
+            "--heartbeat",
+            "1",
+        ];
         start(self.dir.path(), &[&agent, more].concat())
     }
 
@@ -189,7 +198,7 @@ pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Process {
 
 fn batch(name: &str, tasks: u32, run_ms: u64) -> Job {
     let group = TaskGroup::new(tasks, Amounts::new([1000, 1 << 30]));
-    Job { run_ms_expected: Some(run_ms), ..Job::batch(name, group) }
+    Job { runtime_estimate_ms: Some(run_ms), ..Job::batch(name, group) }
 }
 
 fn service(name: &str, tasks: u32) -> Job {
@@ -216,7 +225,7 @@ fn jobs_run_to_their_end_on_simulated_machines() {
     let service = cell.submit(&job);
     until(|| cell.job(batch).finished == 200);
     until(|| cell.job(service).running == 10);
-    // Loads come with the next beat.
+    // Loads come with the next heartbeat.
     until(|| cell.machines().iter().any(|told| told.load.first().is_some_and(|cpu| *cpu > 0)));
     cell.replay();
 }
@@ -297,7 +306,7 @@ fn agents_follow_the_leader() {
     let cell = three.address().replicas.join(",");
     let dir = three.dir.path().to_owned();
     let _scheduler = start(&dir, &["scheduler", "--cell", &cell]);
-    let more = ["--simulate=20", "--cpu=4", "--beat=1", "--run-time-scale=0.01"];
+    let more = ["--simulate=20", "--cpu=4", "--heartbeat=1", "--run-time-scale=0.01"];
     let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &more].concat());
     let services = submit(&runtime, &three.url(1), &service("services", 10));
     let mut jobs = Vec::new();

@@ -24,7 +24,7 @@ fn register(address: &Address, recover: Recover) -> Registered {
 
 fn batch(run_ms: u64) -> ContainerSpec {
     ContainerSpec {
-        run_ms_expected: Some(run_ms),
+        runtime_estimate_ms: Some(run_ms),
         ..ContainerSpec::new(Amounts::new([1000, 1 << 30]))
     }
 }
@@ -60,14 +60,14 @@ impl Small {
 
     fn serve(&mut self) {
         let listen = format!("--listen=127.0.0.1:{}", self.port);
-        let more = ["--machine-timeout=4", "--machines-lost-per-second=5"].map(str::to_owned);
+        let more = ["--machine-timeout=4", "--eviction-rate=5"].map(str::to_owned);
         let all = [vec!["--dir=cell".to_owned(), listen], more.to_vec()].concat();
         self.server = Some(serve(self.dir.path(), &all));
     }
 
     fn agent(&mut self, name: &str) {
         let cell = format!("127.0.0.1:{}", self.port);
-        let agent = ["agent", "--cell", &cell, "--simulate=4", "--beat=1", "--prefix", name];
+        let agent = ["agent", "--cell", &cell, "--simulate=4", "--heartbeat=1", "--prefix", name];
         self.agent = Some(start(self.dir.path(), &agent));
     }
 
@@ -228,7 +228,7 @@ fn nothing_is_lost_where_servers_and_agents_are_killed() {
     // Machines that are lost: a third of them may be, so others come first.
     let lost = small.agent.take();
     let cell = format!("127.0.0.1:{}", small.port);
-    let more = ["agent", "--cell", &cell, "--simulate=12", "--beat=1", "--prefix", "more"];
+    let more = ["agent", "--cell", &cell, "--simulate=12", "--heartbeat=1", "--prefix", "more"];
     let _more = start(small.dir.path(), &more);
     drop(lost);
     let displaced = |seen: &[Event]| {
@@ -254,7 +254,7 @@ fn leaders_may_die_while_containers_come_and_go() {
     let cell = three.address().replicas.join(",");
     let dir = three.dir.path().to_owned();
     let _scheduler = start(&dir, &["scheduler", "--cell", &cell]);
-    let _agent = start(&dir, &["agent", "--cell", &cell, "--simulate=10", "--beat=1"]);
+    let _agent = start(&dir, &["agent", "--cell", &cell, "--simulate=10", "--heartbeat=1"]);
     let mut registered = register(&three.address(), Recover::Previous);
     let mut seen = Vec::new();
     for round in 0..3 {

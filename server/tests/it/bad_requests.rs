@@ -330,7 +330,7 @@ fn a_cell_that_was_founded_is_not_founded_again() {
         "--cell-name=test".to_owned(),
         "--replica=1".to_owned(),
         format!("--peers=1=127.0.0.1:{}", all[1]),
-        "--start=found".to_owned(),
+        "--bootstrap".to_owned(),
     ];
     let runtime = Runtime::new().unwrap();
     let url = format!("http://127.0.0.1:{}", all[0]);

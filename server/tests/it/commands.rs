@@ -81,14 +81,14 @@ name = "b-1"
 capacity = { cpu = 8, memory = "32GiB" }
 labels = { rack = "b" }
 taints = ["keep=off:NoSchedule"]
-cards = 2
+devices = 2
 overcommit = { cpu = 150 }
 "#;
 
 const JOB: &str = r#"{
   "name": "gang", "kind": "batch", "gang_min": 2, "run_time": "90s", "precedence": 5,
   "group": [{
-    "count": 2, "request": { "cpu": 1 }, "cards": { "count": 1 },
+    "count": 2, "request": { "cpu": 1 }, "devices": { "count": 1 },
     "tolerations": [{ "key": "keep", "value": "off" }],
     "rules": [{ "spread": { "level": "rack", "skew_max": 1 } }]
   }]
@@ -110,7 +110,7 @@ name    b-1
 id      m2
 status  up
 tasks   0
-cards   2
+devices   2
 labels  rack=b
 taints  keep=off:NoSchedule
 
@@ -136,7 +136,7 @@ gpu              2          2        0         2     0
     assert!(cell.fails(1, "machine get a-1").ends_with("\"a-1\" [UNKNOWN_MACHINE]\n"));
 
     // Again, with another content: it is changed.
-    let one = "machine add c-1 --cpu 500m --memory 1GB --disk 2TiB --cards 3 --label k=v --taint t:NoExecute";
+    let one = "machine add c-1 --cpu 500m --memory 1GB --disk 2TiB --devices 3 --label k=v --taint t:NoExecute";
     assert_eq!(cell.ok(one), "machine c-1 is in the cell\n");
     assert_eq!(cell.json("machine get c-1")["resources"]["gpu"]["capacity"], 3000);
     cell.ok("machine add c-1 --cpu 2 --gpu 0.5 --amount memory=1KiB");
@@ -155,7 +155,7 @@ fn jobs_are_submitted_watched_explained_and_killed() {
     assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n");
     assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n", "nothing is done twice");
     assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
-    assert!(cell.fails(2, "job submit -f job.json --due 2h").contains("cannot be used with"));
+    assert!(cell.fails(2, "job submit -f job.json --deadline 2h").contains("cannot be used with"));
     cell.ok("job submit big --cpu 64 --anti-affinity machine --gang 1 --scheduler other");
     let expected = "\
 NAME  KIND     TENANT   SCHEDULER  TASKS  PENDING  PLACED  RUNNING  ENDED
@@ -168,8 +168,8 @@ big   batch    default  other          1        1       0        0      0
     assert_eq!(cell.json("job list --scheduler other")["items"][0]["name"], "big");
 
     let gang = cell.json("job get gang");
-    assert_eq!((&gang["gang_min"], &gang["run_ms_expected"]), (&2.into(), &90_000.into()));
-    assert_eq!(gang["groups"][0]["request"]["gpu"], 1000, "cards are counted");
+    assert_eq!((&gang["gang_min"], &gang["runtime_estimate_ms"]), (&2.into(), &90_000.into()));
+    assert_eq!(gang["groups"][0]["request"]["gpu"], 1000, "devices are counted");
     assert_eq!(cell.json("job get web")["precedence"], -2);
 
     let why = cell.ok("job explain big");
@@ -241,10 +241,10 @@ fn a_policy_is_set_in_part_and_shown() {
         cell.ok("policy set --band -9..-1 --band 100..199 --evictions 20/1m"),
         "the policy is set\n"
     );
-    cell.ok("policy set --keep-ended 10m");
+    cell.ok("policy set --ttl-after-finished 10m");
     let shown = cell.json("policy get");
     let wanted = serde_json::json!({
-        "keep_ended_ms": 600_000,
+        "ttl_after_finished_ms": 600_000,
         "bands": [{ "from": -9, "to": -1 }, { "from": 100, "to": 199 }],
         "eviction_cap": { "count": 20, "per_ms": 60_000 },
         "overcommit_max": {},
@@ -314,22 +314,25 @@ team    0 of 10  0 B of 1.0 TiB   0 B    0
 #[test]
 fn a_tenant_is_put_below_another_with_a_guarantee() {
     let cell = Served::new(&[]);
-    let said = cell.ok("quota guarantee search --parent company --cpu 600 --weight 3");
+    let said = cell.ok("quota guarantee search --parent runtime affinity --cpu 600 --weight 3");
     assert_eq!(said, "tenant search has its standing\n");
     let listed = cell.ok("quota list");
     let row = listed.lines().find(|line| line.starts_with("search")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[..6], ["search", "company", "3", "0", "(600", "sure)"], "{listed}");
+    assert_eq!(words[..6], ["search", "runtime_affinity", "3", "0", "(600", "sure)"], "{listed}");
     let listed = cell.json("quota list");
     let of = |name: &str| {
         listed["items"].as_array().unwrap().iter().find(|of| of["name"] == name).unwrap().clone()
     };
     let search = of("search");
-    assert_eq!((&search["parent"], &search["weight"]), (&"company".into(), &3.into()));
+    assert_eq!((&search["parent"], &search["weight"]), (&"runtime_affinity".into(), &3.into()));
     assert_eq!(search["guaranteed"]["cpu"], 600_000);
-    assert_eq!((&of("company")["parent"], &of("company")["weight"]), (&Value::Null, &1.into()));
-    let why = cell.fails(1, "quota guarantee company --parent search");
-    assert!(why.contains("cannot be above") && why.contains("BAD_STANDING"), "{why}");
+    assert_eq!(
+        (&of("runtime_affinity")["parent"], &of("runtime_affinity")["weight"]),
+        (&Value::Null, &1.into())
+    );
+    let why = cell.fails(1, "quota guarantee runtime affinity --parent search");
+    assert!(why.contains("cannot be above") && why.contains("BAD_TENANT"), "{why}");
 }
 
 #[test]
@@ -450,7 +453,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit x --label app", "is not like key=value"),
         ("job list --limit 0", "0 is not in 1.."),
         ("machine add m --taint k=v", "is not like key=value:NoSchedule"),
-        ("machine add m --cards 33", "33 is not in 0..=32"),
+        ("machine add m --devices 33", "33 is not in 0..=32"),
         ("machine add -f machines.toml", "has no {n}, and 2 machines need names"),
         ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" is not like"),
         ("task list", "--job <NAME>"),

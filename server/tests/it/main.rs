@@ -6,7 +6,7 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
-//! - `improve.rs`: better machines for what runs.
+//! - `rebalance.rs`: better machines for what runs.
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
@@ -59,7 +59,6 @@ mod explain;
 mod fire;
 mod grace;
 mod http;
-mod improve;
 mod limits;
 mod metrics;
 mod outcome;
@@ -67,6 +66,7 @@ mod outputs;
 mod peaks;
 mod process;
 mod quickstart;
+mod rebalance;
 mod requests;
 mod resources;
 mod revoked;

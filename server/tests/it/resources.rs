@@ -8,7 +8,7 @@ name = "solve"
 [[group]]
 count = 3
 request = { cpu = 1 }
-cell_request = { licence = 1, cloud-disk = "2GiB" }
+cluster_request = { licence = 1, cloud-disk = "2GiB" }
 "#;
 
 #[test]
@@ -26,7 +26,7 @@ fn what_the_cell_has_is_set_listed_and_claimed() {
     let table = cell.ok("resource list");
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["licence", "40", "0", "3"]);
-    let group = &cell.json("job get solve")["groups"][0]["cell_request"];
+    let group = &cell.json("job get solve")["groups"][0]["cluster_request"];
     assert_eq!((&group["licence"], &group["cpu"]), (&1.into(), &0.into()));
     assert!(cell.ok("job get solve").contains("1 cpu; of the cell 1 licence, 2.0 GiB cloud-disk"));
     let why = cell.fails(2, "resource set tape 4");
@@ -35,11 +35,11 @@ fn what_the_cell_has_is_set_listed_and_claimed() {
     assert!(why.contains("whole number"), "{why}");
     let why = cell.fails(2, "resource set licence 0.5");
     assert!(why.contains("whole number"), "{why}");
-    cell.ok("job submit flags --cell-amount licence=2 --cell-amount cloud-disk=1GiB");
-    let claimed = &cell.json("job get flags")["groups"][0]["cell_request"];
+    cell.ok("job submit flags --cluster-amount licence=2 --cluster-amount cloud-disk=1GiB");
+    let claimed = &cell.json("job get flags")["groups"][0]["cluster_request"];
     assert_eq!((&claimed["licence"], &claimed["cloud-disk"]), (&2.into(), &(1 << 30).into()));
-    let why = cell.fails(2, "job submit flags --cell-amount tape=2");
-    assert!(why.contains("--cell-amount tape") && why.contains("licence"), "{why}");
+    let why = cell.fails(2, "job submit flags --cluster-amount tape=2");
+    assert!(why.contains("--cluster-amount tape") && why.contains("licence"), "{why}");
     let explained = cell.ok("job explain solve");
     assert!(explained.contains("the cell has none"), "{explained}");
 }
@@ -48,13 +48,13 @@ const VARIED: &str = r#"
 name = "varied"
 [[group]]
 count = 1
-curves.cpu = [0.5, 4, 2]
+demand_profiles.cpu = [0.5, 4, 2]
 [[group]]
 name = "wanting"
 count = 1
 request = { cpu = 1 }
-wants = { memory = "8GiB" }
-wants_cards = { count = 1 }
+optional = { memory = "8GiB" }
+optional_devices = { count = 1 }
 "#;
 
 #[test]
@@ -63,8 +63,11 @@ fn what_a_group_wants_and_how_it_varies_is_shown() {
     cell.ok("job submit -f job.toml");
     let shown = cell.ok("job get varied");
     assert!(shown.contains("4 cpu; cpu from 0.5 to 4 over the day, in 3 parts\n"), "{shown}");
-    assert!(shown.contains("1 cpu; wants 8.0 GiB memory, 1 gpu, 1 card\n"), "{shown}");
+    assert!(shown.contains("1 cpu; wants 8.0 GiB memory, 1 gpu, 1 device\n"), "{shown}");
     let groups = &cell.json("job get varied")["groups"];
-    assert_eq!(groups[0]["curves"], serde_json::json!({ "cpu": [500, 4000, 2000] }));
-    assert_eq!((&groups[1]["wants"]["gpu"], &groups[1]["wants_cards"]), (&1000.into(), &1.into()));
+    assert_eq!(groups[0]["demand_profiles"], serde_json::json!({ "cpu": [500, 4000, 2000] }));
+    assert_eq!(
+        (&groups[1]["optional"]["gpu"], &groups[1]["optional_devices"]),
+        (&1000.into(), &1.into())
+    );
 }

@@ -97,7 +97,7 @@ impl Guarded {
 
     pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
         let mut client = CellServiceClient::new(channel);
-        let told = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
+        let told = self.runtime.block_on(client.describe_cell(proto::DescribeClusterRequest {}));
         told.map(tonic::Response::into_inner)
     }
 }
@@ -394,7 +394,7 @@ fn peers_show_who_they_are() {
             format!("--listen=127.0.0.1:{}", all[2 + id]),
             format!("--replica={id}"),
             format!("--peers={}", peers.join(",")),
-            "--start=found".to_owned(),
+            "--bootstrap".to_owned(),
         ];
         arguments.extend(certificates(&format!("replica-{id}")));
         serve(dir.path(), &arguments)
@@ -411,7 +411,7 @@ fn peers_show_who_they_are() {
     });
     let told = insist(|| {
         let mut client = CellServiceClient::new(operator.clone());
-        Ok(runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?)
+        Ok(runtime.block_on(client.describe_cell(proto::DescribeClusterRequest {}))?)
     });
     let cell = told.into_inner().cell;
     let frame = |from, to, cell: &str| proto::PeerFrame {

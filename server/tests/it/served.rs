@@ -111,7 +111,7 @@ pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse,
         ApiError::from(tonic::Status::unavailable(error.to_string()))
     };
     let mut client = CellServiceClient::connect(url).await.map_err(unreachable)?;
-    Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
+    Ok(client.describe_cell(proto::DescribeClusterRequest {}).await?.into_inner())
 }
 
 /// Calls until it succeeds: leaders change, and every call may be sent again.
@@ -411,8 +411,8 @@ fn metrics_and_probes_tell_how_it_goes() {
         "omega_sync_streams 1",
         "omega_cell_machines 4",
         "omega_cell_jobs 1",
-        "omega_cell_claimed{kind=\"cpu\"} 1000",
-        "omega_replica_leads 1",
+        "omega_cluster_claimed{kind=\"cpu\"} 1000",
+        "omega_replica_is_leader 1",
         "# EOF",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");

@@ -88,9 +88,9 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
 
 /// Gives a tenant a standing: from then on views hear of tenants.
 async fn weigh(operator: &Channel, tenant: &str) {
-    let standing = Some(proto::Standing { weight: 2, ..Default::default() });
-    let request = proto::SetStandingRequest { tenant: tenant.to_owned(), standing };
-    TenantServiceClient::new(operator.clone()).set_standing(request).await.unwrap();
+    let tenant_config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
+    let request = proto::SetTenantRequest { tenant: tenant.to_owned(), tenant_config };
+    TenantServiceClient::new(operator.clone()).set_tenant(request).await.unwrap();
 }
 
 #[test]

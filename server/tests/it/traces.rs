@@ -32,14 +32,14 @@ fn the_production_of_google_is_placed() {
 }
 
 #[test]
-fn openb_fills_its_cards_and_no_machine_beyond() {
+fn openb_fills_its_devices_and_no_machine_beyond() {
     for list in ["default", "multigpu50"] {
         let Some(outcome) = replay("openb", &["--cell", list], 1.0) else { return };
         assert_eq!(outcome.number("machines"), 1523);
         assert_eq!(outcome.number("finished"), 0, "its tasks never end");
         let resources = outcome.json["resources"].as_array().unwrap();
         let gpu = resources.iter().find(|resource| resource["name"] == "gpu").unwrap();
-        // The list asks for 98 % of the cards; far below that, something is wrong.
+        // The list asks for 98 % of the devices; far below that, something is wrong.
         assert!(gpu["used_at_end"].as_f64().unwrap() > 0.7, "{gpu}");
     }
 }

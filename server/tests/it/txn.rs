@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 const MACHINES: &str =
-    "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ncards = 2\n";
+    "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ndevices = 2\n";
 
 /// Two claims that hold, and one for which there is no room.
 const THREE: &str = r#"
@@ -138,7 +138,7 @@ fn tasks_are_moved_displaced_and_checked_by_sequence() {
         ("move.toml", "releases = [\"web/0\"]\n[[claim]]\ntask = \"web/0\"\nmachine = \"m-2\"\n"),
         (
             "evict.toml",
-            "evictions = [\"web/1\"]\n[[claim]]\ntask = \"big/0\"\nmachine = \"m-1\"\ncards = [1]\n",
+            "evictions = [\"web/1\"]\n[[claim]]\ntask = \"big/0\"\nmachine = \"m-1\"\ndevices = [1]\n",
         ),
         (
             "stale.toml",
@@ -149,13 +149,16 @@ fn tasks_are_moved_displaced_and_checked_by_sequence() {
     cell.ok("txn commit -f move.toml");
     assert_eq!(cell.json("task list --machine m-2")["items"][0]["task"], "j0/0");
     let big = "{\"name\": \"big\", \"precedence\": 9, \"group\": [{\"count\": 1, \
-               \"request\": {\"cpu\": 2}, \"cards\": {\"count\": 1}}]}";
+               \"request\": {\"cpu\": 2}, \"devices\": {\"count\": 1}}]}";
     std::fs::write(cell.path().join("big.json"), big).unwrap();
     cell.ok("job submit -f big.json");
     let table = cell.ok("txn commit -f evict.toml");
     assert!(table.contains("eviction  web/1           taken\n"), "{table}");
     let on = cell.json("task list --machine m-1");
-    assert_eq!((&on["items"][0]["task"], &on["items"][0]["cards"]), (&"j1/0".into(), &json!([1])));
+    assert_eq!(
+        (&on["items"][0]["task"], &on["items"][0]["devices"]),
+        (&"j1/0".into(), &json!([1]))
+    );
     let (table, _) = refused(&cell, "txn commit -f stale.toml");
     assert!(table.contains("claim  web/2  m-2      machine changed\n"), "{table}");
     let seen = cell.json("machine get m-2")["sequence"].to_string();

@@ -198,7 +198,7 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     let peers = format!("1=127.0.0.1:{},2=127.0.0.1:{}", all[1], all[2]);
     let line = format!(
-        "serve --dir=r1 --listen=127.0.0.1:{} --cell-name=two --replica=1 --peers={peers} --start=found \
+        "serve --dir=r1 --listen=127.0.0.1:{} --cell-name=two --replica=1 --peers={peers} --bootstrap \
          --log-format=json",
         all[0]
     );

@@ -296,7 +296,7 @@ fn a_leader_tells_how_far_the_others_are() {
         let told: Vec<Value> = all.iter().map(|port| get(*port, "/api/v1/cell").json()).collect();
         let leader = told.iter().find(|cell| cell["leader"] == cell["replica"]);
         let lags = leader.map(|cell| cell["replicas"].as_array().unwrap().clone());
-        let is_level = |one: &Value| one["entries_behind"] == 0;
+        let is_level = |one: &Value| one["lag_entries"] == 0;
         if lags.is_some_and(|all| all.len() == 3 && all.iter().all(is_level)) {
             return;
         }

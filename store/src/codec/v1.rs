@@ -5,7 +5,7 @@ use super::v2::{self, JobV2, TaskGroupV2};
 use super::v3::{JobV3, PolicyV3, SET_POLICY, SUBMIT_JOB};
 use super::{CodecError, part};
 use omega_core::{
-    Amounts, CardRequest, Command, JobKind, Labels, Overcommit, PlacementRules, Precedence,
+    Amounts, Command, DeviceRequest, JobKind, Labels, Overcommit, PlacementRules, Precedence,
     Preemption, Text,
 };
 use serde::Deserialize;
@@ -36,7 +36,7 @@ pub(crate) struct JobV1 {
     kind: JobKind,
     groups: Vec<TaskGroupV1>,
     gang_min: Option<u32>,
-    run_ms_expected: Option<u64>,
+    runtime_estimate_ms: Option<u64>,
 }
 
 /// A [`TaskGroup`](omega_core::TaskGroup) as it was.
@@ -45,7 +45,7 @@ struct TaskGroupV1 {
     name: Text,
     count: u32,
     request: Amounts,
-    cards: Option<CardRequest>,
+    devices: Option<DeviceRequest>,
     labels: Labels,
     restarts: u32,
     images: Vec<Text>,
@@ -57,7 +57,7 @@ struct TaskGroupV1 {
 #[derive(Deserialize)]
 pub(crate) struct PolicyV1 {
     overcommit_max: Overcommit,
-    keep_ended_ms: u64,
+    ttl_after_finished_ms: u64,
 }
 
 impl From<JobV1> for JobV2 {
@@ -71,8 +71,8 @@ impl From<JobV1> for JobV2 {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroupV2::from).collect(),
             gang_min: job.gang_min,
-            gang_hold_ms: None,
-            run_ms_expected: job.run_ms_expected,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: job.runtime_estimate_ms,
         }
     }
 }
@@ -83,7 +83,7 @@ impl From<TaskGroupV1> for TaskGroupV2 {
             name: group.name,
             count: group.count,
             request: group.request,
-            cards: group.cards,
+            devices: group.devices,
             labels: group.labels,
             restarts: group.restarts,
             images: group.images,
@@ -96,7 +96,7 @@ impl From<TaskGroupV1> for TaskGroupV2 {
 
 impl From<PolicyV1> for PolicyV3 {
     fn from(policy: PolicyV1) -> PolicyV3 {
-        let PolicyV1 { overcommit_max, keep_ended_ms } = policy;
-        PolicyV3 { overcommit_max, keep_ended_ms, ..PolicyV3::default() }
+        let PolicyV1 { overcommit_max, ttl_after_finished_ms } = policy;
+        PolicyV3 { overcommit_max, ttl_after_finished_ms, ..PolicyV3::default() }
     }
 }

@@ -4,7 +4,7 @@
 use super::v3::{self, JobV3, SUBMIT_JOB, TaskGroupV3};
 use super::{CodecError, part};
 use omega_core::{
-    Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, JobKind, Labels,
+    Amounts, Claim, Command, ConflictCheck, DeviceRequest, DeviceSet, Granularity, JobKind, Labels,
     MachineId, PlacementRules, Precedence, Preemption, SequenceNumber, TaskId, Text, Transaction,
     TransactionId, Version,
 };
@@ -39,8 +39,8 @@ pub(crate) struct JobV2 {
     pub(super) kind: JobKind,
     pub(super) groups: Vec<TaskGroupV2>,
     pub(super) gang_min: Option<u32>,
-    pub(super) gang_hold_ms: Option<u32>,
-    pub(super) run_ms_expected: Option<u64>,
+    pub(super) gang_timeout_ms: Option<u32>,
+    pub(super) runtime_estimate_ms: Option<u64>,
 }
 
 /// A [`TaskGroup`](omega_core::TaskGroup) as it was.
@@ -49,7 +49,7 @@ pub(super) struct TaskGroupV2 {
     pub(super) name: Text,
     pub(super) count: u32,
     pub(super) request: Amounts,
-    pub(super) cards: Option<CardRequest>,
+    pub(super) devices: Option<DeviceRequest>,
     pub(super) labels: Labels,
     pub(super) restarts: u32,
     pub(super) images: Vec<Text>,
@@ -76,7 +76,7 @@ struct ClaimV2 {
     task: TaskId,
     machine: MachineId,
     seen: SequenceNumber,
-    cards: CardSet,
+    devices: DeviceSet,
 }
 
 impl From<JobV2> for JobV3 {
@@ -90,9 +90,9 @@ impl From<JobV2> for JobV3 {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroupV3::from).collect(),
             gang_min: job.gang_min,
-            gang_hold_ms: job.gang_hold_ms,
-            run_ms_expected: job.run_ms_expected,
-            due_ms: None,
+            gang_timeout_ms: job.gang_timeout_ms,
+            runtime_estimate_ms: job.runtime_estimate_ms,
+            deadline_ms: None,
         }
     }
 }
@@ -103,22 +103,22 @@ impl From<TaskGroupV2> for TaskGroupV3 {
             name: group.name,
             count: group.count,
             request: group.request,
-            cards: group.cards,
+            devices: group.devices,
             labels: group.labels,
             restarts: group.restarts,
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
             grace_ms: group.grace_ms,
-            curves: Vec::new(),
-            wants: None,
+            demand_profiles: Vec::new(),
+            optional: None,
         }
     }
 }
 
 impl From<ClaimV2> for Claim {
     fn from(claim: ClaimV2) -> Claim {
-        Claim { cards: claim.cards, ..Claim::new(claim.task, claim.machine, claim.seen) }
+        Claim { devices: claim.devices, ..Claim::new(claim.task, claim.machine, claim.seen) }
     }
 }
 

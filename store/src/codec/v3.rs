@@ -5,9 +5,9 @@
 
 use super::{CodecError, part};
 use omega_core::{
-    Amounts, Band, CardRequest, Command, Curve, EvictionCap, Image, Job, JobKind, Labels, Machine,
-    MachineId, Overcommit, PlacementRules, Policy, Precedence, Preemption, Taint, TaskGroup, Text,
-    Wants,
+    Amounts, Band, Command, DemandProfile, DeviceRequest, EvictionCap, Image, Job, JobKind, Labels,
+    Machine, MachineId, OptionalResources, Overcommit, PlacementRules, Policy, Precedence,
+    Preemption, Taint, TaskGroup, Text,
 };
 use serde::Deserialize;
 
@@ -54,7 +54,7 @@ pub(crate) struct MachineV3 {
     labels: Labels,
     taints: Box<[Taint]>,
     images: Box<[Image]>,
-    cards: u8,
+    devices: u8,
 }
 
 /// A [`Job`] as it was.
@@ -68,9 +68,9 @@ pub(crate) struct JobV3 {
     pub(super) kind: JobKind,
     pub(super) groups: Vec<TaskGroupV3>,
     pub(super) gang_min: Option<u32>,
-    pub(super) gang_hold_ms: Option<u32>,
-    pub(super) run_ms_expected: Option<u64>,
-    pub(super) due_ms: Option<u64>,
+    pub(super) gang_timeout_ms: Option<u32>,
+    pub(super) runtime_estimate_ms: Option<u64>,
+    pub(super) deadline_ms: Option<u64>,
 }
 
 /// A [`TaskGroup`] as it was.
@@ -79,30 +79,30 @@ pub(super) struct TaskGroupV3 {
     pub(super) name: Text,
     pub(super) count: u32,
     pub(super) request: Amounts,
-    pub(super) cards: Option<CardRequest>,
+    pub(super) devices: Option<DeviceRequest>,
     pub(super) labels: Labels,
     pub(super) restarts: u32,
     pub(super) images: Vec<Text>,
     pub(super) rules: PlacementRules,
     pub(super) volumes: Vec<Text>,
     pub(super) grace_ms: u32,
-    pub(super) curves: Vec<Curve>,
-    pub(super) wants: Option<Wants>,
+    pub(super) demand_profiles: Vec<DemandProfile>,
+    pub(super) optional: Option<OptionalResources>,
 }
 
 /// A [`Policy`] as it was.
 #[derive(Default, Deserialize)]
 pub(crate) struct PolicyV3 {
     pub(super) overcommit_max: Overcommit,
-    pub(super) keep_ended_ms: u64,
+    pub(super) ttl_after_finished_ms: u64,
     pub(super) bands: Vec<Band>,
     pub(super) eviction_cap: Option<EvictionCap>,
 }
 
 impl From<MachineV3> for Machine {
     fn from(machine: MachineV3) -> Machine {
-        let MachineV3 { name, capacity, overcommit, labels, taints, images, cards } = machine;
-        Machine { overcommit, labels, taints, images, cards, ..Machine::new(name, capacity) }
+        let MachineV3 { name, capacity, overcommit, labels, taints, images, devices } = machine;
+        Machine { overcommit, labels, taints, images, devices, ..Machine::new(name, capacity) }
     }
 }
 
@@ -117,9 +117,9 @@ impl From<JobV3> for Job {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroup::from).collect(),
             gang_min: job.gang_min,
-            gang_hold_ms: job.gang_hold_ms,
-            run_ms_expected: job.run_ms_expected,
-            due_ms: job.due_ms,
+            gang_timeout_ms: job.gang_timeout_ms,
+            runtime_estimate_ms: job.runtime_estimate_ms,
+            deadline_ms: job.deadline_ms,
         }
     }
 }
@@ -128,15 +128,15 @@ impl From<TaskGroupV3> for TaskGroup {
     fn from(group: TaskGroupV3) -> TaskGroup {
         TaskGroup {
             name: group.name,
-            cards: group.cards,
+            devices: group.devices,
             labels: group.labels,
             restarts: group.restarts,
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
             grace_ms: group.grace_ms,
-            curves: group.curves,
-            wants: group.wants,
+            demand_profiles: group.demand_profiles,
+            optional: group.optional,
             ..TaskGroup::new(group.count, group.request)
         }
     }
@@ -144,7 +144,7 @@ impl From<TaskGroupV3> for TaskGroup {
 
 impl From<PolicyV3> for Policy {
     fn from(policy: PolicyV3) -> Policy {
-        let PolicyV3 { overcommit_max, keep_ended_ms, bands, eviction_cap } = policy;
-        Policy { overcommit_max, keep_ended_ms, bands, eviction_cap }
+        let PolicyV3 { overcommit_max, ttl_after_finished_ms, bands, eviction_cap } = policy;
+        Policy { overcommit_max, ttl_after_finished_ms, bands, eviction_cap }
     }
 }

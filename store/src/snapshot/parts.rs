@@ -17,8 +17,8 @@ use omega_cellstate::{
 };
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
-    Amounts, CardSet, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber,
-    Standing, TaskState, Text, Version,
+    Amounts, DeviceSet, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber,
+    TaskState, TenantConfig, Text, Version,
 };
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ type Row<M> = (Option<M>, SequenceNumber, u32, MachineStatus);
 const PART_BYTES_MIN: u64 = 16;
 
 /// The first format in which tenants have a standing.
-const STANDINGS: u32 = 2;
+const TENANT_CONFIGS: u32 = 2;
 
 /// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
 const COMMANDS_2: u32 = 3;
@@ -52,7 +52,7 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
     body.part(&image.evicted)?;
     body.part(&image.reservations)?;
-    body.part(&image.cell_capacity)?;
+    body.part(&image.cluster_capacity)?;
     body.part(&image.peaks)?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
@@ -69,8 +69,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         cores.iter().try_for_each(|cores| body.part(cores))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
-    for TenantImage { name, limit, standing, admits } in &image.tenants {
-        body.part(&(name, limit, standing, admits))?;
+    for TenantImage { name, limit, tenant_config, admits } in &image.tenants {
+        body.part(&(name, limit, tenant_config, admits))?;
     }
     for SchedulerImage { name, hold, floor, answers } in &image.schedulers {
         body.part(&(name, hold, floor, answers.len() as u32))?;
@@ -86,7 +86,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
     let (version, now_ms, policy, next_job) = read_head(format, body)?;
     let evicted = if format < COMMANDS_2 { Vec::new() } else { body.part()? };
     let reservations = if format < COMMANDS_3 { Vec::new() } else { body.part()? };
-    let cell_capacity = if format < COMMANDS_4 { Amounts::zero() } else { body.part()? };
+    let cluster_capacity = if format < COMMANDS_4 { Amounts::zero() } else { body.part()? };
     let peaks = if format < COMMANDS_4 { Vec::new() } else { body.part()? };
     let machines = list(counts.rows, body, |body| read_machine(format, body))?;
     let mut loads = list(counts.loads, body, |body| read_load((format, now_ms), body))?;
@@ -109,7 +109,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         policy,
         evicted,
         reservations,
-        cell_capacity,
+        cluster_capacity,
         peaks,
         machines,
         loads,
@@ -209,25 +209,26 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
 }
 
 fn read_tenant(format: u32, body: &mut Body<'_>) -> Result<TenantImage, LoadError> {
-    let (name, limit, standing, admits) = match format {
-        ..STANDINGS => {
+    let (name, limit, tenant_config, admits) = match format {
+        ..TENANT_CONFIGS => {
             let (name, limit): (Text, Option<Amounts>) = body.part()?;
-            (name, limit, Standing::default(), None)
+            (name, limit, TenantConfig::default(), None)
         }
-        STANDINGS..COMMANDS_3 => {
-            let (name, limit, standing): (Text, Option<Amounts>, Standing) = body.part()?;
-            (name, limit, standing, None)
+        TENANT_CONFIGS..COMMANDS_3 => {
+            let (name, limit, tenant_config): (Text, Option<Amounts>, TenantConfig) =
+                body.part()?;
+            (name, limit, tenant_config, None)
         }
-        _ => body.part::<(Text, Option<Amounts>, Standing, Option<Amounts>)>()?,
+        _ => body.part::<(Text, Option<Amounts>, TenantConfig, Option<Amounts>)>()?,
     };
-    Ok(TenantImage { name, limit, standing, admits })
+    Ok(TenantImage { name, limit, tenant_config, admits })
 }
 
 /// A task. Nobody knows when one from before that was noted was placed: long ago.
 fn read_task(format: u32, body: &mut Body<'_>) -> Result<TaskRecord, LoadError> {
     if format < COMMANDS_3 {
-        let (state, cards, group, failures): (TaskState, CardSet, u16, u16) = body.part()?;
-        return Ok(TaskRecord { state, cards, group, failures, placed_ms: 0 });
+        let (state, devices, group, failures): (TaskState, DeviceSet, u16, u16) = body.part()?;
+        return Ok(TaskRecord { state, devices, group, failures, placed_ms: 0 });
     }
     body.part()
 }

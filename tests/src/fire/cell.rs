@@ -63,7 +63,7 @@ impl Processes {
                 made.disks.insert(id, disk.map_err(io::Error::other)?);
                 made.tell_watchdog();
             }
-            made.start_with(id, &["--start=found"])?;
+            made.start_with(id, &["--bootstrap"])?;
         }
         Ok(made)
     }

@@ -58,10 +58,14 @@ impl Generator {
             return;
         }
         group.request.set(KindId::CPU, cpu + cores.cpu_milli());
-        for curve in group.curves.iter_mut().filter(|curve| curve.kind == KindId::CPU) {
+        for demand_profile in group
+            .demand_profiles
+            .iter_mut()
+            .filter(|demand_profile| demand_profile.kind == KindId::CPU)
+        {
             let all_day = !dice.chance(10);
             let rises = |point: &u64| all_day || *point == cpu;
-            let points = curve.points.iter_mut().filter(|point| rises(point));
+            let points = demand_profile.points.iter_mut().filter(|point| rises(point));
             points.for_each(|point| *point += cores.cpu_milli());
         }
     }

@@ -3,7 +3,7 @@
 use super::{Dice, Generator};
 use crate::twin::Twin;
 use omega_core::{
-    Amounts, CardRequest, KindId, Resize, Take, TaskGroup, TaskId, Transaction, Wants,
+    Amounts, DeviceRequest, KindId, OptionalResources, Resize, Take, TaskGroup, TaskId, Transaction,
 };
 
 impl Generator {
@@ -14,10 +14,10 @@ impl Generator {
         if !dice.chance(40) {
             return;
         }
-        let wants_cards = dice.chance(30) && (group.cards.is_none() || dice.chance(10));
+        let optional_devices = dice.chance(30) && (group.devices.is_none() || dice.chance(10));
         let milli_each = *dice.pick(&[1000, 500]);
-        let cards = wants_cards.then_some(CardRequest { count: 1, milli_each });
-        group.wants = Some(Wants { amounts: amounts(dice, kinds, 2), cards });
+        let devices = optional_devices.then_some(DeviceRequest { count: 1, milli_each });
+        group.optional = Some(OptionalResources { amounts: amounts(dice, kinds, 2), devices });
     }
 
     /// Has claims take what their tasks want, and tasks hold more or less, now and then.
@@ -26,7 +26,7 @@ impl Generator {
         let placed: Vec<TaskId> = twin.placed().map(|(id, ..)| id).collect();
         let Some(dice) = self.held.as_mut() else { return };
         for claim in txn.claims.iter_mut().filter(|_| dice.chance(50)) {
-            claim.take = Take::WithWants;
+            claim.take = Take::WithOptional;
         }
         for _ in 0..dice.below(4) {
             let task = match dice.below(10) {
@@ -50,7 +50,7 @@ impl Generator {
         if dice.chance(20)
             && let Some(claim) = txn.claims.first_mut()
         {
-            claim.take = Take::WithWants;
+            claim.take = Take::WithOptional;
         }
     }
 }

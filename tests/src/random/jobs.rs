@@ -3,9 +3,10 @@
 use super::Generator;
 use crate::twin::Twin;
 use omega_core::{
-    Amounts, CardRequest, Command, Curve, Job, JobKind, LabelSelector, Labels, MachineSelector,
-    Near, Operator, Port, Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule,
-    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, Command, DemandProfile, DeviceRequest, Job, JobKind, LabelSelector, Labels,
+    MachineSelector, Near, Operator, Port, Precedence, Protocol, Requirement, Spread, TaskGroup,
+    TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    WhenUnsatisfiable,
 };
 
 impl Generator {
@@ -25,7 +26,7 @@ impl Generator {
         if self.dice.chance(25) {
             job.gang_min = Some(self.dice.below(5) as u32);
             if self.dice.chance(50) {
-                job.gang_hold_ms = Some(self.dice.below(20) as u32);
+                job.gang_timeout_ms = Some(self.dice.below(20) as u32);
             }
         }
         Command::SubmitJob(job)
@@ -49,12 +50,12 @@ impl Generator {
         if self.dice.chance(20) {
             group.grace_ms = *self.dice.pick(&[1, 30_000, 3_600_000, 3_600_001]);
         }
-        if self.curves.chance(20) {
-            group.curves = self.curves_of(&group.request);
+        if self.demand_profiles.chance(20) {
+            group.demand_profiles = self.demand_profiles_of(&group.request);
         }
         if self.dice.chance(20) {
             let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
-            group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });
+            group.devices = Some(DeviceRequest { count: 1 + self.dice.below(2) as u8, milli_each });
         }
         if self.dice.chance(12) {
             let terms = (0..self.dice.below(3)).map(|_| self.machine_selector()).collect();
@@ -80,26 +81,27 @@ impl Generator {
         group
     }
 
-    /// Curves of some of the kinds that are requested; now and then one that cannot be.
-    fn curves_of(&mut self, request: &Amounts) -> Vec<Curve> {
-        let mut curves = Vec::new();
+    /// Demand profiles of some of the kinds that are requested; now and then one that cannot be.
+    fn demand_profiles_of(&mut self, request: &Amounts) -> Vec<DemandProfile> {
+        let mut demand_profiles = Vec::new();
         for (kind, amount) in request.iter() {
-            if self.curves.chance(30) || amount > 100 {
+            if self.demand_profiles.chance(30) || amount > 100 {
                 continue;
             }
-            let count = *self.curves.pick(&[1, 2, 3, 4, 24, 48, 9, 32, 288]);
-            let count = if self.curves.chance(2) { 5 } else { count };
-            let mut points: Vec<u64> =
-                (0..count).map(|_| self.curves.below(amount as usize + 1) as u64).collect();
-            if !self.curves.chance(2) {
-                points[self.curves.below(count)] = amount;
+            let count = *self.demand_profiles.pick(&[1, 2, 3, 4, 24, 48, 9, 32, 288]);
+            let count = if self.demand_profiles.chance(2) { 5 } else { count };
+            let mut points: Vec<u64> = (0..count)
+                .map(|_| self.demand_profiles.below(amount as usize + 1) as u64)
+                .collect();
+            if !self.demand_profiles.chance(2) {
+                points[self.demand_profiles.below(count)] = amount;
             }
-            curves.push(Curve { kind, points });
+            demand_profiles.push(DemandProfile { kind, points });
         }
-        if self.curves.chance(2) {
-            curves.reverse();
+        if self.demand_profiles.chance(2) {
+            demand_profiles.reverse();
         }
-        curves
+        demand_profiles
     }
 
     fn machine_selector(&mut self) -> MachineSelector {
@@ -152,10 +154,10 @@ impl Generator {
         match self.dice.below(16) {
             12 | 13 => {
                 let count = self.dice.below(9).min(3) as u32;
-                TaskRule::MaxBeside { of: tasks, level, count }
+                TaskRule::MaxColocated { of: tasks, level, count }
             }
-            14 | 15 if self.dice.chance(10) => TaskRule::Company(Near { tasks, level }),
-            14 | 15 => TaskRule::Company(Near { tasks: self.labelled_tasks(), level }),
+            14 | 15 if self.dice.chance(10) => TaskRule::RuntimeAffinity(Near { tasks, level }),
+            14 | 15 => TaskRule::RuntimeAffinity(Near { tasks: self.labelled_tasks(), level }),
             0 | 1 => TaskRule::AntiAffinity { from: tasks, level },
             2 | 3 => self.affinity(Near { tasks, level }),
             4 => TaskRule::MaxPerDomain { of: tasks, level, count: self.dice.below(3) as u32 },

@@ -1,4 +1,4 @@
-//! Random machines: zones, racks, taints, cards, overcommit.
+//! Random machines: zones, racks, taints, devices, overcommit.
 
 use super::Generator;
 use crate::twin::Twin;
@@ -22,8 +22,8 @@ impl Generator {
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, old.as_deref());
         if let Some(old) = old {
-            // Cards in use must stay; then half of the time only one thing changes.
-            machine.cards = if self.dice.chance(60) { old.cards } else { machine.cards };
+            // Devices in use must stay; then half of the time only one thing changes.
+            machine.devices = if self.dice.chance(60) { old.devices } else { machine.devices };
             if self.dice.chance(50) {
                 machine = Machine { labels: machine.labels, ..Machine::clone(&old) };
             }
@@ -66,7 +66,7 @@ impl Generator {
             machine.images = Box::new([Image { name, bytes: 1 << 20 }]);
         }
         if self.dice.chance(50) {
-            machine.cards = self.dice.below(5) as u8;
+            machine.devices = self.dice.below(5) as u8;
         }
         machine
     }

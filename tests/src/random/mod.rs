@@ -4,7 +4,7 @@
 //! Small numbers on purpose: few machines, few labels, few ports and small amounts meet each other
 //! often.
 
-mod cell_resources;
+mod cluster_resources;
 mod cores;
 mod dice;
 mod held;
@@ -20,7 +20,8 @@ pub use dice::Dice;
 use crate::twin::Twin;
 use omega_core::{
     Amounts, Band, Command, EvictionCap, JobId, KindId, Kinds, MachineId, Overcommit, Policy,
-    Precedence, ResourceKind, SchedulerId, Standing, TaskId, TaskReport, Text, Transaction, Unit,
+    Precedence, ResourceKind, SchedulerId, TaskId, TaskReport, TenantConfig, Text, Transaction,
+    Unit,
 };
 use std::collections::BTreeMap;
 
@@ -38,8 +39,8 @@ pub struct Generator {
     holders: Option<Dice>,
     /// Likewise for whoever reserves machines.
     planner: Option<Dice>,
-    /// Dice of their own for curves: they change no other choice.
-    curves: Dice,
+    /// Dice of their own for demand_profiles: they change no other choice.
+    demand_profiles: Dice,
     /// And for tasks that come to hold something else than their group's request.
     held: Option<Dice>,
     /// And for cores that tasks have to themselves.
@@ -67,7 +68,7 @@ impl Generator {
             reserved: Vec::new(),
             holders: None,
             planner: None,
-            curves: Dice::new(seed ^ 0xC42E),
+            demand_profiles: Dice::new(seed ^ 0xC42E),
             held: None,
             cores: None,
             licences: None,
@@ -137,7 +138,7 @@ impl Generator {
             41..42 => Command::KillJob { job: self.some_job(twin) },
             42..55 => self.report_task(twin),
             55..57 => self.set_quota(),
-            57..58 => self.set_standing(),
+            57..58 => self.set_tenant(),
             58..60 => self.set_policy(),
             60..63 => Command::Expire { now_ms: self.dice.below(60) as u64 },
             63..65 => Command::RegisterScheduler { name: self.scheduler_name() },
@@ -236,7 +237,7 @@ impl Generator {
         }
     }
 
-    fn set_standing(&mut self) -> Command {
+    fn set_tenant(&mut self) -> Command {
         let mut names = ["red", "blue", "all", "half", ""].map(Text::from).to_vec();
         if !self.dice.chance(5) {
             names.pop();
@@ -245,7 +246,7 @@ impl Generator {
         let parent = self.dice.chance(60).then(|| self.dice.pick(&names).clone());
         let guaranteed = if self.dice.chance(30) { Amounts::zero() } else { self.amounts(12) };
         let weight = self.dice.below(5) as u32;
-        Command::SetStanding { tenant, standing: Standing { parent, guaranteed, weight } }
+        Command::SetTenant { tenant, tenant_config: TenantConfig { parent, guaranteed, weight } }
     }
 
     fn tenant(&mut self) -> Text {
@@ -271,8 +272,8 @@ impl Generator {
             per_ms: 1 + self.dice.below(20) as u32,
         };
         let eviction_cap = self.dice.chance(50).then_some(cap);
-        let keep_ended_ms = self.dice.below(30) as u64;
-        Command::SetPolicy(Policy { overcommit_max, keep_ended_ms, bands, eviction_cap })
+        let ttl_after_finished_ms = self.dice.below(30) as u64;
+        Command::SetPolicy(Policy { overcommit_max, ttl_after_finished_ms, bands, eviction_cap })
     }
 
     fn overcommit(&mut self) -> Overcommit {

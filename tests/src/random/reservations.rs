@@ -29,10 +29,10 @@ impl Generator {
         else {
             return command;
         };
-        job.run_ms_expected = dice.chance(60).then(|| dice.below(30) as u64);
-        job.due_ms = dice.chance(30).then(|| dice.below(100) as u64);
+        job.runtime_estimate_ms = dice.chance(60).then(|| dice.below(30) as u64);
+        job.deadline_ms = dice.chance(30).then(|| dice.below(100) as u64);
         if dice.chance(1) {
-            job.run_ms_expected = Some(u64::MAX);
+            job.runtime_estimate_ms = Some(u64::MAX);
         }
         Command::SubmitJob(job)
     }

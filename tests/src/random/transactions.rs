@@ -3,7 +3,7 @@
 use super::Generator;
 use crate::twin::Twin;
 use omega_core::{
-    CardSet, Claim, ConflictCheck, Granularity, MachineId, SchedulerId, SequenceNumber, TaskId,
+    Claim, ConflictCheck, DeviceSet, Granularity, MachineId, SchedulerId, SequenceNumber, TaskId,
     TaskState, Transaction, TransactionId, Version,
 };
 
@@ -100,7 +100,7 @@ impl Generator {
         let mut claim = |task| {
             let machine = if stays { home } else { self.some_machine(twin) };
             let claim = Claim::new(task, machine, self.seen(twin, machine));
-            Claim { cards: self.wanted_cards(), ..claim }
+            Claim { devices: self.wanted_devices(), ..claim }
         };
         tasks.into_iter().map(&mut claim).collect()
     }
@@ -114,10 +114,10 @@ impl Generator {
         })
     }
 
-    fn wanted_cards(&mut self) -> CardSet {
+    fn wanted_devices(&mut self) -> DeviceSet {
         match self.dice.chance(10) {
-            true => CardSet(self.dice.below(16) as u32),
-            false => CardSet::default(),
+            true => DeviceSet(self.dice.below(16) as u32),
+            false => DeviceSet::default(),
         }
     }
 

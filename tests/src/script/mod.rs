@@ -21,10 +21,10 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `machine M cpu=4 mem=8 zone=z1 taint=old cards=2 over=cpu:150` | other keys are labels |
+//! | `machine M cpu=4 mem=8 zone=z1 taint=old devices=2 over=cpu:150` | other keys are labels |
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
 //! | `policy over=cpu:200 band=0..9 evictions=2/100`, `quota T cpu=4`, `quota T none` | |
-//! | `standing T parent=all cpu=4 weight=2` | amounts are guaranteed |
+//! | `tenant_config T parent=all cpu=4 weight=2` | amounts are guaranteed |
 //! | `reserve R rack=a for=T,U from=10 until=20`, `unreserve R` | other keys are labels, `name` the machine's |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
@@ -142,14 +142,15 @@ impl World {
                 keys.iter().for_each(|key| parse::amount(key, &mut limit));
                 Command::SetAdmission { tenant: (*tenant).into(), limit: Some(limit) }
             }
-            ["standing", tenant, keys @ ..] => {
-                Command::SetStanding { tenant: (*tenant).into(), standing: parse::standing(keys) }
-            }
+            ["tenant_config", tenant, keys @ ..] => Command::SetTenant {
+                tenant: (*tenant).into(),
+                tenant_config: parse::tenant_config(keys),
+            },
             ["capacity", key] => {
                 let mut amounts = Amounts::zero();
                 parse::amount(key, &mut amounts);
                 let (kind, amount) = amounts.iter().next().unwrap_or((KindId(0), 0));
-                Command::SetCellCapacity { kind, amount }
+                Command::SetClusterCapacity { kind, amount }
             }
             ["reserve", name, keys @ ..] => Command::Reserve(parse::reservation(name, keys)),
             ["unreserve", name] => Command::Unreserve { name: (*name).into() },
@@ -203,7 +204,7 @@ impl World {
                 let seen = seen.unwrap_or_default();
                 let mut claim = Claim::new(task, machine, seen);
                 if *how == ["with-wants"] {
-                    claim.take = Take::WithWants;
+                    claim.take = Take::WithOptional;
                 }
                 scheduler.next.claims.push(claim);
             }

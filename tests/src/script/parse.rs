@@ -3,27 +3,27 @@
 //! | key of a job | means |
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
-//! | `wants=cpu:2 wants=cards:1` | what each takes on top where it is free |
+//! | `optional=cpu:2 optional=devices:1` | what each takes on top where it is free |
 //! | `of-cell=cpu:2` | what each claims of the cell as a whole |
-//! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
+//! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 devices=1` | whole devices |
 //! | `runs=10` | for how long a task is expected to run |
-//! | `curve=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
+//! | `demand_profile=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
 //! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity in the job; to others |
 //! | `near=app:web@zone` | affinity |
 //! | `beside=app:web:2@zone` | at most so many of those where it is |
-//! | `company=app:web@zone` | one of those as long as it runs |
+//! | `runtime_affinity=app:web@zone` | one of those as long as it runs |
 //! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | most per domain, most percent, most skew |
 //!
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, Band, CardRequest, Curve, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Reservation, Spread,
-    Standing, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration,
-    TolerationOperator, TopologyLevel, Wants,
+    Amounts, Band, DemandProfile, DeviceRequest, EvictionCap, Job, KindId, LabelSelector, Labels,
+    Machine, MachineSelector, Near, OptionalResources, Overcommit, Policy, Port, Precedence,
+    Requirement, Reservation, Spread, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector,
+    TenantConfig, Tenants, Toleration, TolerationOperator, TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -61,7 +61,7 @@ pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
         let (key, value) = pair(text, "=");
         match key {
             _ if kind(key).is_some() => amount(text, &mut machine.capacity),
-            "cards" => machine.cards = number(value),
+            "devices" => machine.devices = number(value),
             "over" => machine.overcommit = overcommit(value),
             "taint" => {
                 let effect = TaintEffect::NoSchedule;
@@ -98,16 +98,16 @@ pub(super) fn policy(keys: &[&str]) -> Policy {
 }
 
 /// How a tenant stands, from its keys.
-pub(super) fn standing(keys: &[&str]) -> Standing {
-    let mut standing = Standing::default();
+pub(super) fn tenant_config(keys: &[&str]) -> TenantConfig {
+    let mut tenant_config = TenantConfig::default();
     for text in keys {
         match pair(text, "=") {
-            ("parent", value) => standing.parent = Some(value.into()),
-            ("weight", value) => standing.weight = number(value),
-            _ => amount(text, &mut standing.guaranteed),
+            ("parent", value) => tenant_config.parent = Some(value.into()),
+            ("weight", value) => tenant_config.weight = number(value),
+            _ => amount(text, &mut tenant_config.guaranteed),
         }
     }
-    standing
+    tenant_config
 }
 
 /// A reservation from its keys.
@@ -134,8 +134,8 @@ pub(super) fn job(name: &str, keys: &[&str]) -> Job {
         match key {
             "tenant" => job.tenant = value.into(),
             "precedence" => job.precedence = Precedence(number(value)),
-            "runs" => job.run_ms_expected = Some(number(value)),
-            "hold" => job.gang_hold_ms = Some(number(value)),
+            "runs" => job.runtime_estimate_ms = Some(number(value)),
+            "hold" => job.gang_timeout_ms = Some(number(value)),
             "gang" => job.gang_min = Some(number(value)),
             _ => group(&mut job.groups[0], text),
         }
@@ -148,28 +148,32 @@ fn group(group: &mut TaskGroup, text: &str) {
     let rules = &mut group.rules;
     match key {
         _ if kind(key).is_some() => amount(text, &mut group.request),
-        "curve" => {
+        "demand_profile" => {
             let (name, points) = pair(value, ":");
             let kind = kind(name).unwrap_or_else(|| panic!("no resource kind: {name}"));
-            let curve = Curve { kind, points: points.split(',').map(number).collect() };
-            group.request.set(kind, curve.peak());
-            group.curves.push(curve);
+            let demand_profile =
+                DemandProfile { kind, points: points.split(',').map(number).collect() };
+            group.request.set(kind, demand_profile.peak());
+            group.demand_profiles.push(demand_profile);
         }
-        "wants" => {
+        "optional" => {
             let (kind, amount) = pair(value, ":");
-            let wants =
-                group.wants.get_or_insert_with(|| Wants { amounts: Amounts::zero(), cards: None });
+            let optional = group.optional.get_or_insert_with(|| OptionalResources {
+                amounts: Amounts::zero(),
+                devices: None,
+            });
             match kind {
-                "cards" => {
-                    wants.cards = Some(CardRequest { count: number(amount), milli_each: 1000 });
+                "devices" => {
+                    optional.devices =
+                        Some(DeviceRequest { count: number(amount), milli_each: 1000 });
                 }
-                kind => self::amount(&format!("{kind}={amount}"), &mut wants.amounts),
+                kind => self::amount(&format!("{kind}={amount}"), &mut optional.amounts),
             }
         }
-        "of-cell" => amount(&value.replace(':', "="), &mut group.cell_request),
+        "of-cell" => amount(&value.replace(':', "="), &mut group.cluster_request),
         "tasks" => group.count = number(value),
         "restarts" => group.restarts = number(value),
-        "cards" => group.cards = Some(CardRequest { count: number(value), milli_each: 1000 }),
+        "devices" => group.devices = Some(DeviceRequest { count: number(value), milli_each: 1000 }),
         "label" => group.labels = Labels::new([pair(value, ":")]),
         "port" => rules.ports.push(match value.split_once(':') {
             Some((address, port)) => {
@@ -202,9 +206,9 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
         "apart-from" => TaskRule::AntiAffinity { from: selector(what), level },
         "beside" => {
             let (of, count) = what.rsplit_once(':').expect("a label and how many");
-            TaskRule::MaxBeside { of: selector(of), level, count: number(count) }
+            TaskRule::MaxColocated { of: selector(of), level, count: number(count) }
         }
-        "company" => TaskRule::Company(Near { tasks: selector(what), level }),
+        "runtime_affinity" => TaskRule::RuntimeAffinity(Near { tasks: selector(what), level }),
         "near" => TaskRule::Affinity(vec![Near { tasks: selector(what), level }]),
         "max" => TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level, count: number(what) },
         "share" => TaskRule::MaxShare { level, percent: number(what) },

@@ -160,7 +160,7 @@ impl Twin {
         if check == ConflictCheck::SequenceNumber && sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let (cards, cores) = self.judge(of, claim.machine, (claim.take, claim.cards))?;
+        let (devices, cores) = self.judge(of, claim.machine, (claim.take, claim.devices))?;
         self.judge_cell(of)?;
         self.judge_quota(of, claim.take)?;
         let group = &job.spec.groups[of.group];
@@ -169,7 +169,7 @@ impl Twin {
         if let Some(job) = self.jobs.get_mut(&claim.task.job) {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
-            (task.cards, task.cores) = (cards, cores);
+            (task.devices, task.cores) = (devices, cores);
             task.placed_ms = self.now_ms;
             task.holds = holds;
         }
@@ -206,22 +206,22 @@ impl Twin {
                 }
                 Item::Claim(i) => {
                     let job = &self.jobs[&txn.claims[i as usize].task.job];
-                    let at_once = job.spec.gang_min.is_some() && job.spec.gang_hold_ms.is_none();
+                    let at_once = job.spec.gang_min.is_some() && job.spec.gang_timeout_ms.is_none();
                     if at_once && (all || !is_complete(job)) {
                         late.insert(item, Reason::GangIncomplete);
                     }
                 }
             }
         }
-        for item in self.company_needed(txn, refused, before, all) {
-            late.entry(item).or_insert(Reason::CompanyNeeded);
+        for item in self.runtime_affinity_needed(txn, refused, before, all) {
+            late.entry(item).or_insert(Reason::RuntimeAffinityNeeded);
         }
         late
     }
 
     /// What left, and must not because somebody who stayed is alone now: the last ones of the domain, as many
     /// as are missing. With `all`, whatever somebody's rule might mean.
-    fn company_needed(
+    fn runtime_affinity_needed(
         &self,
         txn: &Transaction,
         refused: &Refused,
@@ -244,7 +244,7 @@ impl Twin {
         if all {
             return left
                 .iter()
-                .filter(|(_, id)| self.may_be_company(member(*id).0))
+                .filter(|(_, id)| self.may_be_runtime_affinity(member(*id).0))
                 .map(|l| l.0)
                 .collect();
         }

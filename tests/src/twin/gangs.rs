@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Twin {
     /// How many tasks of each gang that may hold places are placed.
     pub(super) fn gangs_placed(&self) -> BTreeMap<JobId, usize> {
-        let gangs = self.jobs.iter().filter(|(_, job)| job.spec.gang_hold_ms.is_some());
+        let gangs = self.jobs.iter().filter(|(_, job)| job.spec.gang_timeout_ms.is_some());
         gangs.map(|(id, job)| (*id, job.placed())).collect()
     }
 
@@ -36,7 +36,7 @@ impl Twin {
         let now = self.now_ms;
         let mut late: Vec<(u64, JobId)> = Vec::new();
         for (id, job) in &self.jobs {
-            let (Some(hold), Some(most)) = (job.hold, job.spec.gang_hold_ms) else { continue };
+            let (Some(hold), Some(most)) = (job.hold, job.spec.gang_timeout_ms) else { continue };
             if let Some(noticed) = hold.noticed_ms
                 && u128::from(noticed) + u128::from(most) <= u128::from(now)
             {

@@ -1,19 +1,19 @@
 //! What tasks hold of their machines: what they were resized to, what they took, or their group's request.
 
 use super::{Twin, TwinJob, TwinTask};
-use omega_core::{Amounts, CardRequest, KindId, Reason, Resize, Take, TaskGroup};
+use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};
 
 /// What a claim for a task of a group takes, in all.
-pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<CardRequest>) {
-    match (&group.wants, take) {
-        (Some(wants), Take::WithWants) => {
+pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceRequest>) {
+    match (&group.optional, take) {
+        (Some(optional), Take::WithOptional) => {
             let mut sum = group.request.clone();
-            for (kind, amount) in wants.amounts.iter() {
+            for (kind, amount) in optional.amounts.iter() {
                 sum.set(kind, group.request.get(kind) + amount);
             }
-            (sum, group.cards.or(wants.cards))
+            (sum, group.devices.or(optional.devices))
         }
-        _ => (group.request.clone(), group.cards),
+        _ => (group.request.clone(), group.devices),
     }
 }
 

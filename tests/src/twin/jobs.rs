@@ -3,7 +3,7 @@
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
-    CardSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
+    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
     Text,
 };
 use std::collections::BTreeSet;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 impl TwinTask {
     fn pending(group: usize) -> TwinTask {
-        let (state, cards) = (TaskState::Pending, CardSet::default());
+        let (state, devices) = (TaskState::Pending, DeviceSet::default());
         let cores = NodeCores::NONE;
-        TwinTask { state, cards, cores, group, failures: 0, placed_ms: 0, holds: None }
+        TwinTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
     }
 
     /// Gives it another state, without a machine. The answer is the row that it leaves.
     pub(super) fn leave(&mut self, state: TaskState) -> Option<usize> {
         let row = self.state.machine().map(MachineId::row);
         self.state = state;
-        self.cards = CardSet::default();
+        self.devices = DeviceSet::default();
         self.cores = NodeCores::NONE;
         self.placed_ms = 0;
         self.holds = None;
@@ -160,14 +160,14 @@ impl Twin {
         if self.host(machine).is_none() {
             return Err(Rejection::UnknownMachine(machine));
         }
-        let asked = job.spec.groups[task.group].cards;
-        let cards = self.choose_cards(asked, machine.row(), CardSet::default());
-        let cards = cards.map_err(|_| Rejection::NoCardsLeft(id, machine))?;
+        let asked = job.spec.groups[task.group].devices;
+        let devices = self.choose_devices(asked, machine.row(), DeviceSet::default());
+        let devices = devices.map_err(|_| Rejection::NoDevicesLeft(id, machine))?;
         let cores = self.choose_cores(job.spec.groups[task.group].cores, machine.row());
         let cores = cores.map_err(|_| Rejection::NoCoresLeft(id, machine))?;
         let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
         let task = &mut job.tasks[id.index as usize];
-        (task.state, task.cards) = (TaskState::Placed(machine), cards);
+        (task.state, task.devices) = (TaskState::Placed(machine), devices);
         task.cores = cores;
         task.placed_ms = self.now_ms;
         self.raise(&BTreeSet::from([machine.row()]));
@@ -192,7 +192,7 @@ impl Twin {
         let released = self.release_gangs();
         let refilled = self.forget_evictions();
         let over = self.forget_reservations();
-        let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.keep_ended_ms));
+        let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.ttl_after_finished_ms));
         let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
         let forgotten: Vec<JobId> =
             self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();

@@ -1,12 +1,12 @@
 //! Whether a task may have a part of a machine, by walking all tasks for each rule.
 //!
-//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, peaks, room by kind, cards, cores,
+//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, peaks, room by kind, devices, cores,
 //! ports, the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
 
 use super::held::taken;
 use super::{Twin, TwinJob};
 use omega_core::{
-    CardRequest, CardSet, CorePlace, CoreRequest, JobId, MachineId, Near, NodeCores, Reason,
+    CorePlace, CoreRequest, DeviceRequest, DeviceSet, JobId, MachineId, Near, NodeCores, Reason,
     Spread, TaintEffect, Take, TaskGroup, TaskRule, TaskSelector, Tenants, TopologyLevel,
     WhenUnsatisfiable,
 };
@@ -43,14 +43,14 @@ fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Twin {
-    /// What one machine and its surroundings say. The answer is the cards and cores that the task
+    /// What one machine and its surroundings say. The answer is the devices and cores that the task
     /// gets.
     pub(super) fn judge(
         &self,
         of: Member<'_>,
         machine: MachineId,
-        (take, wanted): (Take, CardSet),
-    ) -> Result<(CardSet, NodeCores), Reason> {
+        (take, wanted): (Take, DeviceSet),
+    ) -> Result<(DeviceSet, NodeCores), Reason> {
         let host = self.host(machine).ok_or(Reason::MachineGone)?;
         refuse(host.draining, Reason::MachineDraining)?;
         let group = &of.job.spec.groups[of.group];
@@ -60,26 +60,26 @@ impl Twin {
         refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
         refuse(!self.tolerates(of, row), Reason::Tainted)?;
         refuse(self.is_reserved(of, row), Reason::Reserved)?;
-        let (request, cards) = taken(group, take);
+        let (request, devices) = taken(group, take);
         let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
         self.judge_peaks(of.id, row, &more)?;
         // What is taken on top of the request is taken all day.
         let claimed = match take {
-            Take::WithWants => TaskGroup::new(1, request.clone()),
+            Take::WithOptional => TaskGroup::new(1, request.clone()),
             Take::Request => group.clone(),
         };
         let left = self.free_with(row, [claimed]);
         for (kind, _) in request.iter() {
             refuse(left[kind.index()] < 0, Reason::NoRoom(kind))?;
         }
-        let cards = self.choose_cards(cards, row, wanted)?;
+        let devices = self.choose_devices(devices, row, wanted)?;
         let cores = self.choose_cores(group.cores, row)?;
         self.judge_ports(of, row)?;
         for rule in &group.rules.tasks {
             self.judge_rule(of, rule, row)?;
         }
         self.judge_holders(of, row)?;
-        Ok((cards, cores))
+        Ok((devices, cores))
     }
 
     fn meets_affinity(&self, of: Member<'_>, row: usize) -> bool {
@@ -96,17 +96,17 @@ impl Twin {
         hard.all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
     }
 
-    /// The fullest cards that fit, the lowest number among equals; or exactly those wanted.
-    pub(super) fn choose_cards(
+    /// The fullest devices that fit, the lowest number among equals; or exactly those wanted.
+    pub(super) fn choose_devices(
         &self,
-        asked: Option<CardRequest>,
+        asked: Option<DeviceRequest>,
         row: usize,
-        wanted: CardSet,
-    ) -> Result<CardSet, Reason> {
+        wanted: DeviceSet,
+    ) -> Result<DeviceSet, Reason> {
         let Some(request) = asked else {
-            return Ok(CardSet::default());
+            return Ok(DeviceSet::default());
         };
-        let left = self.cards_left(row);
+        let left = self.devices_left(row);
         let mut fitting: Vec<(u16, usize)> = left
             .iter()
             .zip(0..)
@@ -114,13 +114,13 @@ impl Twin {
             .map(|(l, c)| (*l, c))
             .collect();
         if !wanted.is_empty() {
-            fitting.retain(|(_, card)| wanted.iter().any(|w| w == *card));
-            refuse(wanted.count() != u32::from(request.count), Reason::NoCards)?;
+            fitting.retain(|(_, device)| wanted.iter().any(|w| w == *device));
+            refuse(wanted.count() != u32::from(request.count), Reason::NoDevices)?;
         }
         fitting.sort_unstable();
-        refuse(fitting.len() < usize::from(request.count), Reason::NoCards)?;
+        refuse(fitting.len() < usize::from(request.count), Reason::NoDevices)?;
         let chosen = fitting.iter().take(usize::from(request.count));
-        Ok(chosen.fold(CardSet::default(), |set, (_, card)| set.with(*card)))
+        Ok(chosen.fold(DeviceSet::default(), |set, (_, device)| set.with(*device)))
     }
 
     /// One core after the other, each of the node with the fewest left that has one; or all of the node with the fewest
@@ -224,15 +224,17 @@ impl Twin {
                 let here = self.count(of, &TaskSelector::SameGroup, level, &domain);
                 refuse(here >= most, Reason::DomainFull)
             }
-            TaskRule::MaxBeside { of: selector, level, count } => match self.domain(row, level) {
-                Some(domain) => {
-                    let here = self.count(of, selector, level, &domain);
-                    let here = here + usize::from(of.selects(selector, of));
-                    refuse(here > *count as usize, Reason::DomainFull)
+            TaskRule::MaxColocated { of: selector, level, count } => {
+                match self.domain(row, level) {
+                    Some(domain) => {
+                        let here = self.count(of, selector, level, &domain);
+                        let here = here + usize::from(of.selects(selector, of));
+                        refuse(here > *count as usize, Reason::DomainFull)
+                    }
+                    None => Ok(()),
                 }
-                None => Ok(()),
-            },
-            TaskRule::Company(near) => {
+            }
+            TaskRule::RuntimeAffinity(near) => {
                 let domain = self.domain(row, &near.level).ok_or(Reason::NoDomain)?;
                 let here = self.count(of, &near.tasks, &near.level, &domain);
                 refuse(here == 0, Reason::TaskAffinityUnmet)
@@ -302,7 +304,7 @@ impl Twin {
         for (id, job, task, at) in self.placed() {
             let holder = Member { id: id.job, job, group: task.group };
             for rule in &job.spec.groups[task.group].rules.tasks {
-                let TaskRule::MaxBeside { of: selector, level, count } = rule else { continue };
+                let TaskRule::MaxColocated { of: selector, level, count } = rule else { continue };
                 let Some(domain) = self.domain(row, level) else { continue };
                 if self.domain(at, level).as_ref() == Some(&domain) && holder.selects(selector, of)
                 {
@@ -314,10 +316,10 @@ impl Twin {
         Ok(())
     }
 
-    /// Whether a rule of a job that has not ended may mean these tasks as company.
-    pub(super) fn may_be_company(&self, other: Member<'_>) -> bool {
+    /// Whether a rule of a job that has not ended may mean these tasks as runtime affinity.
+    pub(super) fn may_be_runtime_affinity(&self, other: Member<'_>) -> bool {
         let means = |of: Member<'_>, rule: &TaskRule| match rule {
-            TaskRule::Company(near) => of.selects(&near.tasks, other),
+            TaskRule::RuntimeAffinity(near) => of.selects(&near.tasks, other),
             _ => false,
         };
         self.jobs.iter().filter(|(_, job)| job.alive() > 0).any(|(id, job)| {
@@ -328,13 +330,13 @@ impl Twin {
         })
     }
 
-    /// Every placed task that needs company, with where it needs it, and how many it lacks.
+    /// Every placed task that needs runtime affinity, with where it needs it, and how many it lacks.
     pub(super) fn alone(&self) -> Vec<(Member<'_>, &Near, String, usize)> {
         let mut alone = Vec::new();
         for (id, job, task, row) in self.placed() {
             let of = Member { id: id.job, job, group: task.group };
             for rule in &job.spec.groups[task.group].rules.tasks {
-                let TaskRule::Company(near) = rule else { continue };
+                let TaskRule::RuntimeAffinity(near) = rule else { continue };
                 let Some(domain) = self.domain(row, &near.level) else { continue };
                 let wanted = 1 + usize::from(of.selects(&near.tasks, of));
                 let here = self.count(of, &near.tasks, &near.level, &domain);

@@ -1,7 +1,7 @@
 //! Commands about machines, and what is left of one by recount.
 
 use super::{Host, Row, Twin, TwinLoad, validate};
-use omega_core::limits::{AMOUNT_MAX, CARD_MILLI};
+use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI};
 use omega_core::{
     Amounts, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection, TaskGroup, TaskId,
     TaskState, TopologyLevel,
@@ -38,10 +38,10 @@ impl Twin {
         if old.name != machine.name {
             return Err(Rejection::OtherName { is: old.name.clone(), given: machine.name });
         }
-        let uses_cards =
-            self.placed().any(|(.., task, row)| row == id.row() && !task.cards.is_empty());
-        if old.cards != machine.cards && uses_cards {
-            return Err(Rejection::CardsInUse(id));
+        let uses_devices =
+            self.placed().any(|(.., task, row)| row == id.row() && !task.devices.is_empty());
+        if old.devices != machine.devices && uses_devices {
+            return Err(Rejection::DevicesInUse(id));
         }
         let uses_cores =
             self.placed().any(|(.., task, row)| row == id.row() && task.cores.total() > 0);
@@ -162,17 +162,17 @@ impl Twin {
         all.map(|(kind, claimable)| claimable - claimed_together(&groups, kind)).collect()
     }
 
-    /// What is left in each card of a row.
+    /// What is left in each device of a row.
     #[must_use]
-    pub fn cards_left(&self, row: usize) -> Vec<u16> {
-        let cards = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.cards);
-        let mut left = vec![CARD_MILLI as u16; usize::from(cards)];
+    pub fn devices_left(&self, row: usize) -> Vec<u16> {
+        let devices = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.devices);
+        let mut left = vec![DEVICE_MILLI as u16; usize::from(devices)];
         for (_, job, task, at) in self.placed() {
             let group = &job.spec.groups[task.group];
-            let wanted = group.wants.as_ref().and_then(|wants| wants.cards);
-            let share = group.cards.or(wanted).map_or(0, |cards| cards.milli_each);
-            for card in task.cards.iter().filter(|_| at == row) {
-                left[card] -= share;
+            let wanted = group.optional.as_ref().and_then(|optional| optional.devices);
+            let share = group.devices.or(wanted).map_or(0, |devices| devices.milli_each);
+            for device in task.devices.iter().filter(|_| at == row) {
+                left[device] -= share;
             }
         }
         left
@@ -203,7 +203,7 @@ impl Twin {
 /// most.
 #[must_use]
 pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
-    let varies = groups.iter().any(|group| !group.borrow().curves.is_empty());
+    let varies = groups.iter().any(|group| !group.borrow().demand_profiles.is_empty());
     let moments = 0..if varies { 288 } else { 1 };
     let claimed = |moment: usize| -> i128 {
         groups.iter().map(|group| i128::from(demand(group.borrow(), kind, moment))).sum()
@@ -213,9 +213,10 @@ pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128
 
 /// What a task of a group claims of a kind in one of the 288 parts of a day.
 fn demand(group: &TaskGroup, kind: usize, moment: usize) -> u64 {
-    let curve = group.curves.iter().find(|curve| curve.kind.index() == kind);
-    match curve {
-        Some(curve) => curve.points[moment * curve.points.len() / 288],
+    let demand_profile =
+        group.demand_profiles.iter().find(|demand_profile| demand_profile.kind.index() == kind);
+    match demand_profile {
+        Some(demand_profile) => demand_profile.points[moment * demand_profile.points.len() / 288],
         None => group.request.get(KindId(kind as u8)),
     }
 }

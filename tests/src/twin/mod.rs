@@ -13,7 +13,7 @@
 //!   job) is done without a version; setting a quota or a policy always has one;
 //! - a task whose machine has no place at a level counts nowhere at that level.
 
-mod cell_resources;
+mod cluster_resources;
 mod commit;
 mod gangs;
 mod held;
@@ -29,9 +29,9 @@ mod wishes;
 
 pub use machines::claimed_together;
 use omega_core::{
-    Amounts, CardSet, Command, Commit, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
+    Amounts, Command, Commit, DeviceSet, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
     NodeCores, Outcome, PeakCalendar, Policy, Rejection, Reservation, SchedulerId, SequenceNumber,
-    Standing, TaskId, TaskState, Text, Transaction, Version,
+    TaskId, TaskState, TenantConfig, Text, Transaction, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,8 +94,8 @@ pub struct TwinHold {
 pub struct TwinTask {
     /// Where it is in its life.
     pub state: TaskState,
-    /// The cards that it has.
-    pub cards: CardSet,
+    /// The devices that it has.
+    pub devices: DeviceSet,
     /// Its group's position in the job.
     pub group: usize,
     /// How often it failed.
@@ -133,7 +133,7 @@ pub struct Twin {
     next_job: u64,
     tenants: BTreeSet<Text>,
     quotas: BTreeMap<Text, Amounts>,
-    standings: BTreeMap<Text, Standing>,
+    tenant_configs: BTreeMap<Text, TenantConfig>,
     admissions: BTreeMap<Text, Amounts>,
     schedulers: Vec<Scheduler>,
     /// The times of evictions that count against the policy's cap.
@@ -145,7 +145,7 @@ pub struct Twin {
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
     /// How much the cell as a whole has, of kinds of which that was said.
-    cell_capacity: BTreeMap<KindId, u64>,
+    cluster_capacity: BTreeMap<KindId, u64>,
 }
 
 impl Twin {
@@ -163,14 +163,14 @@ impl Twin {
             next_job: 0,
             tenants: BTreeSet::new(),
             quotas: BTreeMap::new(),
-            standings: BTreeMap::new(),
+            tenant_configs: BTreeMap::new(),
             admissions: BTreeMap::new(),
             schedulers: Vec::new(),
             evicted: Vec::new(),
             reservations: Vec::new(),
             peaks: BTreeMap::new(),
             over: Vec::new(),
-            cell_capacity: BTreeMap::new(),
+            cluster_capacity: BTreeMap::new(),
         }
     }
 
@@ -219,11 +219,11 @@ impl Twin {
                 self.hold_scheduler(name, holder, lease_ms)
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
-            Command::SetStanding { tenant, standing } => self.set_standing(tenant, standing),
+            Command::SetTenant { tenant, tenant_config } => self.set_tenant(tenant, tenant_config),
             Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
             Command::Unreserve { name } => self.unreserve(&name),
-            Command::SetCellCapacity { kind, amount } => self.set_cell_capacity(kind, amount),
+            Command::SetClusterCapacity { kind, amount } => self.set_cluster_capacity(kind, amount),
             Command::SetPeaks(calendar) => self.set_peaks(calendar),
             Command::RemovePeaks { name } => self.remove_peaks(&name),
             other => unimplemented_command(&other),

@@ -45,7 +45,7 @@ impl Twin {
 
     /// What the batch tasks of a machine hold of a kind.
     #[must_use]
-    pub fn batch_held(&self, row: usize, kind: KindId) -> i128 {
+    pub fn batch_allocated(&self, row: usize, kind: KindId) -> i128 {
         let batch = self.placed().filter(|(_, job, _, at)| *at == row && is_batch(job));
         batch.map(|(_, job, task, _)| i128::from(job.holds(task).get(kind))).sum()
     }
@@ -73,7 +73,7 @@ impl Twin {
         }
         for (kind, more) in more.iter().filter(|(_, more)| *more > 0) {
             if let Some(most) = self.batch_max(row, *kind)
-                && self.batch_held(row, *kind) + more > most
+                && self.batch_allocated(row, *kind) + more > most
             {
                 return Err(Reason::PeakHours(*kind));
             }

@@ -54,7 +54,7 @@ impl Twin {
     pub(super) fn is_reserved(&self, of: Member<'_>, row: usize) -> bool {
         let Some(host) = &self.rows[row].machine else { return false };
         let ours = self.line(&of.job.spec.tenant);
-        let ends = match of.job.spec.run_ms_expected {
+        let ends = match of.job.spec.runtime_estimate_ms {
             Some(run) => u128::from(self.now_ms) + u128::from(run),
             None => u128::MAX,
         };

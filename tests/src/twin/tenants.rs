@@ -1,46 +1,47 @@
 //! Tenants: who is above whom, what all below one use, and what may be reclaimed.
 
-use super::cell_resources::charged;
+use super::cluster_resources::charged;
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
 use omega_core::{
-    Amounts, Claim, JobId, KindId, Outcome, Rejection, Standing, TaskGroup, TaskId, Text,
+    Amounts, Claim, JobId, KindId, Outcome, Rejection, TaskGroup, TaskId, TenantConfig, Text,
 };
 
 impl Twin {
     /// Says how a tenant stands.
-    pub(super) fn set_standing(
+    pub(super) fn set_tenant(
         &mut self,
         tenant: Text,
-        standing: Standing,
+        tenant_config: TenantConfig,
     ) -> Result<Outcome, Rejection> {
         validate::name(&tenant)?;
-        standing.parent.iter().try_for_each(validate::name)?;
-        validate::quota(&tenant, &standing.guaranteed, &self.kinds)?;
-        if standing.weight == 0 || standing.weight > TENANT_WEIGHT_MAX {
-            return Err(Rejection::BadStanding(tenant));
+        tenant_config.parent.iter().try_for_each(validate::name)?;
+        validate::quota(&tenant, &tenant_config.guaranteed, &self.kinds)?;
+        if tenant_config.weight == 0 || tenant_config.weight > TENANT_WEIGHT_MAX {
+            return Err(Rejection::BadTenant(tenant));
         }
-        let mut after = self.standings.clone();
-        after.insert(tenant.clone(), standing.clone());
-        let above = |name: &Text| after.get(name).and_then(|standing| standing.parent.clone());
+        let mut after = self.tenant_configs.clone();
+        after.insert(tenant.clone(), tenant_config.clone());
+        let above =
+            |name: &Text| after.get(name).and_then(|tenant_config| tenant_config.parent.clone());
         let depth = |name: &Text| {
             let line = std::iter::successors(Some(name.clone()), above);
             line.take(TENANT_DEPTH_MAX + 1).count()
         };
         // In a ring nobody is at the top.
         if after.keys().any(|name| depth(name) > TENANT_DEPTH_MAX) {
-            return Err(Rejection::BadStanding(tenant));
+            return Err(Rejection::BadTenant(tenant));
         }
         self.tenants.insert(tenant.clone());
-        self.tenants.extend(standing.parent);
-        self.standings = after;
+        self.tenants.extend(tenant_config.parent);
+        self.tenant_configs = after;
         Ok(self.done())
     }
 
     /// How a tenant stands.
     #[must_use]
-    pub fn standing(&self, name: &Text) -> Standing {
-        self.standings.get(name).cloned().unwrap_or_default()
+    pub fn tenant_config(&self, name: &Text) -> TenantConfig {
+        self.tenant_configs.get(name).cloned().unwrap_or_default()
     }
 
     /// Limits what a tenant's jobs may ask for, or lifts the limit.
@@ -108,7 +109,7 @@ impl Twin {
 
     /// A tenant and those above it, from it up.
     pub(super) fn line(&self, name: &Text) -> Vec<Text> {
-        let above = |name: &Text| self.standing(name).parent;
+        let above = |name: &Text| self.tenant_config(name).parent;
         std::iter::successors(Some(name.clone()), above).collect()
     }
 
@@ -173,7 +174,7 @@ impl Twin {
                 .collect();
             let Some((ours, theirs)) = self.parting(ours, &job.spec.tenant) else { return false };
             let has = |name: &Text, kind: KindId| {
-                let guaranteed = i128::from(self.standing(name).guaranteed.get(kind));
+                let guaranteed = i128::from(self.tenant_config(name).guaranteed.get(kind));
                 (self.tenant_used(name)[kind.index()], guaranteed)
             };
             let within = asked.iter().all(|kind| {

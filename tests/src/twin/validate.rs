@@ -4,14 +4,14 @@
 
 use super::held::taken;
 use omega_core::limits::{
-    CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
+    DEVICE_MILLI, DEVICES_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
 use omega_core::text::is_hidden;
 use omega_core::{
-    Amounts, CardRequest, CoreRequest, Job, Kinds, Labels, Machine, MachineSelector, PeakCalendar,
-    Policy, Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Tenants, Text,
-    TopologyLevel,
+    Amounts, CoreRequest, DeviceRequest, Job, Kinds, Labels, Machine, MachineSelector,
+    PeakCalendar, Policy, Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Tenants,
+    Text, TopologyLevel,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -61,11 +61,13 @@ fn rule_texts(rule: &TaskRule) -> Result<(), Rejection> {
     match rule {
         TaskRule::AntiAffinity { from: of, level }
         | TaskRule::MaxPerDomain { of, level, .. }
-        | TaskRule::MaxBeside { of, level, .. } => tasks(of, level),
+        | TaskRule::MaxColocated { of, level, .. } => tasks(of, level),
         TaskRule::Affinity(terms) => {
             terms.iter().try_for_each(|near| tasks(&near.tasks, &near.level))
         }
-        TaskRule::Prefer { near, .. } | TaskRule::Company(near) => tasks(&near.tasks, &near.level),
+        TaskRule::Prefer { near, .. } | TaskRule::RuntimeAffinity(near) => {
+            tasks(&near.tasks, &near.level)
+        }
         TaskRule::Spread(spread) => tasks(&spread.of, &spread.level),
         TaskRule::MaxShare { level, .. } => tasks(&TaskSelector::SameJob, level),
         _ => Ok(()),
@@ -107,7 +109,7 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     at_most(machine.images.len(), 16 * LABELS_MAX)?;
     machine.images.iter().try_for_each(|image| name(&image.name))?;
     machine.taints.iter().flat_map(|taint| [&taint.key, &taint.value]).try_for_each(value)?;
-    at_most(usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    at_most(usize::from(machine.devices), usize::from(DEVICES_MAX))?;
     let nodes = machine.numa.as_slice();
     nodes.iter().try_for_each(|cores| at_most(usize::from(*cores), 1024))?;
     let cores: u64 = nodes.iter().copied().map(u64::from).sum();
@@ -142,7 +144,7 @@ pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
         }
         task_group(&job.name, group, kinds)?;
     }
-    if let Some(hold) = job.gang_hold_ms
+    if let Some(hold) = job.gang_timeout_ms
         && (job.gang_min.is_none() || hold == 0 || hold > 3_600_000)
     {
         return Err(bad_job());
@@ -219,7 +221,7 @@ pub(super) fn peaks(asked: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection
 fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     name(&group.name)?;
     amounts(job, &group.request, kinds)?;
-    amounts(job, &group.cell_request, kinds)?;
+    amounts(job, &group.cluster_request, kinds)?;
     labels(&group.labels)?;
     let rules = &group.rules;
     at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
@@ -240,8 +242,8 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
             TaskRule::Prefer { weight, .. } if !(-100..=100).contains(weight) => {
                 return Err(bad_job());
             }
-            TaskRule::MaxBeside { count: 0, .. } => return Err(bad_job()),
-            TaskRule::Company(near) if near.tasks == TaskSelector::SameGroup => {
+            TaskRule::MaxColocated { count: 0, .. } => return Err(bad_job()),
+            TaskRule::RuntimeAffinity(near) if near.tasks == TaskSelector::SameGroup => {
                 return Err(bad_job());
             }
             _ => {}
@@ -251,36 +253,40 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.grace_ms as usize, 3_600_000)?;
     let mut last = None;
-    for curve in &group.curves {
-        let highest = curve.points.iter().max().copied().unwrap_or(0);
-        let later = last < Some(curve.kind);
-        let divides = (1..=288).any(|each| each * curve.points.len() == 288);
-        if !later || !divides || highest == 0 || highest != group.request.get(curve.kind) {
+    for demand_profile in &group.demand_profiles {
+        let highest = demand_profile.points.iter().max().copied().unwrap_or(0);
+        let later = last < Some(demand_profile.kind);
+        let divides = (1..=288).any(|each| each * demand_profile.points.len() == 288);
+        if !later || !divides || highest == 0 || highest != group.request.get(demand_profile.kind) {
             return Err(bad_job());
         }
-        last = Some(curve.kind);
+        last = Some(demand_profile.kind);
     }
-    let cards = group.cards.into_iter().chain(group.wants.as_ref().and_then(|wants| wants.cards));
-    for cards in cards {
-        cards_of(cards)?;
+    let devices = group
+        .devices
+        .into_iter()
+        .chain(group.optional.as_ref().and_then(|optional| optional.devices));
+    for devices in devices {
+        devices_of(devices)?;
     }
     if let Some(cores) = group.cores {
         cores_of(group, cores, kinds)?;
     }
-    let Some(wants) = &group.wants else { return Ok(()) };
-    if wants.cards.is_some() && group.cards.is_some() {
+    let Some(optional) = &group.optional else { return Ok(()) };
+    if optional.devices.is_some() && group.devices.is_some() {
         return Err(bad_job());
     }
-    if wants.amounts.is_zero() && wants.cards.is_none() || !group.curves.is_empty() {
+    if optional.amounts.is_zero() && optional.devices.is_none() || !group.demand_profiles.is_empty()
+    {
         return Err(bad_job());
     }
-    amounts(job, &taken(group, Take::WithWants).0, kinds)
+    amounts(job, &taken(group, Take::WithOptional).0, kinds)
 }
 
-fn cards_of(cards: CardRequest) -> Result<(), Rejection> {
-    at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
-    at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;
-    match cards.count == 0 || cards.milli_each == 0 {
+fn devices_of(devices: DeviceRequest) -> Result<(), Rejection> {
+    at_most(usize::from(devices.count), usize::from(DEVICES_MAX))?;
+    at_most(usize::from(devices.milli_each), DEVICE_MILLI as usize)?;
+    match devices.count == 0 || devices.milli_each == 0 {
         true => Err(bad_job()),
         false => Ok(()),
     }
@@ -289,8 +295,11 @@ fn cards_of(cards: CardRequest) -> Result<(), Rejection> {
 /// The `cpu` of the cores is claimed at each point of the day.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let cpu = kinds.by_name("cpu").ok_or_else(bad_job)?;
-    let curves = group.curves.iter().filter(|curve| curve.kind == cpu);
-    let mut claimed = curves.flat_map(|curve| curve.points.clone()).chain([group.request.get(cpu)]);
+    let demand_profiles =
+        group.demand_profiles.iter().filter(|demand_profile| demand_profile.kind == cpu);
+    let mut claimed = demand_profiles
+        .flat_map(|demand_profile| demand_profile.points.clone())
+        .chain([group.request.get(cpu)]);
     let needed = u64::from(cores.count) * 1000;
     match needed == 0 || claimed.any(|claimed| claimed < needed) {
         true => Err(bad_job()),

@@ -5,7 +5,7 @@ use super::{Client, Round, Watched};
 use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};
-use omega_schedulers::asks::{Ask, Beat, Front, How, Place, Settings};
+use omega_schedulers::asks::{Ask, Front, Heartbeat, How, Place, Settings};
 use omega_schedulers::{Nanos, Profile};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -28,7 +28,7 @@ struct Application {
     id: JobId,
     groups: Vec<Wanted>,
     /// What it is to say with its next heartbeat.
-    beat: Beat,
+    heartbeat: Heartbeat,
 }
 
 /// A group of a job: tasks are numbered group by group.
@@ -57,7 +57,7 @@ impl Application {
     fn ask_again(&mut self) {
         let asks = self.groups.iter().filter(|group| group.lacking > 0);
         let ask = |group: &Wanted| Ask::new(group.name.clone(), Place::Anywhere, group.lacking);
-        self.beat = Beat::asking(asks.map(ask));
+        self.heartbeat = Heartbeat::asking(asks.map(ask));
     }
 }
 
@@ -84,7 +84,7 @@ impl Asks {
                 lacking: group.count,
             });
             let mut application =
-                Application { id, groups: groups.collect(), beat: Beat::default() };
+                Application { id, groups: groups.collect(), heartbeat: Heartbeat::default() };
             // Some may run already.
             for (task, _) in self.front.containers_of(id) {
                 if let Some(group) = application.group_of(task) {
@@ -93,16 +93,16 @@ impl Asks {
             }
             let groups = job.groups.iter().zip(&application.groups);
             let asks = groups.flat_map(|(group, wanted)| asks_of(group, wanted.lacking));
-            application.beat = Beat::asking(asks);
+            application.heartbeat = Heartbeat::asking(asks);
             self.applications.push(application);
             self.coming.pop_front();
         }
     }
 
     /// Lets an application speak. The answer is whether it goes on.
-    fn beat(front: &mut Front, application: &mut Application, now: Nanos) -> bool {
-        let beat = std::mem::take(&mut application.beat);
-        let Ok(answer) = front.heartbeat(application.id, beat, now) else { return false };
+    fn heartbeat(front: &mut Front, application: &mut Application, now: Nanos) -> bool {
+        let heartbeat = std::mem::take(&mut application.heartbeat);
+        let Ok(answer) = front.heartbeat(application.id, heartbeat, now) else { return false };
         for container in answer.allocated {
             if let Some(group) = application.group_of(container.task) {
                 group.lacking = group.lacking.saturating_sub(1);
@@ -130,7 +130,7 @@ impl Client for Asks {
         let Asks { front, applications, rounds, .. } = self;
         applications.retain_mut(|application| {
             let speaks = application.lacks() > 0 || rounds.is_multiple_of(SELDOM);
-            !speaks || Asks::beat(front, application, now)
+            !speaks || Asks::heartbeat(front, application, now)
         });
         let waiting = applications.iter().map(|one| one.lacks() as usize).sum();
         let patience = 2 * DELAY + 2;

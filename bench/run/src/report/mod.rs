@@ -6,8 +6,8 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-pub mod improved;
 pub mod page;
+pub mod rebalanced;
 pub mod table;
 pub mod text;
 pub mod waiting;

@@ -159,7 +159,7 @@ fn tenants(series: &[Sample]) -> Vec<TenantReport> {
         let shares: Vec<f64> = series.iter().map(|sample| part * sample.used[0]).collect();
         TenantReport {
             name: name.into(),
-            parent: (part < 0.9).then(|| "company".into()),
+            parent: (part < 0.9).then(|| "runtime_affinity".into()),
             jobs: 120,
             tasks: 4_000,
             placements: (4_100.0 * part) as u64,
@@ -177,7 +177,7 @@ fn tenants(series: &[Sample]) -> Vec<TenantReport> {
             shares,
         }
     };
-    [("company", 0.9), ("search", 0.6), ("ads", 0.3)].map(tenant).to_vec()
+    [("runtime_affinity", 0.9), ("search", 0.6), ("ads", 0.3)].map(tenant).to_vec()
 }
 
 fn resources(series: &[Sample]) -> Vec<ResourceReport> {

@@ -94,7 +94,7 @@ pub struct Lack {
     pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
-    /// How much, if it is room (in the kind's smallest unit), cards or cores.
+    /// How much, if it is room (in the kind's smallest unit), devices or cores.
     pub missing: Option<u64>,
     /// The same in words.
     pub text: String,

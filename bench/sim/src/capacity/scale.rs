@@ -67,7 +67,7 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
     let mut sorts: Vec<Vec<usize>> = Vec::new();
     for (position, machine) in machines.iter().enumerate() {
-        let sort = (&machine.capacity, &machine.overcommit, &*machine.taints, machine.cards);
+        let sort = (&machine.capacity, &machine.overcommit, &*machine.taints, machine.devices);
         let at = *number.entry(sort).or_insert(sorts.len());
         if at == sorts.len() {
             sorts.push(Vec::new());

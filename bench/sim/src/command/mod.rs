@@ -39,7 +39,7 @@ pub enum SimCommand {
     Sweep(sweep::SweepArgs),
     /// A cell that was served, as it goes on and as it would otherwise.
     WhatIf(Box<WhatIfArgs>),
-    /// Tasks that share cards: how full policies get them, beside published figures.
+    /// Tasks that share devices: how full policies get them, beside published figures.
     Fgd(fgd::FgdArgs),
 }
 

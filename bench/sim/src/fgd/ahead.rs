@@ -1,41 +1,41 @@
-//! How much of a machine's cards would lie idle for long: the fragment, seen from more than one task ahead.
+//! How much of a machine's devices would lie idle for long: the fragment, seen from more than one task ahead.
 //!
 //! The expected fragment asks whether the *next* task could use what is left. At a full cell hundreds of tasks
 //! pass a machine by before it changes, so that what one task in thirty can use is soon taken, and what none can
-//! use is lost: to the fragment the two are nearly the same, 97 % and 100 %. Here a card counts by the chance
+//! use is lost: to the fragment the two are nearly the same, 97 % and 100 %. Here a device counts by the chance
 //! that none of the next N tasks could use it. N is not known, and is taken to be geometric with mean m; with
 //! p the chance of one task that can, the sum over N is closed:
 //!
 //! ```text
 //!              what is left · (1 − p)                     p      0    1/50   1/10   1/2
-//!  idle  = ∑  ────────────────────────        of a card:  1      1    0.49   0.15   0.02
-//!         cards    (1 − p) + m · p
+//!  idle  = ∑  ────────────────────────        of a device:  1      1    0.49   0.15   0.02
+//!         devices    (1 − p) + m · p
 //! ```
 //!
 //! With m = 1 it is nearly the expected fragment.
 //!
-//! **Memory counts, and so do rare shapes.** Memory that is used up strands cards as processors do; the gradient
+//! **Memory counts, and so do rare shapes.** Memory that is used up strands devices as processors do; the gradient
 //! does not look at it, and to do so is a fifth of what is gained. With memory there are so many shapes that
 //! none is common; so none is left out.
 //!
-//! **Scores stay whole percent.** Much of what a full cell does differs by less than the 40 thousandths of a card
+//! **Scores stay whole percent.** Much of what a full cell does differs by less than the 40 thousandths of a device
 //! that one percent is. Of machines that equal each other so, the first in an order that is always the same is
 //! taken: they are filled one after another, and others stay whole. Without rounding a fifth of the gain is lost.
 
-use super::machine::{CardMachine, Shape};
+use super::machine::{DeviceMachine, Shape};
 
 /// The mean number of tasks that are looked ahead. Found by trial on the eight lists of the trace: with 25 as with
 /// 100 each of them still gains.
 const TASKS_AHEAD: f64 = 50.0;
 
-/// All shapes with cards, by what they ask of each.
+/// All shapes with devices, by what they ask of each.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     /// Ascending by part.
     parts: Vec<Part>,
 }
 
-/// The shapes that ask for the same part of a card.
+/// The shapes that ask for the same part of a device.
 #[derive(Clone, Debug)]
 struct Part {
     milli: i16,
@@ -48,8 +48,8 @@ impl Ahead {
     #[must_use]
     pub fn of(counts: impl IntoIterator<Item = (Shape, usize)>, tasks: usize) -> Ahead {
         let mut parts: Vec<Part> = Vec::new();
-        for (shape, count) in counts.into_iter().filter(|(shape, _)| shape.cards > 0) {
-            let milli = shape.card_milli;
+        for (shape, count) in counts.into_iter().filter(|(shape, _)| shape.devices > 0) {
+            let milli = shape.device_milli;
             let at = parts.partition_point(|part| part.milli < milli);
             if parts.get(at).is_none_or(|part| part.milli != milli) {
                 parts.insert(at, Part { milli, shapes: Vec::new() });
@@ -59,22 +59,22 @@ impl Ahead {
         Ahead { parts }
     }
 
-    /// What would lie idle of a machine, in thousandths of a card.
+    /// What would lie idle of a machine, in thousandths of a device.
     #[must_use]
-    pub fn idle(&self, machine: &CardMachine) -> f64 {
+    pub fn idle(&self, machine: &DeviceMachine) -> f64 {
         self.idle_of(machine, machine.left())
     }
 
-    /// The same if so much were left of its cards.
+    /// The same if so much were left of its devices.
     #[must_use]
-    pub fn idle_of(&self, machine: &CardMachine, left: &[i16]) -> f64 {
+    pub fn idle_of(&self, machine: &DeviceMachine, left: &[i16]) -> f64 {
         let mut by_left: Vec<i16> = left.iter().copied().filter(|left| *left > 0).collect();
         by_left.sort_unstable();
         let mut parts = self.parts.iter().peekable();
         let (mut idle, mut likely) = (0.0, 0.0);
         for (i, left) in by_left.iter().enumerate() {
-            // A card with more left is of use to all that this one is of use to. Parts that are met here fit on
-            // this card and those behind it, and on none before it.
+            // A device with more left is of use to all that this one is of use to. Parts that are met here fit on
+            // this device and those behind it, and on none before it.
             while let Some(part) = parts.next_if(|part| part.milli <= *left) {
                 likely += part.likely(machine, by_left.len() - i);
             }
@@ -85,13 +85,13 @@ impl Ahead {
 }
 
 impl Part {
-    /// How likely a task is that asks for this part of cards, and fits where so many have it.
-    fn likely(&self, machine: &CardMachine, cards: usize) -> f64 {
+    /// How likely a task is that asks for this part of devices, and fits where so many have it.
+    fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli
                 && shape.memory_mib <= machine.memory_mib
                 && shape.models >> machine.model & 1 == 1
-                && usize::from(shape.cards) <= cards
+                && usize::from(shape.devices) <= devices
         };
         self.shapes.iter().filter(|(shape, _)| fits(shape)).map(|(_, likely)| likely).sum()
     }

@@ -8,7 +8,7 @@ use super::machine::Shape;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// The cards that are asked for at the end, in percent of all.
+/// The devices that are asked for at the end, in percent of all.
 pub const LOAD_PERCENT_MAX: i64 = 130;
 
 /// Chance by seed.
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// The tasks in the order in which they arrive, where there are so many thousandths of cards.
+/// The tasks in the order in which they arrive, where there are so many thousandths of devices.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;
@@ -42,7 +42,7 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     dice.shuffle(&mut tasks);
     let mut asked: i64 = tasks.iter().map(Shape::asked_milli).sum();
     if asked == 0 {
-        // Nobody asks for cards: no number of tasks would come to the load.
+        // Nobody asks for devices: no number of tasks would come to the load.
         return tasks;
     }
     while asked > most_milli {
@@ -50,8 +50,8 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     }
     loop {
         let task = list[dice.below(list.len())];
-        // One card is what the published program looks at, also for tasks with several.
-        if asked + i64::from(task.card_milli) > most_milli {
+        // One device is what the published program looks at, also for tasks with several.
+        if asked + i64::from(task.device_milli) > most_milli {
             return tasks;
         }
         asked += task.asked_milli();

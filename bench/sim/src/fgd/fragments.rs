@@ -1,12 +1,12 @@
-//! How much of a machine's cards the next task could not use, whatever it is.
+//! How much of a machine's devices the next task could not use, whatever it is.
 //!
 //! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
-//! as likely as it is frequent. For a shape that does not fit, all that is left of the cards is a fragment; for one
-//! that does, it is what is left of the cards that are too small for it. For a shape without cards it is all, since
+//! as likely as it is frequent. For a shape that does not fit, all that is left of the devices is a fragment; for one
+//! that does, it is what is left of the devices that are too small for it. For a shape without devices it is all, since
 //! such a task uses none. The expected fragment F is the mean over shapes.
 
 use super::ahead::Ahead;
-use super::machine::{CardMachine, Shape};
+use super::machine::{DeviceMachine, Shape};
 use std::collections::BTreeMap;
 
 /// The share of the list that the shapes make up, in percent, as the publication chose it.
@@ -15,28 +15,28 @@ const POPULAR_PERCENT: usize = 95;
 /// The shapes that are expected.
 #[derive(Clone, Debug)]
 pub struct Shapes {
-    /// The different parts of a card that are asked for, ascending.
+    /// The different parts of a device that are asked for, ascending.
     parts: Vec<i16>,
     shapes: Vec<Expected>,
-    /// How likely a task without cards is.
+    /// How likely a task without devices is.
     without: f64,
     ahead: Ahead,
 }
 
-/// A shape with cards.
+/// A shape with devices.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     shape: Shape,
-    /// Its part of a card in [`Shapes::parts`].
+    /// Its part of a device in [`Shapes::parts`].
     part: usize,
     likely: f64,
 }
 
-/// What is left on cards, for one part that may be asked for.
+/// What is left on devices, for one part that may be asked for.
 #[derive(Clone, Copy, Default)]
 struct Fit {
-    /// The cards with so much left.
-    cards: usize,
+    /// The devices with so much left.
+    devices: usize,
     /// What is left of the others.
     too_small: i64,
 }
@@ -63,19 +63,20 @@ impl Shapes {
             sum += count;
             popular.push((count, shape));
         }
-        let with_cards = popular.iter().filter(|(_, shape)| shape.cards > 0);
-        let mut parts: Vec<i16> = with_cards.clone().map(|(_, shape)| shape.card_milli).collect();
+        let with_devices = popular.iter().filter(|(_, shape)| shape.devices > 0);
+        let mut parts: Vec<i16> =
+            with_devices.clone().map(|(_, shape)| shape.device_milli).collect();
         parts.sort_unstable();
         parts.dedup();
         let likely = |count: usize| count as f64 / sum.max(1) as f64;
-        let shapes: Vec<Expected> = with_cards
+        let shapes: Vec<Expected> = with_devices
             .map(|(count, shape)| Expected {
                 shape: *shape,
-                part: parts.partition_point(|part| *part < shape.card_milli),
+                part: parts.partition_point(|part| *part < shape.device_milli),
                 likely: likely(*count),
             })
             .collect();
-        let without = popular.iter().filter(|(_, shape)| shape.cards == 0);
+        let without = popular.iter().filter(|(_, shape)| shape.devices == 0);
         let without = without.map(|(count, _)| likely(*count)).sum();
         Shapes { parts, shapes, without, ahead }
     }
@@ -86,9 +87,9 @@ impl Shapes {
         &self.ahead
     }
 
-    /// The expected fragment of a machine in thousandths of a card.
+    /// The expected fragment of a machine in thousandths of a device.
     #[must_use]
-    pub fn fragment(&self, machine: &CardMachine) -> f64 {
+    pub fn fragment(&self, machine: &DeviceMachine) -> f64 {
         self.fragment_of(machine.cpu_milli, machine.model, machine.left())
     }
 
@@ -99,12 +100,12 @@ impl Shapes {
         if all == 0 {
             return 0.0;
         }
-        // A part of a card is asked for by many shapes: each is looked up once.
+        // A part of a device is asked for by many shapes: each is looked up once.
         let mut fits = [Fit::default(); PARTS_MAX];
         for (fit, part) in fits.iter_mut().zip(&self.parts) {
             for left in left {
                 if left >= part {
-                    fit.cards += 1;
+                    fit.devices += 1;
                 } else {
                     fit.too_small += i64::from(*left);
                 }
@@ -114,23 +115,23 @@ impl Shapes {
         for expected in &self.shapes {
             let shape = &expected.shape;
             let fit =
-                fits.get(expected.part).copied().unwrap_or_else(|| fit(left, shape.card_milli));
+                fits.get(expected.part).copied().unwrap_or_else(|| fit(left, shape.device_milli));
             let usable = shape.cpu_milli <= cpu_milli
                 && shape.models >> model & 1 == 1
-                && fit.cards >= usize::from(shape.cards);
+                && fit.devices >= usize::from(shape.devices);
             fragment += expected.likely * if usable { fit.too_small } else { all } as f64;
         }
         fragment
     }
 }
 
-/// The parts of a card that are looked up once for all shapes; lists of shapes have some 20.
+/// The parts of a device that are looked up once for all shapes; lists of shapes have some 20.
 const PARTS_MAX: usize = 64;
 
 fn fit(left: &[i16], part: i16) -> Fit {
     let too_small = left.iter().filter(|left| **left < part);
     Fit {
-        cards: left.len() - too_small.clone().count(),
+        devices: left.len() - too_small.clone().count(),
         too_small: too_small.map(|left| i64::from(*left)).sum(),
     }
 }

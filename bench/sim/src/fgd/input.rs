@@ -1,11 +1,11 @@
-//! Machines with cards and a list of tasks, from tables of the form of Alibaba's "openb" trace.
+//! Machines with devices and a list of tasks, from tables of the form of Alibaba's "openb" trace.
 //!
-//! Machines: `cpu_milli, memory_mib, gpu, model`; those without cards are no matter here. Tasks: `cpu_milli,
+//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are no matter here. Tasks: `cpu_milli,
 //! memory_mib, num_gpu, gpu_milli`, and if there is such a column `gpu_spec`, the models that are
 //! accepted, separated by `|`. Plain or compressed with gzip; other columns are not looked at.
 
-use super::machine::{CardMachine, Models, Shape};
-use omega_core::limits::{AMOUNT_MAX, CARD_MILLI, CARDS_MAX};
+use super::machine::{DeviceMachine, Models, Shape};
+use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
 use omega_workload::LoadError;
 use omega_workload::table::Table;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ const LIST_SUFFIX: &str = ".csv.gz";
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The machines that have cards.
-    pub machines: Vec<CardMachine>,
+    /// The machines that have devices.
+    pub machines: Vec<DeviceMachine>,
     /// The tasks.
     pub tasks: Vec<Shape>,
 }
@@ -29,12 +29,12 @@ impl Input {
     /// Reads machines and tasks.
     ///
     /// # Errors
-    /// If a file is missing or at fault, no machine has cards, or there is no task.
+    /// If a file is missing or at fault, no machine has devices, or there is no task.
     pub fn read(machines: &Path, tasks: &Path) -> Result<Input, LoadError> {
         let mut models = Vec::new();
         let list = read_machines(machines, &mut models)?;
         if list.is_empty() {
-            return Err(LoadError::new(machines, "no machine has cards"));
+            return Err(LoadError::new(machines, "no machine has devices"));
         }
         let shapes = read_tasks(tasks, &models)?;
         if shapes.is_empty() {
@@ -77,14 +77,14 @@ pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
     Ok(lists)
 }
 
-fn read_machines(file: &Path, models: &mut Vec<String>) -> Result<Vec<CardMachine>, LoadError> {
+fn read_machines(file: &Path, models: &mut Vec<String>) -> Result<Vec<DeviceMachine>, LoadError> {
     let mut table = Table::open(file)?;
-    let [cpu, memory, cards, model] = table.find(["cpu_milli", "memory_mib", "gpu", "model"])?;
+    let [cpu, memory, devices, model] = table.find(["cpu_milli", "memory_mib", "gpu", "model"])?;
     let mut machines = Vec::new();
     while let Some(row) = table.next_row()? {
         let cpu_milli = row.integer(cpu, AMOUNT_MAX)? as i64;
         let memory_mib = row.integer(memory, AMOUNT_MAX)? as i64;
-        let count = row.integer(cards, u64::from(CARDS_MAX))? as u8;
+        let count = row.integer(devices, u64::from(DEVICES_MAX))? as u8;
         if count == 0 {
             continue;
         }
@@ -97,7 +97,7 @@ fn read_machines(file: &Path, models: &mut Vec<String>) -> Result<Vec<CardMachin
         if number == models.len() {
             models.push(name.to_owned());
         }
-        machines.push(CardMachine::new(cpu_milli, memory_mib, count, number as u8));
+        machines.push(DeviceMachine::new(cpu_milli, memory_mib, count, number as u8));
     }
     Ok(machines)
 }
@@ -109,10 +109,10 @@ fn read_tasks(file: &Path, models: &[String]) -> Result<Vec<Shape>, LoadError> {
     let accepted = table.optional_column("gpu_spec");
     let mut tasks = Vec::new();
     while let Some(row) = table.next_row()? {
-        let cards = row.integer(count, u64::from(CARDS_MAX))? as u8;
-        let part = row.optional_integer(milli, u64::from(CARD_MILLI))?;
-        let part = part.unwrap_or(u64::from(CARD_MILLI)) as i16;
-        if cards > 0 && part == 0 {
+        let devices = row.integer(count, u64::from(DEVICES_MAX))? as u8;
+        let part = row.optional_integer(milli, u64::from(DEVICE_MILLI))?;
+        let part = part.unwrap_or(u64::from(DEVICE_MILLI)) as i16;
+        if devices > 0 && part == 0 {
             return Err(row.error(milli, "is 0 although the task asks for a GPU"));
         }
         let names = accepted.map_or("", |column| row.text(column));
@@ -120,8 +120,8 @@ fn read_tasks(file: &Path, models: &[String]) -> Result<Vec<Shape>, LoadError> {
         let named: Models = names.split('|').map(bit).fold(0, |all, bit| all | bit);
         tasks.push(Shape {
             cpu_milli: row.integer(cpu, AMOUNT_MAX)? as i64,
-            card_milli: if cards == 0 { 0 } else { part },
-            cards,
+            device_milli: if devices == 0 { 0 } else { part },
+            devices,
             models: if names.is_empty() { Models::MAX } else { named },
             memory_mib: row.integer(memory, AMOUNT_MAX)? as i64,
         });

@@ -1,11 +1,11 @@
-//! A machine with cards, and a task that asks for a part of it.
+//! A machine with devices, and a task that asks for a part of it.
 
-use omega_core::limits::{CARD_MILLI, CARDS_MAX};
+use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 
-/// A whole card in thousandths.
-pub const WHOLE: i16 = CARD_MILLI as i16;
+/// A whole device in thousandths.
+pub const WHOLE: i16 = DEVICE_MILLI as i16;
 
-/// Which card models a task accepts, by their numbers in the input: a bit each.
+/// Which device models a task accepts, by their numbers in the input: a bit each.
 pub type Models = u64;
 
 /// What a task asks for. Tasks that ask for the same have one shape.
@@ -13,10 +13,10 @@ pub type Models = u64;
 pub struct Shape {
     /// Processors in thousandths.
     pub cpu_milli: i64,
-    /// Of each card, in thousandths; 0 for a task without cards.
-    pub card_milli: i16,
-    /// How many cards.
-    pub cards: u8,
+    /// Of each device, in thousandths; 0 for a task without devices.
+    pub device_milli: i16,
+    /// How many devices.
+    pub devices: u8,
     /// The models it accepts.
     pub models: Models,
     /// Memory in mebibytes.
@@ -24,55 +24,55 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What it asks of all cards together.
+    /// What it asks of all devices together.
     #[must_use]
     pub fn asked_milli(&self) -> i64 {
-        i64::from(self.card_milli) * i64::from(self.cards)
+        i64::from(self.device_milli) * i64::from(self.devices)
     }
 
-    /// Whether it shares a card with others.
+    /// Whether it shares a device with others.
     #[must_use]
     pub fn is_share(&self) -> bool {
-        self.cards == 1 && self.card_milli < WHOLE
+        self.devices == 1 && self.device_milli < WHOLE
     }
 }
 
 /// What is left of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CardMachine {
+pub struct DeviceMachine {
     /// Processors in thousandths.
     pub cpu_milli: i64,
     /// Memory in mebibytes.
     pub memory_mib: i64,
-    /// The number of its card model.
+    /// The number of its device model.
     pub model: u8,
-    /// Of each card.
+    /// Of each device.
     left: Vec<i16>,
-    /// How many tasks of each size came: shares, then those of 1, 2, … cards.
-    sizes: [u16; CARDS_MAX as usize + 1],
+    /// How many tasks of each size came: shares, then those of 1, 2, … devices.
+    sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
-impl CardMachine {
-    /// With whole cards.
+impl DeviceMachine {
+    /// With whole devices.
     #[must_use]
-    pub fn new(cpu_milli: i64, memory_mib: i64, cards: u8, model: u8) -> CardMachine {
-        let (left, sizes) = (vec![WHOLE; usize::from(cards)], [0; CARDS_MAX as usize + 1]);
-        CardMachine { cpu_milli, memory_mib, model, left, sizes }
+    pub fn new(cpu_milli: i64, memory_mib: i64, devices: u8, model: u8) -> DeviceMachine {
+        let (left, sizes) = (vec![WHOLE; usize::from(devices)], [0; DEVICES_MAX as usize + 1]);
+        DeviceMachine { cpu_milli, memory_mib, model, left, sizes }
     }
 
-    /// What is left of each card.
+    /// What is left of each device.
     #[must_use]
     pub fn left(&self) -> &[i16] {
         &self.left
     }
 
-    /// What is left of all cards.
+    /// What is left of all devices.
     #[must_use]
     pub fn left_milli(&self) -> i64 {
         self.left.iter().map(|left| i64::from(*left)).sum()
     }
 
-    /// How many cards are whole.
+    /// How many devices are whole.
     #[must_use]
     pub fn whole(&self) -> usize {
         self.left.iter().filter(|left| **left == WHOLE).count()
@@ -82,33 +82,33 @@ impl CardMachine {
     #[must_use]
     pub fn fits(&self, shape: &Shape) -> bool {
         let room = self.cpu_milli >= shape.cpu_milli && self.memory_mib >= shape.memory_mib;
-        room && (shape.cards == 0 || shape.models >> self.model & 1 == 1)
-            && self.left.iter().filter(|left| **left >= shape.card_milli).count()
-                >= usize::from(shape.cards)
+        room && (shape.devices == 0 || shape.models >> self.model & 1 == 1)
+            && self.left.iter().filter(|left| **left >= shape.device_milli).count()
+                >= usize::from(shape.devices)
     }
 
-    /// The fullest cards that a task fits on, the first of equal ones, as a cell chooses.
+    /// The fullest devices that a task fits on, the first of equal ones, as a cell chooses.
     #[must_use]
-    pub fn fullest(&self, shape: &Shape) -> CardChoice {
-        let mut chosen = CardChoice::default();
-        for _ in 0..shape.cards {
-            let fits = |i: &usize| self.left[*i] >= shape.card_milli && !chosen.has(*i);
+    pub fn fullest(&self, shape: &Shape) -> DeviceChoice {
+        let mut chosen = DeviceChoice::default();
+        for _ in 0..shape.devices {
+            let fits = |i: &usize| self.left[*i] >= shape.device_milli && !chosen.has(*i);
             let next = (0..self.left.len()).filter(fits).min_by_key(|i| self.left[*i]);
-            chosen = chosen.with(next.expect("only tasks that fit are given cards"));
+            chosen = chosen.with(next.expect("only tasks that fit are given devices"));
         }
         chosen
     }
 
     /// Gives a task its part.
-    pub fn take(&mut self, shape: &Shape, cards: CardChoice) {
+    pub fn take(&mut self, shape: &Shape, devices: DeviceChoice) {
         self.cpu_milli -= shape.cpu_milli;
         self.memory_mib -= shape.memory_mib;
         for (i, left) in self.left.iter_mut().enumerate() {
-            if cards.has(i) {
-                *left -= shape.card_milli;
+            if devices.has(i) {
+                *left -= shape.device_milli;
             }
         }
-        if shape.cards > 0 {
+        if shape.devices > 0 {
             self.sizes[size(shape)] += 1;
         }
     }
@@ -124,23 +124,23 @@ impl CardMachine {
 
 /// Shares are one size, whatever the share.
 fn size(shape: &Shape) -> usize {
-    if shape.card_milli < WHOLE { 0 } else { usize::from(shape.cards) }
+    if shape.device_milli < WHOLE { 0 } else { usize::from(shape.devices) }
 }
 
-/// Some of a machine's cards.
+/// Some of a machine's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardChoice(u32);
+pub struct DeviceChoice(u32);
 
-impl CardChoice {
-    /// Whether this card is among them.
+impl DeviceChoice {
+    /// Whether this device is among them.
     #[must_use]
-    pub fn has(self, card: usize) -> bool {
-        self.0 >> card & 1 == 1
+    pub fn has(self, device: usize) -> bool {
+        self.0 >> device & 1 == 1
     }
 
-    /// This card as well.
+    /// This device as well.
     #[must_use]
-    pub fn with(self, card: usize) -> CardChoice {
-        CardChoice(self.0 | 1 << card)
+    pub fn with(self, device: usize) -> DeviceChoice {
+        DeviceChoice(self.0 | 1 << device)
     }
 }

@@ -1,32 +1,32 @@
-//! The policies: how well a task would be on a machine, and which cards it gets there.
+//! The policies: how well a task would be on a machine, and which devices it gets there.
 //!
 //! A score is a whole number from 0 to 100, rounded as the published program rounds. Of equal machines the
 //! first in the order of names is taken.
 
 use super::fragments::Shapes;
-use super::machine::{CardChoice, CardMachine, Shape, WHOLE};
+use super::machine::{DeviceChoice, DeviceMachine, Shape, WHOLE};
 use clap::ValueEnum;
 
 /// The largest machine of the published program: scores are shares of it.
 const CPU_MILLI_MAX: f64 = 128_000.0;
-const CARDS_MILLI_MAX: i64 = 8_000;
+const DEVICES_MILLI_MAX: i64 = 8_000;
 
 /// Where a task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Any machine that it fits on, and any card
+    /// Any machine that it fits on, and any device
     Random,
     /// Where what is asked is least like what is left, by their dot product
     DotProd,
-    /// Where tasks with as many cards are
+    /// Where tasks with as many devices are
     GpuClustering,
-    /// On cards in use, else on machines in use
+    /// On devices in use, else on machines in use
     GpuPacking,
     /// Where the least is left
     BestFit,
     /// Where the expected fragment grows least: fragmentation gradient descent
     Fgd,
-    /// As fgd, but tens of tasks ahead, and with what is left of cards at a small cost
+    /// As fgd, but tens of tasks ahead, and with what is left of devices at a small cost
     FgdAhead,
 }
 
@@ -58,7 +58,7 @@ impl Policy {
 
     /// How well a task that fits would be on a machine: more is better. Of a policy by chance all are equal.
     #[must_use]
-    pub fn score(self, machine: &CardMachine, shape: &Shape, shapes: &Shapes) -> i64 {
+    pub fn score(self, machine: &DeviceMachine, shape: &Shape, shapes: &Shapes) -> i64 {
         match self {
             Policy::Random => 0,
             Policy::DotProd => dot_product(machine, shape),
@@ -69,20 +69,20 @@ impl Policy {
         }
     }
 
-    /// The cards that a task gets on a machine. `chance` is drawn by a policy that leaves it to chance: from a
+    /// The devices that a task gets on a machine. `chance` is drawn by a policy that leaves it to chance: from a
     /// count of choices it makes one.
-    pub fn cards(
+    pub fn devices(
         self,
-        machine: &CardMachine,
+        machine: &DeviceMachine,
         shape: &Shape,
         shapes: &Shapes,
         chance: &mut dyn FnMut(usize) -> usize,
-    ) -> CardChoice {
+    ) -> DeviceChoice {
         match self {
             Policy::Random if shape.is_share() => {
-                let fit = |i: &usize| machine.left()[*i] >= shape.card_milli;
+                let fit = |i: &usize| machine.left()[*i] >= shape.device_milli;
                 let fits: Vec<usize> = (0..machine.left().len()).filter(fit).collect();
-                CardChoice::default().with(fits[chance(fits.len())])
+                DeviceChoice::default().with(fits[chance(fits.len())])
             }
             Policy::Random
             | Policy::DotProd
@@ -93,9 +93,14 @@ impl Policy {
         }
     }
 
-    /// The score of a policy that follows the gradient, with the cards for which it is best. A task that
-    /// shares looks at each card; one that does not gets the fullest that fit.
-    fn gradient(self, machine: &CardMachine, shape: &Shape, shapes: &Shapes) -> (i64, CardChoice) {
+    /// The score of a policy that follows the gradient, with the devices for which it is best. A task that
+    /// shares looks at each device; one that does not gets the fullest that fit.
+    fn gradient(
+        self,
+        machine: &DeviceMachine,
+        shape: &Shape,
+        shapes: &Shapes,
+    ) -> (i64, DeviceChoice) {
         let before = self.lost(machine, machine.left(), shapes);
         let mut left = machine.left().to_vec();
         let mut after = machine.clone();
@@ -112,29 +117,29 @@ impl Policy {
         if !shape.is_share() {
             let chosen = machine.fullest(shape);
             for (i, left) in left.iter_mut().enumerate() {
-                *left -= if chosen.has(i) { shape.card_milli } else { 0 };
+                *left -= if chosen.has(i) { shape.device_milli } else { 0 };
             }
             return (score(&left), chosen);
         }
         let mut best: Option<(i64, usize)> = None;
         for i in 0..left.len() {
-            // Cards of which as much is left are one choice: the first of them.
-            if left[i] < shape.card_milli || left[..i].contains(&left[i]) {
+            // Devices of which as much is left are one choice: the first of them.
+            if left[i] < shape.device_milli || left[..i].contains(&left[i]) {
                 continue;
             }
-            left[i] -= shape.card_milli;
+            left[i] -= shape.device_milli;
             let score = score(&left);
-            left[i] += shape.card_milli;
+            left[i] += shape.device_milli;
             if best.is_none_or(|(other, _)| score > other) {
                 best = Some((score, i));
             }
         }
-        let (score, card) = best.expect("only tasks that fit are scored");
-        (score, CardChoice::default().with(card))
+        let (score, device) = best.expect("only tasks that fit are scored");
+        (score, DeviceChoice::default().with(device))
     }
 
-    /// What the policy takes for lost of a machine if so much were left of its cards.
-    fn lost(self, machine: &CardMachine, left: &[i16], shapes: &Shapes) -> f64 {
+    /// What the policy takes for lost of a machine if so much were left of its devices.
+    fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
             _ => shapes.fragment_of(machine.cpu_milli, machine.model, left),
@@ -142,31 +147,31 @@ impl Policy {
     }
 }
 
-/// What a thousandth of a card that is left costs [`Policy::FgdAhead`]: machines in use are filled up first, and
+/// What a thousandth of a device that is left costs [`Policy::FgdAhead`]: machines in use are filled up first, and
 /// empty ones kept. Found by trial: with half as much it gains the same, with twice as much a little less; but with
-/// a quarter, tasks of a list where all share cards are spread over whole ones, and five percent of the cards are lost.
+/// a quarter, tasks of a list where all share devices are spread over whole ones, and five percent of the devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
-/// The score if what is lost shrinks by so much: 50 if not at all, 73 if by a whole card.
+/// The score if what is lost shrinks by so much: 50 if not at all, 73 if by a whole device.
 fn percent(shrinks: f64) -> i64 {
     (100.0 / (1.0 + (-shrinks / 1000.0).exp())) as i64
 }
 
 /// 1 less half the dot product of what is left and what is asked, as shares of the largest machine.
-fn dot_product(machine: &CardMachine, shape: &Shape) -> i64 {
+fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = machine.cpu_milli as f64 / CPU_MILLI_MAX * (shape.cpu_milli as f64 / CPU_MILLI_MAX);
-    let most = CARDS_MILLI_MAX as f64;
-    let cards = machine.left_milli() as f64 / most * (shape.asked_milli() as f64 / most);
-    ((1.0 - (cpu + cards) / 2.0) * 100.0) as i64
+    let most = DEVICES_MILLI_MAX as f64;
+    let devices = machine.left_milli() as f64 / most * (shape.asked_milli() as f64 / most);
+    ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
 /// From 75 where only tasks of this size came, 50 where others did too, 25 where none did, 0 where only others
-/// did; each with up to 25 for cards in use. Without cards all are equal.
-fn clustering(machine: &CardMachine, shape: &Shape) -> i64 {
-    if shape.cards == 0 {
+/// did; each with up to 25 for devices in use. Without devices all are equal.
+fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
+    if shape.devices == 0 {
         return 0;
     }
-    let used = 25 * (CARDS_MILLI_MAX - machine.left_milli()) / CARDS_MILLI_MAX;
+    let used = 25 * (DEVICES_MILLI_MAX - machine.left_milli()) / DEVICES_MILLI_MAX;
     used + match machine.sizes(shape) {
         (true, false) => 75,
         (true, true) => 50,
@@ -175,10 +180,10 @@ fn clustering(machine: &CardMachine, shape: &Shape) -> i64 {
     }
 }
 
-/// From 50 to 100 on cards in use, the less is left of them the better; from 33 to 50 where whole cards must be
-/// taken, the fewer the better; below on machines of which no card is in use, the fewer they have the better.
-fn packing(machine: &CardMachine, shape: &Shape) -> i64 {
-    if shape.cards == 0 {
+/// From 50 to 100 on devices in use, the less is left of them the better; from 33 to 50 where whole devices must be
+/// taken, the fewer the better; below on machines of which no device is in use, the fewer they have the better.
+fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
+    if shape.devices == 0 {
         return 0;
     }
     let whole = machine.whole();
@@ -196,8 +201,8 @@ fn packing(machine: &CardMachine, shape: &Shape) -> i64 {
 }
 
 /// 1 less half of each share of the largest machine that would be left.
-fn best_fit(machine: &CardMachine, shape: &Shape) -> i64 {
+fn best_fit(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = (machine.cpu_milli - shape.cpu_milli) as f64 / CPU_MILLI_MAX;
-    let cards = (machine.left_milli() - shape.asked_milli()) as f64 / CARDS_MILLI_MAX as f64;
-    ((1.0 - (cpu * 0.5 + cards * 0.5)) * 100.0) as i64
+    let devices = (machine.left_milli() - shape.asked_milli()) as f64 / DEVICES_MILLI_MAX as f64;
+    ((1.0 - (cpu * 0.5 + devices * 0.5)) * 100.0) as i64
 }

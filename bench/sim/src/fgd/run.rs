@@ -1,4 +1,4 @@
-//! One run: a policy, a list and a seed, and how full the cards are as tasks arrive.
+//! One run: a policy, a list and a seed, and how full the devices are as tasks arrive.
 //!
 //! A task changes one machine only. So each score is kept beside the version of the machine that it was made
 //! for, for each shape, and made again when that shape comes and the machine has changed.
@@ -6,11 +6,11 @@
 use super::arrivals::{Dice, arrivals};
 use super::fragments::Shapes;
 use super::input::Input;
-use super::machine::{CardMachine, Shape};
+use super::machine::{DeviceMachine, Shape};
 use super::policy::Policy;
 use std::collections::HashMap;
 
-/// The loads at which a run is looked at: what arrived asks for so many percent of the cards.
+/// The loads at which a run is looked at: what arrived asks for so many percent of the devices.
 pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 
 /// What is simulated.
@@ -24,7 +24,7 @@ pub struct Run {
     pub among: usize,
 }
 
-/// How things are at one load, in percent of all cards.
+/// How things are at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// What is in use.
@@ -40,7 +40,7 @@ type Kept = (u32, Option<i64>);
 #[must_use]
 pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.len()] {
     let mut dice = Dice::new(run.seed);
-    let capacity_milli: i64 = input.machines.iter().map(CardMachine::left_milli).sum();
+    let capacity_milli: i64 = input.machines.iter().map(DeviceMachine::left_milli).sum();
     let tasks = arrivals(&input.tasks, capacity_milli, &mut dice);
     let mut machines = input.machines.clone();
     dice.shuffle(&mut machines);
@@ -63,8 +63,9 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
         if !best.is_empty() {
             let chosen = if best.len() > 1 { best[dice.below(best.len())] } else { best[0] };
             let machine = &mut machines[chosen];
-            let cards = run.policy.cards(machine, shape, shapes, &mut |count| dice.below(count));
-            machine.take(shape, cards);
+            let devices =
+                run.policy.devices(machine, shape, shapes, &mut |count| dice.below(count));
+            machine.take(shape, devices);
             versions[chosen] += 1;
             used += shape.asked_milli();
         }
@@ -76,12 +77,12 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
             next += 1;
         }
     }
-    // The last load is reached but for a part of a card, or not at all.
+    // The last load is reached but for a part of a device, or not at all.
     points[next..].fill(point(&machines, shapes, used, capacity_milli));
     points
 }
 
-fn point(machines: &[CardMachine], shapes: &Shapes, used: i64, capacity_milli: i64) -> Point {
+fn point(machines: &[DeviceMachine], shapes: &Shapes, used: i64, capacity_milli: i64) -> Point {
     let percent = 100.0 / capacity_milli.max(1) as f64;
     let fragment: f64 = machines.iter().map(|machine| shapes.fragment(machine)).sum();
     Point { used: used as f64 * percent, fragment: fragment * percent }

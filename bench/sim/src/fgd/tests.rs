@@ -3,29 +3,29 @@
 use super::arrivals::{Dice, LOAD_PERCENT_MAX, arrivals};
 use super::fragments::Shapes;
 use super::input::{Input, lists, machines_file, tasks_file};
-use super::machine::{CardChoice, CardMachine, Models, Shape};
+use super::machine::{DeviceChoice, DeviceMachine, Models, Shape};
 use super::policy::Policy;
 use super::published::{Published, tolerance};
 use super::run::{Run, run};
 use std::path::{Path, PathBuf};
 
-fn shape(cpu_milli: i64, cards: u8, card_milli: i16) -> Shape {
-    Shape { cpu_milli, card_milli, cards, models: Models::MAX, memory_mib: 1 }
+fn shape(cpu_milli: i64, devices: u8, device_milli: i16) -> Shape {
+    Shape { cpu_milli, device_milli, devices, models: Models::MAX, memory_mib: 1 }
 }
 
-/// A machine of 32 processors with as much left on its cards.
-fn machine(left: &[i16]) -> CardMachine {
-    let mut machine = CardMachine::new(32_000, 1000, left.len() as u8, 0);
+/// A machine of 32 processors with as much left on its devices.
+fn machine(left: &[i16]) -> DeviceMachine {
+    let mut machine = DeviceMachine::new(32_000, 1000, left.len() as u8, 0);
     for (i, left) in left.iter().enumerate() {
         let used = Shape { memory_mib: 0, ..shape(0, 1, 1000 - left) };
-        if used.card_milli > 0 {
-            machine.take(&used, CardChoice::default().with(i));
+        if used.device_milli > 0 {
+            machine.take(&used, DeviceChoice::default().with(i));
         }
     }
     machine
 }
 
-fn score(policy: Policy, machine: &CardMachine, shape: &Shape, list: &[Shape]) -> i64 {
+fn score(policy: Policy, machine: &DeviceMachine, shape: &Shape, list: &[Shape]) -> i64 {
     policy.score(machine, shape, &Shapes::of(list))
 }
 
@@ -35,10 +35,10 @@ fn a_task_fits_where_enough_is_left_of_everything() {
     let fits = |shape: Shape| machine.fits(&shape);
     assert!(fits(shape(32_000, 2, 1000)) && fits(shape(1, 3, 400)) && fits(shape(1, 0, 0)));
     assert!(!fits(shape(32_001, 0, 0)), "processors");
-    assert!(!fits(shape(1, 3, 401)), "cards");
+    assert!(!fits(shape(1, 3, 401)), "devices");
     assert!(!fits(Shape { memory_mib: 1001, ..shape(1, 0, 0) }), "memory");
     assert!(!fits(Shape { models: 0b10, ..shape(1, 1, 1) }), "model");
-    assert!(fits(Shape { models: 0b10, ..shape(1, 0, 0) }), "without cards no model counts");
+    assert!(fits(Shape { models: 0b10, ..shape(1, 0, 0) }), "without devices no model counts");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn scores_are_those_that_are_worked_out_by_hand() {
     assert_eq!(score(Policy::DotProd, &used, &half, &[]), 98);
     // 1 - (24/128 + 1200/8000) / 2
     assert_eq!(score(Policy::BestFit, &used, &half, &[]), 83);
-    // A card in use with 70 % left; a whole one; none in use.
+    // A device in use with 70 % left; a whole one; none in use.
     assert_eq!(score(Policy::GpuPacking, &used, &half, &[]), 93);
     assert_eq!(score(Policy::GpuPacking, &used, &shape(1, 1, 1000), &[]), 49);
     assert_eq!(score(Policy::GpuPacking, &machine(&[1000, 1000]), &half, &[]), 31);
@@ -58,7 +58,7 @@ fn scores_are_those_that_are_worked_out_by_hand() {
     assert_eq!(score(Policy::GpuClustering, &used, &shape(1, 1, 1000), &[]), 19);
     assert_eq!(score(Policy::GpuClustering, &machine(&[1000]), &half, &[]), 46);
     let mut both = used.clone();
-    both.take(&shape(1, 1, 1000), CardChoice::default().with(1));
+    both.take(&shape(1, 1, 1000), DeviceChoice::default().with(1));
     assert_eq!(score(Policy::GpuClustering, &both, &half, &[]), 72);
     for policy in [Policy::GpuPacking, Policy::GpuClustering] {
         assert_eq!(score(policy, &used, &shape(1, 0, 0), &[]), 0);
@@ -69,7 +69,7 @@ fn scores_are_those_that_are_worked_out_by_hand() {
 fn a_fragment_is_what_the_next_task_cannot_use() {
     let (whole, half, none) = (shape(1000, 1, 1000), shape(1000, 1, 500), shape(1000, 0, 0));
     let shapes = Shapes::of(&[whole, half, half, none]);
-    // Half fit on 1000 only, 300 is lost; whole likewise; none uses no card.
+    // Half fit on 1000 only, 300 is lost; whole likewise; none uses no device.
     let machine = machine(&[1000, 300]);
     let expected = 0.25 * 300.0 + 0.5 * 300.0 + 0.25 * 1300.0;
     assert!((shapes.fragment(&machine) - expected).abs() < 1e-9);
@@ -83,39 +83,40 @@ fn a_fragment_is_what_the_next_task_cannot_use() {
 }
 
 #[test]
-fn the_gradient_takes_the_card_that_leaves_least_unusable() {
+fn the_gradient_takes_the_device_that_leaves_least_unusable() {
     let list = [shape(1000, 1, 300), shape(1000, 1, 600)];
     let shapes = Shapes::of(&list);
     let machine = machine(&[900, 600]);
-    let cards = |policy: Policy| {
-        policy
-            .cards(&machine, &list[0], &shapes, &mut |_| unreachable!("nothing is left to chance"))
+    let devices = |policy: Policy| {
+        policy.devices(&machine, &list[0], &shapes, &mut |_| {
+            unreachable!("nothing is left to chance")
+        })
     };
     // 900 becomes 600, of use to both; 600 would become 300.
-    assert_eq!(cards(Policy::BestFit), CardChoice::default().with(1));
-    assert_eq!(cards(Policy::Fgd), CardChoice::default().with(0));
+    assert_eq!(devices(Policy::BestFit), DeviceChoice::default().with(1));
+    assert_eq!(devices(Policy::Fgd), DeviceChoice::default().with(0));
     // Nothing was a fragment before, and nothing is after: 100 * sigmoid(0).
     assert_eq!(score(Policy::Fgd, &machine, &list[0], &list), 50);
     // On one with 600 alone, half of what is left is a fragment for half of the tasks: -150.
     assert_eq!(score(Policy::Fgd, &self::machine(&[600]), &list[0], &list), 46);
 }
 
-/// What lies idle of a card when the next task can use it with this chance: the closed sum.
+/// What lies idle of a device when the next task can use it with this chance: the closed sum.
 fn idle_share(likely: f64) -> f64 {
     (1.0 - likely) / (1.0 - likely + 50.0 * likely)
 }
 
 #[test]
 fn what_is_seldom_of_use_lies_idle_less_than_what_never_is() {
-    // One in four asks for half a card; the others for two whole ones, which the machine does not have.
+    // One in four asks for half a device; the others for two whole ones, which the machine does not have.
     let half = shape(1000, 1, 500);
     let list = [half, shape(1000, 2, 1000), shape(1000, 2, 1000), shape(1000, 0, 0)];
     let shapes = Shapes::of(&list);
     let machine = machine(&[1000, 300, 0]);
-    let idle = |machine: &CardMachine, left: &[i16]| shapes.ahead().idle_of(machine, left);
+    let idle = |machine: &DeviceMachine, left: &[i16]| shapes.ahead().idle_of(machine, left);
     let expected = 1000.0 * idle_share(0.25) + 300.0;
     assert!((shapes.ahead().idle(&machine) - expected).abs() < 1e-9);
-    // With two whole cards three in four can use them, and still nobody can use 300.
+    // With two whole devices three in four can use them, and still nobody can use 300.
     let expected = 2000.0 * idle_share(0.75) + 300.0;
     assert!((idle(&machine, &[1000, 300, 1000]) - expected).abs() < 1e-9);
     assert_eq!(idle(&machine, &[0, 0, 0]), 0.0);
@@ -140,7 +141,7 @@ fn no_shape_is_too_rare_to_be_looked_ahead_for() {
 
 #[test]
 fn the_sum_over_tasks_ahead_is_the_closed_one() {
-    // N is geometric with a mean of 50: the chance that none of N tasks can use a card, summed.
+    // N is geometric with a mean of 50: the chance that none of N tasks can use a device, summed.
     for likely in [0.0, 0.02, 0.5, 1.0_f64] {
         let more = 1.0 - 1.0 / 50.0_f64;
         let none = |n: i32| more.powi(n - 1) / 50.0 * (1.0 - likely).powi(n);
@@ -150,8 +151,8 @@ fn the_sum_over_tasks_ahead_is_the_closed_one() {
 }
 
 #[test]
-fn looking_ahead_keeps_memory_where_cards_are_left() {
-    // Every task wants memory. Two machines, equal but for it: the one where the rest of the card would have none is spared.
+fn looking_ahead_keeps_memory_where_devices_are_left() {
+    // Every task wants memory. Two machines, equal but for it: the one where the rest of the device would have none is spared.
     let task = Shape { memory_mib: 600, ..shape(1000, 1, 500) };
     let list = [task];
     let (short, mut ample) = (machine(&[1000]), machine(&[1000]));
@@ -180,14 +181,14 @@ fn arrivals_are_the_list_and_more_of_it_up_to_the_load() {
     assert_eq!(arrivals(&none, 1000, &mut Dice::new(1)), none);
 }
 
-/// A dozen machines of 2, 5 and 8 cards, and tasks of some sizes.
+/// A dozen machines of 2, 5 and 8 devices, and tasks of some sizes.
 fn small() -> Input {
     let machines =
-        (0..12).map(|i| CardMachine::new(16_000 + i * 4_000, 100, 2 + (i % 3) as u8 * 3, 0));
+        (0..12).map(|i| DeviceMachine::new(16_000 + i * 4_000, 100, 2 + (i % 3) as u8 * 3, 0));
     let sizes = [(1, 300), (1, 700), (1, 1000), (2, 1000), (0, 0), (1, 450), (1, 620), (4, 1000)];
     let tasks = sizes.iter().cycle().take(64).zip(0i64..);
     let task =
-        |((cards, milli), i): (&(u8, i16), i64)| shape(2_000 + i % 5 * 1_000, *cards, *milli);
+        |((devices, milli), i): (&(u8, i16), i64)| shape(2_000 + i % 5 * 1_000, *devices, *milli);
     Input { machines: machines.collect(), tasks: tasks.map(task).collect() }
 }
 
@@ -245,13 +246,13 @@ fn read(machines: &str, tasks: &str) -> Result<Input, String> {
 fn lists_are_read_and_their_faults_told() {
     let machines = "a,1,2,0,\nb,3,4,2,T4\nc,5,6,1,A10\n";
     let input = read(machines, "x,1,2,0,,\ny,1,2,1,460,T4|V100\nz,1,2,2,,A10\n").unwrap();
-    assert_eq!(input.machines.len(), 2, "those with cards");
+    assert_eq!(input.machines.len(), 2, "those with devices");
     let models: Vec<Models> = input.tasks.iter().map(|task| task.models).collect();
     assert_eq!(models, [Models::MAX, 0b01, 0b10]);
     assert_eq!(input.tasks.iter().map(Shape::asked_milli).collect::<Vec<_>>(), [0, 460, 2000]);
     let task = "x,1,2,1,1000,\n";
     let cases = [
-        ("a,1,2,0,\n", task, "m.csv: no machine has cards"),
+        ("a,1,2,0,\n", task, "m.csv: no machine has devices"),
         (machines, "", "t.csv: there is no task"),
         ("a,1,2,33,T4\n", task, "m.csv:2: gpu: \"33\" is too large: at most 32"),
         ("a,x,2,1,T4\n", task, "m.csv:2: cpu_milli: \"x\" is not a number"),
@@ -299,7 +300,7 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
 #[test]
 fn looking_ahead_packs_more_than_the_gradient() {
     let Some(dir) = data() else { return };
-    // Where all tasks share cards it gains least beside its deviation; spread over whole cards they would lose five points.
+    // Where all tasks share devices it gains least beside its deviation; spread over whole devices they would lose five points.
     for list in ["default", "gpushare100"] {
         let input = Input::read(&machines_file(&dir), &tasks_file(&dir, list)).unwrap();
         let shapes = Shapes::of(&input.tasks);

@@ -46,9 +46,9 @@ pub(super) fn workload(
                     kind,
                     groups: vec![TaskGroup::new(job.tasks, request)],
                     gang_min: None,
-                    gang_hold_ms: None,
-                    run_ms_expected: None,
-                    due_ms: None,
+                    gang_timeout_ms: None,
+                    runtime_estimate_ms: None,
+                    deadline_ms: None,
                 },
             }
         };

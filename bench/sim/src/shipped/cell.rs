@@ -188,7 +188,7 @@ impl<'a> ShippedCell<'a> {
         }
         let cell = SharedCell::new(omega_cellstate::Cell::new(kinds.clone()));
         // Nobody asks a simulated cell about jobs that are over.
-        let policy = Policy { keep_ended_ms: 0, ..policy.clone() };
+        let policy = Policy { ttl_after_finished_ms: 0, ..policy.clone() };
         cell.apply(Command::SetPolicy(policy)).map_err(ShippedError::Policy)?;
         let register =
             |machine: &Machine| match cell.apply(Command::RegisterMachine(machine.clone())) {

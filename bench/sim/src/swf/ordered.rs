@@ -65,7 +65,7 @@ pub struct Ordered<'a> {
     /// The processors that come back, in the order in which a reservation counts on them.
     back: BTreeSet<Due>,
     /// When each that was started is due.
-    due_ms: Vec<u64>,
+    deadline_ms: Vec<u64>,
     reservation: Option<Reservation>,
     /// Whether anything ended since the policy was last asked.
     has_ended: bool,
@@ -88,7 +88,7 @@ impl<'a> Ordered<'a> {
             waiting: BTreeSet::new(),
             came: Vec::new(),
             back: BTreeSet::new(),
-            due_ms: vec![0; jobs.len()],
+            deadline_ms: vec![0; jobs.len()],
             reservation: None,
             has_ended: false,
         }
@@ -111,8 +111,8 @@ impl<'a> Ordered<'a> {
     fn start_one(&mut self, place: Place, now_ms: u64) {
         let job = &self.jobs[place];
         self.free -= job.processors;
-        self.due_ms[place] = now_ms + job.requested_ms;
-        self.back.insert((self.due_ms[place], job.processors, place));
+        self.deadline_ms[place] = now_ms + job.requested_ms;
+        self.back.insert((self.deadline_ms[place], job.processors, place));
         self.waiting.remove(&self.rank(place));
     }
 
@@ -161,7 +161,7 @@ impl Policy for Ordered<'_> {
     fn ended(&mut self, place: Place, _now_ms: u64) {
         let processors = self.jobs[place].processors;
         self.free += processors;
-        self.back.remove(&(self.due_ms[place], processors, place));
+        self.back.remove(&(self.deadline_ms[place], processors, place));
         self.has_ended = true;
     }
 

@@ -66,7 +66,7 @@ impl<'a> Shipped<'a> {
     pub fn new(jobs: &'a [SimJob], machines: Machines, depth: usize) -> Shipped<'a> {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
         // Nobody asks about jobs that are over.
-        let policy = CellPolicy { keep_ended_ms: 0, ..CellPolicy::default() };
+        let policy = CellPolicy { ttl_after_finished_ms: 0, ..CellPolicy::default() };
         cell.apply(Command::SetPolicy(policy)).expect("a cell may forget jobs at once");
         for index in 0..machines.count {
             let capacity = Amounts::new([machines.cores * CORE]);
@@ -108,7 +108,7 @@ impl Policy for Shipped<'_> {
         let SimJob { requested_ms, processors, .. } = self.jobs[place];
         let tasks = processors as u32;
         let job = Job::batch(format!("job-{place}"), TaskGroup::new(tasks, Amounts::new([CORE])));
-        let job = Job { gang_min: Some(tasks), run_ms_expected: Some(requested_ms), ..job };
+        let job = Job { gang_min: Some(tasks), runtime_estimate_ms: Some(requested_ms), ..job };
         self.cell.apply(Command::SubmitJob(job)).expect("the job fits the machine");
     }
 

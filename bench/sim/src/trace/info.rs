@@ -193,8 +193,8 @@ pub struct RulesInfo {
     pub machines: u64,
     /// That ask to be near to, or far from, other tasks.
     pub tasks: u64,
-    /// That ask for cards.
-    pub cards: u64,
+    /// That ask for devices.
+    pub devices: u64,
 }
 
 /// Reads a stream to its end.
@@ -446,7 +446,7 @@ impl RulesInfo {
         });
         let is_about_tasks = |rule: &TaskRule| !matches!(rule, TaskRule::Prefer { .. });
         self.tasks += any(&|group| group.rules.tasks.iter().any(is_about_tasks));
-        self.cards += any(&|group| group.cards.is_some());
+        self.devices += any(&|group| group.devices.is_some());
     }
 }
 

@@ -83,7 +83,7 @@ fn loads(info: &Info, kinds: &Kinds) -> String {
         return String::new();
     }
     let mut rows = vec![
-        ["load, as asked", "mean", "peak", "of the cell", "peak", "over"]
+        ["load, as asked", "mean", "peak", "cluster resources", "peak", "over"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -154,7 +154,7 @@ fn tenants_and_rules(text: &mut String, info: &Info) {
         (rules.gangs, "are gangs"),
         (rules.machines, "ask for certain machines"),
         (rules.tasks, "ask to be near to or far from tasks"),
-        (rules.cards, "ask for cards"),
+        (rules.devices, "ask for devices"),
     ];
     let said =
         said.iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, what)| format!("{jobs} {what}"));

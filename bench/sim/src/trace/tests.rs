@@ -74,7 +74,7 @@ fn the_real_traces_have_the_published_loads() {
     if let Some(dir) = data("openb") {
         let told = info::read(&mut *openb(&dir).unwrap()).unwrap();
         let gpu = told.load.iter().find(|load| load.kind == "gpu").unwrap();
-        // The list asks 98 % of the cards once all of it is there.
+        // The list asks 98 % of the devices once all of it is there.
         assert!((0.97..0.99).contains(&gpu.peak_share.unwrap()), "{:?}", gpu.peak_share);
     }
     if let Some(dir) = data("omega-sim") {

@@ -34,7 +34,7 @@ pub struct Assumed {
 impl Assumed {
     /// How long a task of a job runs from its beginning; `None` is for ever.
     fn whole_ms(self, job: &Job) -> Option<u64> {
-        job.run_ms_expected.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
+        job.runtime_estimate_ms.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
     }
 }
 
@@ -120,7 +120,7 @@ impl Left {
         let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
             // A simulated task holds its group's request.
             let count = tasks.len() as u32;
-            (count > 0).then(|| TaskGroup { count, wants: None, ..group.clone() })
+            (count > 0).then(|| TaskGroup { count, optional: None, ..group.clone() })
         };
         let groups: Vec<TaskGroup> =
             job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
@@ -138,14 +138,14 @@ impl Left {
                 groups,
                 gang_min: job.gang_min.map(|min| min.min(tasks.len() as u32)),
                 // A simulated cell has no time by which a hold would end: such gangs are placed at once.
-                gang_hold_ms: None,
+                gang_timeout_ms: None,
                 ..job.clone()
             },
         })
     }
 
     fn run_time(&mut self, job: &Job, tasks: &[Option<u32>]) -> RunTime {
-        if job.run_ms_expected.is_none() && job.kind == JobKind::Batch {
+        if job.runtime_estimate_ms.is_none() && job.kind == JobKind::Batch {
             self.guessed += tasks.len() as u64;
         }
         let Some(whole_ms) = self.assumed.whole_ms(job) else { return RunTime::Forever };

@@ -165,7 +165,7 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
             "3 tasks of batch jobs do not say how long they run: 10 s is assumed",
         ]
     );
-    let known = Job { run_ms_expected: Some(5000), ..Job::batch("known", tasks(1)) };
+    let known = Job { runtime_estimate_ms: Some(5000), ..Job::batch("known", tasks(1)) };
     job(&mut cell, known, &[]);
     let now = Now::of(&cell, "small".into(), Assumed::default());
     let run = &now.workload.arrivals.iter().find(|one| &*one.job.name == "known").unwrap().run;
@@ -175,7 +175,7 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
 #[test]
 fn a_task_that_loses_its_machine_or_repeats_another_runs_its_whole_time() {
     let mut cell = cell(2);
-    let known = Job { run_ms_expected: Some(5000), ..Job::batch("known", tasks(2)) };
+    let known = Job { runtime_estimate_ms: Some(5000), ..Job::batch("known", tasks(2)) };
     job(&mut cell, known, &[Some("m0"), Some("m1")]);
     let now = Now::of(&cell, "small".into(), Assumed::default());
     let runs = |now: &Now| -> Vec<Vec<Option<u64>>> {

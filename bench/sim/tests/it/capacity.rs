@@ -18,7 +18,7 @@ fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
 }
 
 /// So many jobs of one task of two cores that are there at the start and never end: two fill a machine.
-fn standing(jobs: usize) -> String {
+fn tenant_config(jobs: usize) -> String {
     (0..jobs).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "web-{i},1,2,1Gi,0,");
         text
@@ -49,7 +49,7 @@ fn probe<'a>(finding: &'a Value, number: &Value) -> &'a Value {
 #[test]
 fn machines_and_load_are_counted_to_the_last() {
     let dir = tempfile::tempdir().expect("a folder");
-    let tables = tables(dir.path(), 8, &standing(10));
+    let tables = tables(dir.path(), 8, &tenant_config(10));
     let report = json(&tables, &["--placed", "100%"]);
     let [machines, load] = &report["findings"].as_array().expect("a list")[..] else {
         panic!("two questions: {report}");
@@ -69,7 +69,7 @@ fn machines_and_load_are_counted_to_the_last() {
 #[test]
 fn probes_and_answers_are_told_and_the_report_has_them() {
     let dir = tempfile::tempdir().expect("a folder");
-    let tables = tables(dir.path(), 8, &standing(10));
+    let tables = tables(dir.path(), 8, &tenant_config(10));
     let out = dir.path().join("out");
     let more = ["--placed", "1", "--find", "machines", "--out", out.to_str().expect("text")];
     let (printed, complained, code) = capacity(&tables, &more);
@@ -95,7 +95,7 @@ fn both_ends_have_answers_of_their_own() {
     };
     let placed = |find| ["--placed", "100%", "--find", find];
     assert_eq!(
-        last(&standing(2), &placed("machines")),
+        last(&tenant_config(2), &placed("machines")),
         ("even one machine is enough; the workload has 2".into(), Some(0))
     );
     // No machine has five cores.
@@ -139,7 +139,7 @@ fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
 #[test]
 fn bad_arguments_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
-    let tables = tables(dir.path(), 2, &standing(1));
+    let tables = tables(dir.path(), 2, &tenant_config(1));
     let cases: [(&[&str], &str); 8] = [
         (&[], "the following required arguments were not provided"),
         (&["--placed", "many"], "it is no share: 99% and 0.99 are"),

@@ -4,10 +4,10 @@ use super::{AmountColumns, forms, optional};
 use crate::decimal::Rounding;
 use crate::table::{Column, Row, Table};
 use crate::{Arrival, LoadError, RunTime};
-use omega_core::limits::{CARD_MILLI, TASKS_PER_JOB_MAX};
+use omega_core::limits::{DEVICE_MILLI, TASKS_PER_JOB_MAX};
 use omega_core::{
-    CardRequest, Job, JobKind, KindId, Kinds, Labels, MachineSelector, PlacementRules, Precedence,
-    Preemption, TaskGroup, TaskRule, TaskSelector,
+    DeviceRequest, Job, JobKind, KindId, Kinds, Labels, MachineSelector, PlacementRules,
+    Precedence, Preemption, TaskGroup, TaskRule, TaskSelector,
 };
 
 /// The columns that the table may have, besides those of further resource kinds.
@@ -115,9 +115,9 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
             kind,
             groups: vec![group],
             gang_min,
-            gang_hold_ms: None,
-            run_ms_expected: run_ms,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: run_ms,
+            deadline_ms: None,
         },
     })
 }
@@ -127,30 +127,30 @@ fn read_group(row: &Row<'_>, columns: &Columns) -> Result<TaskGroup, LoadError> 
     if count == 0 {
         return Err(row.error(columns.count, "is 0: a job has at least one task"));
     }
-    let (mut request, cards) = columns.amounts.read(row, Rounding::Up)?;
-    let cards = read_cards(row, columns, cards)?;
-    if let Some(cards) = cards {
-        request.set(KindId::GPU, u64::from(cards.count) * u64::from(cards.milli_each));
+    let (mut request, devices) = columns.amounts.read(row, Rounding::Up)?;
+    let devices = read_devices(row, columns, devices)?;
+    if let Some(devices) = devices {
+        request.set(KindId::GPU, u64::from(devices.count) * u64::from(devices.milli_each));
     }
     let mut group = TaskGroup::new(count, request);
-    group.cards = cards;
+    group.devices = devices;
     group.labels = Labels::new(optional(row, columns.labels, forms::labels)?.unwrap_or_default());
     group.rules = read_rules(row, columns)?;
     Ok(group)
 }
 
-fn read_cards(
+fn read_devices(
     row: &Row<'_>,
     columns: &Columns,
     count: u8,
-) -> Result<Option<CardRequest>, LoadError> {
+) -> Result<Option<DeviceRequest>, LoadError> {
     let share = optional(row, columns.share, |text| match text.parse() {
         _ if count == 0 => Err("needs a gpu of which it is a share".to_owned()),
         Ok(share @ 1..=1000) => Ok(share),
-        _ => Err(format!("{text:?} is no share: 1 to {CARD_MILLI} thousandths of a card are")),
+        _ => Err(format!("{text:?} is no share: 1 to {DEVICE_MILLI} thousandths of a device are")),
     })?;
-    let milli_each = share.unwrap_or(CARD_MILLI as u16);
-    Ok((count > 0).then_some(CardRequest { count, milli_each }))
+    let milli_each = share.unwrap_or(DEVICE_MILLI as u16);
+    Ok((count > 0).then_some(DeviceRequest { count, milli_each }))
 }
 
 fn read_rules(row: &Row<'_>, columns: &Columns) -> Result<PlacementRules, LoadError> {

@@ -22,8 +22,8 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
     let mut lines: HashMap<Text, u64> = HashMap::new();
     while let Some(row) = table.next_row()? {
         let base = forms::name(row.text(name)).map_err(|message| row.error(name, message))?;
-        let (capacity, cards) = amounts.read(&row, Rounding::Nearest)?;
-        let mut machine = Machine::new(base.clone(), capacity).with_cards(KindId::GPU, cards);
+        let (capacity, devices) = amounts.read(&row, Rounding::Nearest)?;
+        let mut machine = Machine::new(base.clone(), capacity).with_devices(KindId::GPU, devices);
         let mut pairs = optional(&row, labels, forms::labels)?.unwrap_or_default();
         for (key, column) in [("zone", zone), ("rack", rack)] {
             let Some(value) = optional(&row, column, forms::name)? else { continue };

@@ -4,8 +4,8 @@ use super::load;
 use crate::testing::{folder, message};
 use crate::{LoadError, RunTime, Workload};
 use omega_core::{
-    Amounts, CardRequest, JobKind, KindId, Operator, Precedence, Protocol, TaskRule, TopologyLevel,
-    WhenUnsatisfiable,
+    Amounts, DeviceRequest, JobKind, KindId, Operator, Precedence, Protocol, TaskRule,
+    TopologyLevel, WhenUnsatisfiable,
 };
 
 const MACHINES: &str = "name,cpu,memory\nm,4,16Gi\n";
@@ -39,7 +39,7 @@ fn every_column_of_machines_arrives() {
     assert_eq!(names, ["a-0", "a-1", "b"]);
     let machine = &workload.machines[1];
     let amounts = Amounts::new([500, 1500, 2_000_000_000_000, 8000, 3]);
-    assert_eq!((&machine.capacity, machine.cards), (&amounts, 8));
+    assert_eq!((&machine.capacity, machine.devices), (&amounts, 8));
     let labels: Vec<String> = machine.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(labels, ["os=linux", "rack=r1", "tier=", "zone=z1"]);
     assert_eq!((machine.taints.len(), &*machine.taints[0].value), (2, "yes"));
@@ -78,7 +78,7 @@ fn every_column_of_jobs_arrives() {
     );
     let group = &job.groups[0];
     assert_eq!(group.request, Amounts::new([1, 103, 1, 500, 1]));
-    assert_eq!(group.cards, Some(CardRequest { count: 2, milli_each: 250 }));
+    assert_eq!(group.devices, Some(DeviceRequest { count: 2, milli_each: 250 }));
     assert_eq!(group.labels.get("app").map(|value| &**value), Some("web"));
     let required = &group.rules.affinity.required.as_ref().unwrap()[0].labels;
     let operators: Vec<Operator> = required.iter().map(|r| r.operator).collect();
@@ -177,7 +177,7 @@ fn faults_of_jobs_are_told_in_one_line() {
     assert_eq!(message(dir.path(), result), expected);
     let (dir, result) = read(MACHINES, "name,count,cpu,memory,gpu,gpu_share\nj,1,1,1,1,1001\n");
     let expected =
-        "jobs.csv:2: gpu_share: \"1001\" is no share: 1 to 1000 thousandths of a card are";
+        "jobs.csv:2: gpu_share: \"1001\" is no share: 1 to 1000 thousandths of a device are";
     assert_eq!(message(dir.path(), result), expected);
 }
 

@@ -31,8 +31,8 @@ pub struct JobRow<'a> {
     pub count: u32,
     /// What each asks, by the kinds of the tables.
     pub request: &'a Amounts,
-    /// How many cards, and how much of each in thousandths.
-    pub cards: Option<(u8, u16)>,
+    /// How many devices, and how much of each in thousandths.
+    pub devices: Option<(u8, u16)>,
     /// When it comes.
     pub at_ms: u64,
     /// How long its tasks run; none for ever.
@@ -69,13 +69,13 @@ pub fn jobs_header(kinds: &Kinds) -> String {
 #[must_use]
 pub fn machine_row(name: &str, machine: &Machine, kinds: &Kinds) -> String {
     let claimable = |kind: KindId| machine.claimable(kind);
-    let cards = if machine.cards > 0 { machine.cards.to_string() } else { String::new() };
+    let devices = if machine.devices > 0 { machine.devices.to_string() } else { String::new() };
     let label = |(key, value): (&omega_core::Text, &omega_core::Text)| format!("{key}={value}");
     let labels = said(machine.labels.iter().map(label), |text| forms::labels(text).is_ok());
     let taints = said(machine.taints.iter().map(taint), |text| forms::taint(text).is_ok());
     let mut row = field(name);
     write_amounts(&mut row, kinds, claimable);
-    for text in [&cards, &labels, &taints] {
+    for text in [&devices, &labels, &taints] {
         push(&mut row, text);
     }
     write_more(&mut row, kinds, claimable);
@@ -89,8 +89,8 @@ pub fn job_row(job: &JobRow<'_>, kinds: &Kinds) -> String {
     let mut row = format!("{},{}", field(job.name), job.count);
     write_amounts(&mut row, kinds, asked);
     let or_none = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
-    push(&mut row, &or_none(job.cards.map(|(count, _)| u64::from(count))));
-    push(&mut row, &or_none(job.cards.map(|(_, share)| u64::from(share))));
+    push(&mut row, &or_none(job.devices.map(|(count, _)| u64::from(count))));
+    push(&mut row, &or_none(job.devices.map(|(_, share)| u64::from(share))));
     push(&mut row, &thousandths(job.at_ms));
     push(&mut row, &job.run_ms.map_or(String::new(), thousandths));
     push(&mut row, job.kind);
@@ -303,7 +303,7 @@ mod tests {
             name: &job.name,
             count: group.count,
             request: &group.request,
-            cards: group.cards.map(|cards| (cards.count, cards.milli_each)),
+            devices: group.devices.map(|devices| (devices.count, devices.milli_each)),
             at_ms: arrival.at_ms,
             run_ms: arrival.run.of(0),
             kind: "service",

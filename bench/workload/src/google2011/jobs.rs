@@ -93,9 +93,9 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
             kind: if is_service { JobKind::Service } else { JobKind::Batch },
             groups: vec![TaskGroup::new(1, Amounts::zero())],
             gang_min: None,
-            gang_hold_ms: None,
-            run_ms_expected: run_ms,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: run_ms,
+            deadline_ms: None,
         },
     })
 }

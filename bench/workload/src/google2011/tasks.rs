@@ -318,9 +318,9 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             kind: if service { JobKind::Service } else { JobKind::Batch },
             groups,
             gang_min: None,
-            gang_hold_ms: None,
-            run_ms_expected: None,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: None,
+            deadline_ms: None,
         },
     }
 }

@@ -159,9 +159,9 @@ impl<'a> Draft<'a> {
             kind: key.kind,
             groups: self.groups,
             gang_min: None,
-            gang_hold_ms: None,
-            run_ms_expected: None,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: None,
+            deadline_ms: None,
         };
         let tasks = (0..).zip(self.machines.into_iter().flatten());
         let placed = tasks.filter_map(|(task, machine)| Some((task, machine?))).collect();

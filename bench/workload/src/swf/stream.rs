@@ -168,9 +168,9 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             kind: JobKind::Batch,
             groups: vec![TaskGroup::new(count, Amounts::new([1000]))],
             gang_min: Some(count),
-            gang_hold_ms: None,
-            run_ms_expected: job.requested_ms,
-            due_ms: None,
+            gang_timeout_ms: None,
+            runtime_estimate_ms: job.requested_ms,
+            deadline_ms: None,
         },
     };
     JobEvent { arrival, line: Some(job.line) }
@@ -214,7 +214,7 @@ mod tests {
         let [first, second] = &workload.arrivals[..] else { panic!("{:?}", workload.arrivals) };
         assert_eq!((first.at_ms, &*first.job.name, first.job.gang_min), (1000, "line-4", Some(3)));
         assert_eq!(
-            (first.run.clone(), first.job.run_ms_expected),
+            (first.run.clone(), first.job.runtime_estimate_ms),
             (RunTime::Same(5000), Some(10_000))
         );
         assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));

@@ -81,9 +81,9 @@ impl Writer {
                 kind: draft.kind,
                 groups: vec![group],
                 gang_min: None,
-                gang_hold_ms: None,
-                run_ms_expected: None,
-                due_ms: None,
+                gang_timeout_ms: None,
+                runtime_estimate_ms: None,
+                deadline_ms: None,
             },
         }
     }

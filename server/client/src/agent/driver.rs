@@ -1,4 +1,4 @@
-//! What keeps an agent's stream going: beats, reports, and the way round the replicas.
+//! What keeps an agent's stream going: heartbeats, reports, and the way round the replicas.
 //!
 //! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
 
@@ -9,7 +9,7 @@ use crate::ApiError;
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
-use crate::proto::{self, AgentOrders, AgentReport};
+use crate::proto::{self, AgentDirectives, AgentReport};
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tonic::Streaming;
 /// The most values of a column: what a server takes.
 const COLUMN_MAX: usize = 4096;
 
-/// In how many parts the machines beat, one after the other: an agent of very many machines keeps a
+/// In how many parts the machines heartbeat, one after the other: an agent of very many machines keeps a
 /// server busy evenly.
 const PARTS: u32 = 10;
 
@@ -33,7 +33,7 @@ const TELL_EVERY: Duration = Duration::from_secs(30);
 /// Messages on their way into a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Messages from which on no beats are added: the server does not keep up, and will hear of all machines
+/// Messages from which on no heartbeats are added: the server does not keep up, and will hear of all machines
 /// that are alive when it does.
 const BEHIND: usize = 64;
 
@@ -60,7 +60,7 @@ pub(super) struct Driver {
     began: Instant,
     /// What was said of machines and is not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
-    /// Which part of the machines beats next.
+    /// Which part of the machines heartbeats next.
     part: u32,
     /// Since when no replica has given orders, and when that was told last.
     failing: Option<(Instant, Option<Instant>)>,
@@ -180,8 +180,8 @@ impl Driver {
         };
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
         let mut waiting: VecDeque<AgentReport> = all.chunks(COLUMN_MAX).map(attach).collect();
-        let mut beats = tokio::time::interval(self.settings.beat / PARTS);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = tokio::time::interval(self.settings.heartbeat / PARTS);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = self.due();
             tokio::select! {
@@ -205,8 +205,8 @@ impl Driver {
                 }
                 () = self.orders.closed() => return Ended::Agent,
                 () = until(due) => self.kill_late(),
-                _ = beats.tick() => if waiting.len() < BEHIND {
-                    waiting.extend(self.beats());
+                _ = heartbeats.tick() => if waiting.len() < BEHIND {
+                    waiting.extend(self.heartbeats());
                 },
             }
         }
@@ -274,8 +274,8 @@ impl Driver {
         reports.chunks(COLUMN_MAX).map(message).collect()
     }
 
-    /// The beats of the next part of the machines.
-    fn beats(&mut self) -> Vec<AgentReport> {
+    /// The heartbeats of the next part of the machines.
+    fn heartbeats(&mut self) -> Vec<AgentReport> {
         let part = self.part;
         self.part = (part + 1) % PARTS;
         let mine = self.machines.iter().filter(|id| id.slot % PARTS == part);
@@ -298,7 +298,7 @@ async fn until(due: Option<Instant>) {
 }
 
 /// The next orders; an error is the end of the stream, with its reason where one is known.
-async fn next(orders: &mut Streaming<AgentOrders>) -> Result<Told, Option<ApiError>> {
+async fn next(orders: &mut Streaming<AgentDirectives>) -> Result<Told, Option<ApiError>> {
     let message = orders.message().await.map_err(|status| Some(status.into()))?;
     // What cannot be read is asked for again on a new stream.
     told(message.ok_or(None)?).map_err(|malformed| Some(malformed.into()))
@@ -330,7 +330,7 @@ fn write(reports: &[(MachineId, TaskId, TaskReport)], message: &mut AgentReport)
     }
 }
 
-fn told(orders: AgentOrders) -> Result<Told, Malformed> {
+fn told(orders: AgentDirectives) -> Result<Told, Malformed> {
     let stop = |stop: proto::StopTask| {
         let machine = stop.machine.ok_or(Malformed::Missing("stop.machine"))?;
         let task = stop.task.ok_or(Malformed::Missing("stop.task"))?;
@@ -364,10 +364,10 @@ fn task(start: proto::StartTask) -> Result<Task, Malformed> {
         job_name: start.job_name.into(),
         group: start.group.into(),
         kind,
-        run_ms_expected: start.run_ms_expected,
+        runtime_estimate_ms: start.runtime_estimate_ms,
         images: start.images.into_iter().map(Into::into).collect(),
         request: convert::amounts(start.request),
-        cards: start.cards,
+        devices: start.devices,
         cores: start.cores,
         grace_ms: start.grace_ms,
     })

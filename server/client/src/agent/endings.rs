@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 struct Part {
     request: Amounts,
-    cards: Vec<u32>,
+    devices: Vec<u32>,
     cores: Vec<u32>,
     grace_ms: u32,
 }
 
 impl Part {
     fn of(task: &Task) -> Part {
-        let (request, cards, cores) =
-            (task.request.clone(), task.cards.clone(), task.cores.clone());
-        Part { request, cards, cores, grace_ms: task.grace_ms }
+        let (request, devices, cores) =
+            (task.request.clone(), task.devices.clone(), task.cores.clone());
+        Part { request, devices, cores, grace_ms: task.grace_ms }
     }
 }
 
@@ -59,14 +59,14 @@ impl Here {
         if self.ends.is_empty() {
             return true;
         }
-        let shares_cards =
-            |(part, _): &(Part, u64)| part.cards.iter().any(|c| task.cards.contains(c));
+        let shares_devices =
+            |(part, _): &(Part, u64)| part.devices.iter().any(|c| task.devices.contains(c));
         // Which cores of a node are free of the one that ends is not known here.
         let shares_node = |(part, _): &(Part, u64)| {
             let nodes = part.cores.iter().zip(&task.cores);
             nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
         };
-        let waits = |ending: &(Part, u64)| shares_cards(ending) || shares_node(ending);
+        let waits = |ending: &(Part, u64)| shares_devices(ending) || shares_node(ending);
         if self.ends.contains_key(&task.id) || self.ends.values().any(waits) {
             return false;
         }
@@ -158,9 +158,9 @@ impl Endings {
 
     /// Notes a task that runs, or ends, since before this process began.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { task, machine, request, cards, cores, grace_ms, kill_in_ms } = found;
+        let Found { task, machine, request, devices, cores, grace_ms, kill_in_ms } = found;
         let here = self.machines.entry(machine).or_default();
-        let part = Part { request, cards, cores, grace_ms };
+        let part = Part { request, devices, cores, grace_ms };
         match kill_in_ms {
             Some(left) => _ = here.ends.insert(task, (part, now_ms.saturating_add(left.into()))),
             None => _ = here.runs.insert(task, part),
@@ -241,10 +241,10 @@ mod tests {
             job_name: "job".into(),
             group: "main".into(),
             kind: JobKind::Service,
-            run_ms_expected: None,
+            runtime_estimate_ms: None,
             images: Vec::new(),
             request: Amounts::new([cores * 1000]),
-            cards: Vec::new(),
+            devices: Vec::new(),
             cores: Vec::new(),
             grace_ms,
         }
@@ -368,7 +368,7 @@ mod tests {
                 task: id(index),
                 machine: HERE,
                 request,
-                cards: Vec::new(),
+                devices: Vec::new(),
                 cores: Vec::new(),
                 grace_ms: 1000,
                 kill_in_ms,

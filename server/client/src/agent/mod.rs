@@ -3,7 +3,7 @@
 //! ```text
 //!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
 //!        ▲                                               │
-//!        └────────── Order: start, stop, detached ◀──────┘ beats by itself, goes round the replicas
+//!        └────────── Order: start, stop, detached ◀──────┘ heartbeats by itself, goes round the replicas
 //! ```
 //!
 //! A machine is alive as long as the [`Agent`] that speaks for it is kept. When the stream breaks, it is opened
@@ -54,7 +54,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The label of a machine that has an agent. A new leader expects it to beat, even if it never did since
+/// The label of a machine that has an agent. A new leader expects it to heartbeat, even if it never did since
 /// that leader leads.
 pub const AGENT: &str = "omega.io/agent";
 
@@ -70,14 +70,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How an agent does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// How often each machine beats.
-    pub beat: Duration,
+    /// How often each machine heartbeats.
+    pub heartbeat: Duration,
 }
 
 impl Default for AgentSettings {
-    /// Four beats in the time after which a server takes a machine for lost, unless it is told otherwise.
+    /// Four heartbeats in the time after which a server takes a machine for lost, unless it is told otherwise.
     fn default() -> Self {
-        AgentSettings { beat: Duration::from_secs(10) }
+        AgentSettings { heartbeat: Duration::from_secs(10) }
     }
 }
 
@@ -95,13 +95,13 @@ pub struct Task {
     /// Whether it is to stay up, or comes to its end by itself.
     pub kind: JobKind,
     /// How long it is expected to run, in milliseconds, if anyone knows.
-    pub run_ms_expected: Option<u64>,
+    pub runtime_estimate_ms: Option<u64>,
     /// The images of its containers.
     pub images: Vec<Text>,
     /// What it claims.
     pub request: Amounts,
-    /// The accelerator cards that it has, by number.
-    pub cards: Vec<u32>,
+    /// The accelerator devices that it has, by number.
+    pub devices: Vec<u32>,
     /// How many cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
     pub cores: Vec<u32>,
     /// How long it may take to end once it is told to stop, in milliseconds.
@@ -117,8 +117,8 @@ pub struct Found {
     pub machine: MachineId,
     /// What it claims.
     pub request: Amounts,
-    /// The accelerator cards that it has, by number.
-    pub cards: Vec<u32>,
+    /// The accelerator devices that it has, by number.
+    pub devices: Vec<u32>,
     /// How many cores of each NUMA node it has to itself. Empty: none.
     pub cores: Vec<u32>,
     /// How long it may take to end once it is told to stop, in milliseconds.
@@ -165,7 +165,7 @@ pub enum Order {
     Detached(MachineId),
 }
 
-/// An agent of one machine or of many. It beats until it is dropped.
+/// An agent of one machine or of many. It heartbeats until it is dropped.
 #[derive(Clone, Debug)]
 pub struct Agent {
     connections: Connections,

@@ -139,10 +139,10 @@ mod tests {
             job_name: "job".into(),
             group: "main".into(),
             kind: JobKind::Batch,
-            run_ms_expected: None,
+            runtime_estimate_ms: None,
             images: Vec::new(),
             request: Amounts::default(),
-            cards: Vec::new(),
+            devices: Vec::new(),
             cores: Vec::new(),
             grace_ms: 0,
         }

@@ -34,15 +34,15 @@ impl Calls {
     pub(super) async fn run(self) {
         loop {
             let planned = self.state.planned.notified();
-            let (calls, due_ms) = self.state.calls();
+            let (calls, deadline_ms) = self.state.calls();
             for call in calls {
                 tokio::spawn(make(self.state.clone(), self.connections.clone(), call));
             }
-            let wait = due_ms.map(|due| due.saturating_sub(self.state.now_ms()));
+            let wait = deadline_ms.map(|due| due.saturating_sub(self.state.now_ms()));
             let wait = Duration::from_millis(wait.unwrap_or(0));
             tokio::select! {
                 () = planned => {}
-                () = tokio::time::sleep(wait), if due_ms.is_some() => {}
+                () = tokio::time::sleep(wait), if deadline_ms.is_some() => {}
             }
         }
     }

@@ -195,7 +195,7 @@ impl World {
         assert!(due.is_none_or(|due| due > self.now_ms), "what is due was asked");
     }
 
-    fn carry_out(&mut self, ask: &Ask) -> Result<Answer, ApiError> {
+    fn apply_plan(&mut self, ask: &Ask) -> Result<Answer, ApiError> {
         let unknown = || ApiError::new(ErrorCode::UnknownJob, "unknown");
         match ask {
             Ask::Submit(job) => Ok(Answer::Submitted(self.cell.submit(job))),
@@ -223,7 +223,7 @@ impl World {
             0 => lost(ErrorCode::NoLeader),
             1 => lost(ErrorCode::OutcomeUnknown),
             2 => {
-                let _ = self.carry_out(&call.ask);
+                let _ = self.apply_plan(&call.ask);
                 lost(ErrorCode::OutcomeUnknown)
             }
             // It is done long after nobody waits for it any more.
@@ -232,10 +232,10 @@ impl World {
                 lost(ErrorCode::Late)
             }
             4 => {
-                let _ = self.carry_out(&call.ask);
-                self.carry_out(&call.ask)
+                let _ = self.apply_plan(&call.ask);
+                self.apply_plan(&call.ask)
             }
-            _ => self.carry_out(&call.ask),
+            _ => self.apply_plan(&call.ask),
         };
         self.answers.push((call, answer));
     }
@@ -324,7 +324,7 @@ impl World {
             13 if b < 12 => self.restart(Recover::Previous),
             13 if !self.orphans.is_empty() && b < 90 => {
                 let ask = self.orphans.swap_remove(usize::from(a) % self.orphans.len());
-                let _ = self.carry_out(&ask);
+                let _ = self.apply_plan(&ask);
             }
             _ => {}
         }
@@ -403,7 +403,7 @@ proptest! {
         world.heal();
         let late = std::mem::take(&mut world.orphans);
         for ask in late {
-            let _ = world.carry_out(&ask);
+            let _ = world.apply_plan(&ask);
         }
         world.heal();
         prop_assert!(world.cell.begun.values().all(|begun| *begun == 1), "{:?}", world.cell.begun);

@@ -48,13 +48,13 @@ pub enum Recover {
 /// What a container is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// What it claims, its labels, cards, images, and the rules of where it may run. Its name is not
+    /// What it claims, its labels, devices, images, and the rules of where it may run. Its name is not
     /// used, and its count is taken as 1.
     pub group: TaskGroup,
     /// Whether it runs to its end, or until it is released.
     pub kind: JobKind,
     /// How long it is expected to run, in milliseconds, if anyone knows.
-    pub run_ms_expected: Option<u64>,
+    pub runtime_estimate_ms: Option<u64>,
 }
 
 impl ContainerSpec {
@@ -64,7 +64,7 @@ impl ContainerSpec {
         ContainerSpec {
             group: TaskGroup::new(1, request),
             kind: JobKind::Batch,
-            run_ms_expected: None,
+            runtime_estimate_ms: None,
         }
     }
 
@@ -76,8 +76,8 @@ impl ContainerSpec {
             scheduler: settings.scheduler.clone(),
             precedence: settings.precedence,
             kind: self.kind,
-            run_ms_expected: self.run_ms_expected,
-            due_ms: None,
+            runtime_estimate_ms: self.runtime_estimate_ms,
+            deadline_ms: None,
             ..Job::batch(name, group)
         }
     }

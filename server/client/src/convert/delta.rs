@@ -5,18 +5,18 @@ use super::machine::{node_list, nodes};
 use super::rules::{level, selector_list};
 use super::{
     Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list,
-    standing, values,
+    tenant_config, values,
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, Cards, CellResources, CoresLeft, Count, CountingMachines, CurveSum, Delta, DomainName,
-    Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta,
-    TenantTerms, Tracked, TrackerId, TrackerKey,
+    Beside, ClusterResources, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices,
+    DomainName, Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta,
+    TenantDelta, TenantTerms, Tracked, TrackerId, TrackerKey,
 };
-use omega_core::limits::{CARDS_MAX, NUMA_NODES_MAX};
+use omega_core::limits::{DEVICES_MAX, NUMA_NODES_MAX};
 use omega_core::{
-    CardSet, JobId, KindId, LabelSelector, MachineId, NodeCores, SequenceNumber, TaskId, TaskState,
-    Version,
+    DeviceSet, JobId, KindId, LabelSelector, MachineId, NodeCores, SequenceNumber, TaskId,
+    TaskState, Version,
 };
 use std::sync::Arc;
 
@@ -60,15 +60,15 @@ impl From<&Delta> for proto::Delta {
             overcommit_max: overcommit_list(&delta.overcommit_max),
             bands: delta.bands.iter().map(|band| (*band).into()).collect(),
             evictions_left: delta.evictions_left,
-            cell_capacity: values(&delta.resources.capacity),
-            cell_claimed: values(&delta.resources.claimed),
+            cluster_capacity: values(&delta.resources.capacity),
+            cluster_claimed: values(&delta.resources.claimed),
             refilled: delta.refilled,
             rows: delta.rows as u32,
             machines: delta.machines.iter().map(Into::into).collect(),
             slots: delta.slots.clone(),
             sequences: delta.sequences.iter().map(|sequence| sequence.0).collect(),
             free: delta.free.clone(),
-            cards: delta.cards.iter().map(cards_out).collect(),
+            devices: delta.devices.iter().map(devices_out).collect(),
             cores: delta.cores.iter().map(cores_out).collect(),
             quotas: delta.quotas,
             now_ms: delta.now_ms,
@@ -83,10 +83,13 @@ impl From<&Delta> for proto::Delta {
             calendars.map(|all| proto::PeakCalendars { all: all.iter().map(Into::into).collect() });
         let batch = delta.batch.iter();
         message.batch = batch
-            .map(|(slot, held)| proto::BatchHeld { slot: *slot, held: held.to_vec() })
+            .map(|(slot, held)| proto::BatchAllocated { slot: *slot, held: held.to_vec() })
             .collect();
-        message.curves =
-            delta.curves.iter().flat_map(|(slot, sum)| curves_out(*slot, sum)).collect();
+        message.demand_profiles = delta
+            .demand_profiles
+            .iter()
+            .flat_map(|(slot, sum)| demand_profiles_out(*slot, sum))
+            .collect();
         message.loads = delta.loads.iter().map(load_out).collect();
         let tracker = |(id, key): &(TrackerId, Option<TrackerKey>)| proto::Tracker {
             id: id.0,
@@ -101,7 +104,7 @@ impl From<&Delta> for proto::Delta {
         message.jobs = delta.jobs.iter().map(job).collect();
         let tenant = |tenant: &TenantDelta| proto::TenantDelta {
             name: tenant.terms.name.to_string(),
-            standing: Some((&tenant.terms.standing).into()),
+            tenant_config: Some((&tenant.terms.tenant_config).into()),
             used: tenant.used.to_vec(),
             limit: tenant.terms.limit.as_ref().map(|limit| proto::Quota { limit: values(limit) }),
         };
@@ -129,7 +132,7 @@ fn push_task(task: &TaskDelta, message: &mut proto::Delta) {
     message.task_phases.push(phase.into());
     message.task_slots.push(machine.slot);
     message.task_incarnations.push(machine.incarnation);
-    message.task_cards.push(task.cards.0);
+    message.task_devices.push(task.devices.0);
     message.task_placed_ms.push(task.placed_ms);
 }
 
@@ -149,8 +152,11 @@ fn load_out((slot, report): &(u32, LoadReport)) -> proto::Load {
     proto::Load { slot: *slot, used: values(used), at_ms: *at_ms, claimed: values(claimed) }
 }
 
-fn curves_out(slot: u32, sum: &CurveSum) -> impl Iterator<Item = proto::CurveSum> {
-    sum.parts().map(move |(kind, tasks, points)| proto::CurveSum {
+fn demand_profiles_out(
+    slot: u32,
+    sum: &DemandProfileSum,
+) -> impl Iterator<Item = proto::DemandProfileSum> {
+    sum.parts().map(move |(kind, tasks, points)| proto::DemandProfileSum {
         slot,
         kind: kind.0.into(),
         tasks,
@@ -158,9 +164,9 @@ fn curves_out(slot: u32, sum: &CurveSum) -> impl Iterator<Item = proto::CurveSum
     })
 }
 
-fn cards_out((slot, cards): &(u32, Cards)) -> proto::CardsLeft {
-    let milli = cards.left().iter().map(|left| i32::from(*left)).collect();
-    proto::CardsLeft { slot: *slot, milli }
+fn devices_out((slot, devices): &(u32, Devices)) -> proto::DevicesLeft {
+    let milli = devices.left().iter().map(|left| i32::from(*left)).collect();
+    proto::DevicesLeft { slot: *slot, milli }
 }
 
 fn cores_out((slot, cores): &(u32, CoresLeft)) -> proto::CoresLeft {
@@ -193,9 +199,9 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         overcommit_max: overcommit(message.overcommit_max)?,
         bands: message.bands.into_iter().map(Into::into).collect(),
         evictions_left: message.evictions_left,
-        resources: CellResources {
-            capacity: amounts(message.cell_capacity),
-            claimed: amounts(message.cell_claimed),
+        resources: ClusterResources {
+            capacity: amounts(message.cluster_capacity),
+            claimed: amounts(message.cluster_claimed),
         },
         refilled: message.refilled,
         rows,
@@ -214,9 +220,9 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);
     }
-    read.cards = by_row("cards.slot", rows, message.cards, cards_in)?;
+    read.devices = by_row("devices.slot", rows, message.devices, devices_in)?;
     read.cores = by_row("cores.slot", rows, message.cores, cores_in)?;
-    read.curves = curves_in(message.curves, rows)?;
+    read.demand_profiles = demand_profiles_in(message.demand_profiles, rows)?;
     read.loads = by_row("loads.slot", rows, message.loads, load_in)?;
     read_holdings(&mut read, message.held, &message.task_cores)?;
     for tracker in message.trackers {
@@ -233,7 +239,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     for tenant in message.tenants {
         let terms = TenantTerms {
             name: tenant.name.into(),
-            standing: standing(tenant.standing),
+            tenant_config: tenant_config(tenant.tenant_config),
             limit: tenant.limit.map(|quota| amounts(quota.limit)),
         };
         let used = tenant.used.into_iter().collect();
@@ -296,26 +302,26 @@ fn by_position<T>(
 }
 
 /// The sums of rows: those of one row, a kind each, follow one another.
-fn curves_in(
-    sums: Vec<proto::CurveSum>,
+fn demand_profiles_in(
+    sums: Vec<proto::DemandProfileSum>,
     rows: usize,
-) -> Result<Vec<(u32, Arc<CurveSum>)>, Malformed> {
+) -> Result<Vec<(u32, Arc<DemandProfileSum>)>, Malformed> {
     let mut read = Vec::new();
     let mut sums = sums.into_iter().peekable();
     while let Some(slot) = sums.peek().map(|sum| sum.slot) {
-        in_rows(slot, rows, "curves.slot")?;
+        in_rows(slot, rows, "demand_profiles.slot")?;
         let mut parts: Vec<(KindId, u64, Vec<i64>)> = Vec::new();
-        let goes_on = |sum: &proto::CurveSum, parts: &[(KindId, u64, Vec<i64>)]| {
+        let goes_on = |sum: &proto::DemandProfileSum, parts: &[(KindId, u64, Vec<i64>)]| {
             let ascends = parts.last().is_none_or(|(kind, ..)| u32::from(kind.0) < sum.kind);
             sum.slot == slot && ascends
         };
         while let Some(sum) = sums.next_if(|sum| goes_on(sum, &parts)) {
-            let kind = KindId(narrow(sum.kind, u8::MAX, "curves.kind")?);
+            let kind = KindId(narrow(sum.kind, u8::MAX, "demand_profiles.kind")?);
             parts.push((kind, sum.tasks, sum.points));
         }
         let points = parts.last().map_or(0, |(.., points)| points.len() as i64);
-        let wrong = Malformed::NoSuchValue { field: "curves.points", given: points };
-        read.push((slot, Arc::new(CurveSum::from_parts(parts).ok_or(wrong)?)));
+        let wrong = Malformed::NoSuchValue { field: "demand_profiles.points", given: points };
+        read.push((slot, Arc::new(DemandProfileSum::from_parts(parts).ok_or(wrong)?)));
     }
     Ok(read)
 }
@@ -344,7 +350,7 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
     column("task_phases", message.task_phases.len(), count)?;
     column("task_slots", message.task_slots.len(), count)?;
     column("task_incarnations", message.task_incarnations.len(), count)?;
-    column("task_cards", message.task_cards.len(), count)?;
+    column("task_devices", message.task_devices.len(), count)?;
     // A server of before has no such column.
     let times = &message.task_placed_ms;
     column("task_placed_ms", times.len(), if times.is_empty() { 0 } else { count })?;
@@ -356,7 +362,7 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
             id: TaskId { job: JobId(message.task_jobs[i]), index: message.task_indices[i] },
             group: narrow(message.task_groups[i], u16::MAX, "task_groups")?,
             state,
-            cards: CardSet(message.task_cards[i]),
+            devices: DeviceSet(message.task_devices[i]),
             placed_ms: times.get(i).copied().unwrap_or(0),
         })
     };
@@ -377,9 +383,9 @@ impl TryFrom<proto::MachineDelta> for MachineDelta {
     }
 }
 
-fn cards_in(cards: proto::CardsLeft) -> Result<(u32, Cards), Malformed> {
-    let left = left_of_each("cards.milli", &cards.milli, CARDS_MAX.into())?;
-    Ok((cards.slot, Cards::from_left(&left).expect("no more than there may be")))
+fn devices_in(devices: proto::DevicesLeft) -> Result<(u32, Devices), Malformed> {
+    let left = left_of_each("devices.milli", &devices.milli, DEVICES_MAX.into())?;
+    Ok((devices.slot, Devices::from_left(&left).expect("no more than there may be")))
 }
 
 fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
@@ -387,7 +393,7 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
     Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
 }
 
-/// What is left of each card or NUMA node of a machine.
+/// What is left of each device or NUMA node of a machine.
 fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
     if told.len() > max {
         return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });

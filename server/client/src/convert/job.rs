@@ -4,8 +4,8 @@ use super::machine::{label_list, labels};
 use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
-    CardRequest, CorePlace, CoreRequest, Curve, Job, JobKind, KindId, MachineId, Precedence,
-    Preemption, TaskGroup, TaskReport, TaskState, Text, Wants,
+    CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, KindId, MachineId,
+    OptionalResources, Precedence, Preemption, TaskGroup, TaskReport, TaskState, Text,
 };
 
 /// A name that may be left out.
@@ -40,9 +40,9 @@ impl From<&Job> for proto::Job {
             kind: kind.into(),
             groups: job.groups.iter().map(Into::into).collect(),
             gang_min: job.gang_min,
-            gang_hold_ms: job.gang_hold_ms,
-            run_ms_expected: job.run_ms_expected,
-            due_ms: job.due_ms,
+            gang_timeout_ms: job.gang_timeout_ms,
+            runtime_estimate_ms: job.runtime_estimate_ms,
+            deadline_ms: job.deadline_ms,
         }
     }
 }
@@ -69,38 +69,38 @@ impl TryFrom<proto::Job> for Job {
             kind,
             groups: all(job.groups)?,
             gang_min: job.gang_min,
-            gang_hold_ms: job.gang_hold_ms,
-            run_ms_expected: job.run_ms_expected,
-            due_ms: job.due_ms,
+            gang_timeout_ms: job.gang_timeout_ms,
+            runtime_estimate_ms: job.runtime_estimate_ms,
+            deadline_ms: job.deadline_ms,
         })
     }
 }
 
 impl From<&TaskGroup> for proto::TaskGroup {
     fn from(group: &TaskGroup) -> Self {
-        let cards = |cards: CardRequest| proto::CardRequest {
-            count: cards.count.into(),
-            milli_each: cards.milli_each.into(),
+        let devices = |devices: DeviceRequest| proto::DeviceRequest {
+            count: devices.count.into(),
+            milli_each: devices.milli_each.into(),
         };
-        let wants = |wants: &Wants| proto::Wants {
-            amounts: values(&wants.amounts),
-            cards: wants.cards.map(cards),
+        let optional = |optional: &OptionalResources| proto::OptionalResources {
+            amounts: values(&optional.amounts),
+            devices: optional.devices.map(devices),
         };
         proto::TaskGroup {
             name: group.name.to_string(),
             count: group.count,
             request: values(&group.request),
-            cards: group.cards.map(cards),
+            devices: group.devices.map(devices),
             labels: label_list(&group.labels),
             restarts: group.restarts,
             images: strings(&group.images),
             rules: Some((&group.rules).into()),
             volumes: strings(&group.volumes),
             grace_ms: group.grace_ms,
-            curves: group.curves.iter().map(curve).collect(),
-            wants: group.wants.as_ref().map(wants),
+            demand_profiles: group.demand_profiles.iter().map(demand_profile).collect(),
+            optional: group.optional.as_ref().map(optional),
             cores: group.cores.map(cores),
-            cell_request: values(&group.cell_request),
+            cluster_request: values(&group.cluster_request),
         }
     }
 }
@@ -109,31 +109,35 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
     type Error = Malformed;
 
     fn try_from(group: proto::TaskGroup) -> Result<Self, Malformed> {
-        let cards = |cards: proto::CardRequest| -> Result<_, Malformed> {
-            Ok(CardRequest {
-                count: narrow(cards.count, u8::MAX, "cards.count")?,
-                milli_each: narrow(cards.milli_each, u16::MAX, "cards.milli_each")?,
+        let devices = |devices: proto::DeviceRequest| -> Result<_, Malformed> {
+            Ok(DeviceRequest {
+                count: narrow(devices.count, u8::MAX, "devices.count")?,
+                milli_each: narrow(devices.milli_each, u16::MAX, "devices.milli_each")?,
             })
         };
-        let wants = |wants: proto::Wants| -> Result<_, Malformed> {
-            let cards = wants.cards.map(cards).transpose()?;
-            Ok(Wants { amounts: amounts(wants.amounts), cards })
+        let optional = |optional: proto::OptionalResources| -> Result<_, Malformed> {
+            let devices = optional.devices.map(devices).transpose()?;
+            Ok(OptionalResources { amounts: amounts(optional.amounts), devices })
         };
         Ok(TaskGroup {
             name: named(group.name, "main"),
             count: group.count,
             request: amounts(group.request),
-            cards: group.cards.map(cards).transpose()?,
+            devices: group.devices.map(devices).transpose()?,
             labels: labels(group.labels),
             restarts: group.restarts,
             images: texts(group.images),
             rules: group.rules.map(TryFrom::try_from).transpose()?.unwrap_or_default(),
             volumes: texts(group.volumes),
             grace_ms: group.grace_ms,
-            curves: group.curves.into_iter().map(curve_in).collect::<Result<_, _>>()?,
-            wants: group.wants.map(wants).transpose()?,
+            demand_profiles: group
+                .demand_profiles
+                .into_iter()
+                .map(demand_profile_in)
+                .collect::<Result<_, _>>()?,
+            optional: group.optional.map(optional).transpose()?,
             cores: group.cores.map(cores_in).transpose()?,
-            cell_request: amounts(group.cell_request),
+            cluster_request: amounts(group.cluster_request),
         })
     }
 }
@@ -154,13 +158,16 @@ fn cores_in(cores: proto::CoreRequest) -> Result<CoreRequest, Malformed> {
     Ok(CoreRequest { count: narrow(cores.count, u16::MAX, "cores.count")?, place })
 }
 
-fn curve(curve: &Curve) -> proto::Curve {
-    proto::Curve { kind: curve.kind.0.into(), points: curve.points.clone() }
+fn demand_profile(demand_profile: &DemandProfile) -> proto::DemandProfile {
+    proto::DemandProfile {
+        kind: demand_profile.kind.0.into(),
+        points: demand_profile.points.clone(),
+    }
 }
 
-fn curve_in(curve: proto::Curve) -> Result<Curve, Malformed> {
-    let kind = KindId(narrow(curve.kind, u8::MAX, "curves.kind")?);
-    Ok(Curve { kind, points: curve.points })
+fn demand_profile_in(demand_profile: proto::DemandProfile) -> Result<DemandProfile, Malformed> {
+    let kind = KindId(narrow(demand_profile.kind, u8::MAX, "demand_profiles.kind")?);
+    Ok(DemandProfile { kind, points: demand_profile.points })
 }
 
 /// The state of a task as a message has it: its phase, and its machine if it has one.

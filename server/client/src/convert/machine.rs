@@ -130,7 +130,7 @@ impl From<&Machine> for proto::Machine {
             labels: label_list(&machine.labels),
             taints: machine.taints.iter().map(Into::into).collect(),
             images: machine.images.iter().map(image).collect(),
-            cards: machine.cards.into(),
+            devices: machine.devices.into(),
             numa: node_list(&machine.numa),
         }
     }
@@ -148,7 +148,7 @@ impl TryFrom<proto::Machine> for Machine {
             labels: labels(machine.labels),
             taints: all::<_, Taint>(machine.taints)?.into(),
             images: machine.images.into_iter().map(image).collect(),
-            cards: narrow(machine.cards, u8::MAX, "machine.cards")?,
+            devices: narrow(machine.devices, u8::MAX, "machine.devices")?,
             numa: nodes(&machine.numa, "machine.numa")?,
         })
     }

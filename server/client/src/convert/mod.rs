@@ -20,7 +20,7 @@ pub use transaction::reason_name;
 use crate::proto;
 use omega_core::{
     Amounts, Band, EvictionCap, KindId, Kinds, Overcommit, Policy, Precedence, ResourceKind,
-    Standing, TaskId, Unit,
+    TaskId, TenantConfig, Unit,
 };
 
 /// A message that cannot mean anything: correct the field that it names.
@@ -95,21 +95,21 @@ pub fn amounts(values: Vec<u64>) -> Amounts {
 
 /// How a tenant stands by a message; nothing said is alone, with no guarantee.
 #[must_use]
-pub fn standing(given: Option<proto::Standing>) -> Standing {
-    let Some(given) = given else { return Standing::default() };
-    Standing {
+pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
+    let Some(given) = given else { return TenantConfig::default() };
+    TenantConfig {
         parent: (!given.parent.is_empty()).then(|| given.parent.into()),
         guaranteed: amounts(given.guaranteed),
         weight: given.weight.max(1),
     }
 }
 
-impl From<&Standing> for proto::Standing {
-    fn from(standing: &Standing) -> Self {
-        proto::Standing {
-            parent: standing.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
-            guaranteed: values(&standing.guaranteed),
-            weight: standing.weight,
+impl From<&TenantConfig> for proto::TenantConfig {
+    fn from(tenant_config: &TenantConfig) -> Self {
+        proto::TenantConfig {
+            parent: tenant_config.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            guaranteed: values(&tenant_config.guaranteed),
+            weight: tenant_config.weight,
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn policy(given: proto::Policy) -> Result<Policy, Malformed> {
     let cap = |cap: proto::EvictionCap| EvictionCap { count: cap.count, per_ms: cap.per_ms };
     Ok(Policy {
         overcommit_max: overcommit(given.overcommit_max)?,
-        keep_ended_ms: given.keep_ended_ms,
+        ttl_after_finished_ms: given.ttl_after_finished_ms,
         bands: given.bands.into_iter().map(Into::into).collect(),
         eviction_cap: given.eviction_cap.map(cap),
     })
@@ -133,7 +133,7 @@ impl From<&Policy> for proto::Policy {
         let cap = |cap: EvictionCap| proto::EvictionCap { count: cap.count, per_ms: cap.per_ms };
         proto::Policy {
             overcommit_max: overcommit_list(&policy.overcommit_max),
-            keep_ended_ms: policy.keep_ended_ms,
+            ttl_after_finished_ms: policy.ttl_after_finished_ms,
             bands: policy.bands.iter().map(|band| (*band).into()).collect(),
             eviction_cap: policy.eviction_cap.map(cap),
         }

@@ -109,10 +109,10 @@ macro_rules! lists {
                 slots: u32, unsigned;
                 sequences: u64, unsigned;
                 free: i64, signed;
-                cards: proto::CardsLeft, Item::bytes;
+                devices: proto::DevicesLeft, Item::bytes;
                 cores: proto::CoresLeft, Item::bytes;
-                curves: proto::CurveSum, Item::bytes;
-                batch: proto::BatchHeld, Item::bytes;
+                demand_profiles: proto::DemandProfileSum, Item::bytes;
+                batch: proto::BatchAllocated, Item::bytes;
                 loads: proto::Load, Item::bytes;
                 trackers: proto::Tracker, Item::bytes;
                 tenants: proto::TenantDelta, Item::bytes;
@@ -123,7 +123,7 @@ macro_rules! lists {
                 task_phases: i32, phase;
                 task_slots: u32, unsigned;
                 task_incarnations: u32, unsigned;
-                task_cards: u32, unsigned;
+                task_devices: u32, unsigned;
                 task_placed_ms: u64, unsigned;
                 held: proto::Held, Item::bytes;
                 task_cores: proto::TaskCores, Item::bytes;

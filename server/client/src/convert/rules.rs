@@ -300,10 +300,15 @@ impl From<&TaskRule> for proto::TaskRule {
                 percent: (*percent).into(),
             }),
             TaskRule::Spread(spread) => Rule::Spread(spread.into()),
-            TaskRule::MaxBeside { of, level, count } => {
-                Rule::MaxBeside(message::MaxBeside { of: Some(near(of, level)), count: *count })
+            TaskRule::MaxColocated { of, level, count } => {
+                Rule::MaxColocated(message::MaxColocated {
+                    of: Some(near(of, level)),
+                    count: *count,
+                })
             }
-            TaskRule::Company(near) => Rule::Company(message::Company { near: Some(near.into()) }),
+            TaskRule::RuntimeAffinity(near) => {
+                Rule::RuntimeAffinity(message::RuntimeAffinity { near: Some(near.into()) })
+            }
             other => unreachable!("every rule of this version is sent, not {other:?}"),
         };
         proto::TaskRule { rule: Some(rule) }
@@ -335,11 +340,13 @@ impl TryFrom<proto::TaskRule> for TaskRule {
                 percent: narrow(rule.percent, u8::MAX, "max_share.percent")?,
             },
             Rule::Spread(spread) => TaskRule::Spread(spread.try_into()?),
-            Rule::MaxBeside(rule) => {
-                let Near { tasks: of, level } = given(rule.of, "max_beside.of")?.try_into()?;
-                TaskRule::MaxBeside { of, level, count: rule.count }
+            Rule::MaxColocated(rule) => {
+                let Near { tasks: of, level } = given(rule.of, "max_colocated.of")?.try_into()?;
+                TaskRule::MaxColocated { of, level, count: rule.count }
             }
-            Rule::Company(rule) => TaskRule::Company(given(rule.near, "company.near")?.try_into()?),
+            Rule::RuntimeAffinity(rule) => {
+                TaskRule::RuntimeAffinity(given(rule.near, "runtime_affinity.near")?.try_into()?)
+            }
         })
     }
 }

@@ -3,8 +3,8 @@
 use super::{Malformed, amounts, given, values, variant};
 use crate::proto;
 use omega_core::{
-    CardSet, Claim, Commit, Conflict, ConflictCheck, Granularity, Item, KindId, MachineId, Reason,
-    Resize, SchedulerId, SequenceNumber, Take, TaskId, Transaction, TransactionId, Version,
+    Claim, Commit, Conflict, ConflictCheck, DeviceSet, Granularity, Item, KindId, MachineId,
+    Reason, Resize, SchedulerId, SequenceNumber, Take, TaskId, Transaction, TransactionId, Version,
 };
 
 impl From<&Transaction> for proto::CommitRequest {
@@ -32,9 +32,9 @@ impl From<&Transaction> for proto::CommitRequest {
             claim_slots: column(|claim| claim.machine.slot),
             claim_incarnations: sparse(claims, |claim| claim.machine.incarnation),
             claim_seen: claims.iter().map(|claim| claim.seen.0).collect(),
-            claim_cards: sparse(claims, |claim| claim.cards.0),
-            claim_wants: match claims.iter().any(|claim| claim.take == Take::WithWants) {
-                true => claims.iter().map(|claim| claim.take == Take::WithWants).collect(),
+            claim_devices: sparse(claims, |claim| claim.devices.0),
+            claim_optional: match claims.iter().any(|claim| claim.take == Take::WithOptional) {
+                true => claims.iter().map(|claim| claim.take == Take::WithOptional).collect(),
                 false => Vec::new(),
             },
             resizes: txn.resizes.iter().map(Into::into).collect(),
@@ -93,11 +93,11 @@ fn claims(request: &proto::CommitRequest) -> Result<Vec<Claim>, Malformed> {
     if !request.claim_incarnations.is_empty() {
         check("claim_incarnations", request.claim_incarnations.len())?;
     }
-    if !request.claim_cards.is_empty() {
-        check("claim_cards", request.claim_cards.len())?;
+    if !request.claim_devices.is_empty() {
+        check("claim_devices", request.claim_devices.len())?;
     }
-    if !request.claim_wants.is_empty() {
-        check("claim_wants", request.claim_wants.len())?;
+    if !request.claim_optional.is_empty() {
+        check("claim_optional", request.claim_optional.len())?;
     }
     let sparse = |column: &[u32], i: usize| column.get(i).copied().unwrap_or(0);
     let claim = |i: usize| Claim {
@@ -110,9 +110,9 @@ fn claims(request: &proto::CommitRequest) -> Result<Vec<Claim>, Malformed> {
             incarnation: sparse(&request.claim_incarnations, i),
         },
         seen: SequenceNumber(request.claim_seen[i]),
-        cards: CardSet(sparse(&request.claim_cards, i)),
-        take: match request.claim_wants.get(i) {
-            Some(true) => Take::WithWants,
+        devices: DeviceSet(sparse(&request.claim_devices, i)),
+        take: match request.claim_optional.get(i) {
+            Some(true) => Take::WithOptional,
             _ => Take::Request,
         },
     };
@@ -198,7 +198,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::QuotaExceeded(kind) => return (R::QuotaExceeded, kind),
         Reason::CellExhausted(kind) => return (R::CellExhausted, kind),
         Reason::PeakHours(kind) => return (R::PeakHours, kind),
-        Reason::NoCards => R::NoCards,
+        Reason::NoDevices => R::NoDevices,
         Reason::MachineChanged => R::MachineChanged,
         Reason::MachineGone => R::MachineGone,
         Reason::MachineDraining => R::MachineDraining,
@@ -219,7 +219,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::EvictionUnused => R::EvictionUnused,
         Reason::GangIncomplete => R::GangIncomplete,
         Reason::OthersConflict => R::OthersConflict,
-        Reason::CompanyNeeded => R::CompanyNeeded,
+        Reason::RuntimeAffinityNeeded => R::RuntimeAffinityNeeded,
         Reason::SameBand => R::SameBand,
         Reason::EvictionsCapped => R::EvictionsCapped,
         Reason::Reserved => R::Reserved,
@@ -237,7 +237,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::NoRoom => Reason::NoRoom(kind),
         R::QuotaExceeded => Reason::QuotaExceeded(kind),
         R::CellExhausted => Reason::CellExhausted(kind),
-        R::NoCards => Reason::NoCards,
+        R::NoDevices => Reason::NoDevices,
         R::MachineChanged => Reason::MachineChanged,
         R::MachineGone => Reason::MachineGone,
         R::MachineDraining => Reason::MachineDraining,
@@ -258,7 +258,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::EvictionUnused => Reason::EvictionUnused,
         R::GangIncomplete => Reason::GangIncomplete,
         R::OthersConflict => Reason::OthersConflict,
-        R::CompanyNeeded => Reason::CompanyNeeded,
+        R::RuntimeAffinityNeeded => Reason::RuntimeAffinityNeeded,
         R::SameBand => Reason::SameBand,
         R::EvictionsCapped => Reason::EvictionsCapped,
         R::Reserved => Reason::Reserved,

@@ -76,9 +76,9 @@ pub struct Machine {
     pub taints: ::prost::alloc::vec::Vec<Taint>,
     #[prost(message, repeated, tag = "6")]
     pub images: ::prost::alloc::vec::Vec<Image>,
-    /// how many accelerator cards, each of 1000 thousandths
+    /// how many accelerator devices, each of 1000 thousandths
     #[prost(uint32, tag = "7")]
-    pub cards: u32,
+    pub devices: u32,
     /// The cores of each NUMA node that tasks may have to themselves, which its `cpu` counts, too; at most 8 nodes.
     #[prost(uint32, repeated, tag = "8")]
     pub numa: ::prost::alloc::vec::Vec<u32>,
@@ -116,14 +116,14 @@ pub struct Job {
     pub gang_min: ::core::option::Option<u32>,
     /// how long a task is expected to run
     #[prost(uint64, optional, tag = "9")]
-    pub run_ms_expected: ::core::option::Option<u64>,
+    pub runtime_estimate_ms: ::core::option::Option<u64>,
     /// Several transactions may place the gang: until it has its minimum, its tasks hold their places and do
     /// not run, for so long. 1 to 3600000; only with gang_min.
     #[prost(uint32, optional, tag = "10")]
-    pub gang_hold_ms: ::core::option::Option<u32>,
+    pub gang_timeout_ms: ::core::option::Option<u32>,
     /// by when it should have ended, by the cell's time; queues may be ordered by it
     #[prost(uint64, optional, tag = "11")]
-    pub due_ms: ::core::option::Option<u64>,
+    pub deadline_ms: ::core::option::Option<u64>,
 }
 /// That machines are for the tasks of some tenants alone, from a time until a time. Before it tasks of others
 /// are placed there only if they are expected to have ended by then. What runs there already stays.
@@ -190,7 +190,7 @@ pub struct TaskGroup {
     #[prost(uint64, repeated, tag = "3")]
     pub request: ::prost::alloc::vec::Vec<u64>,
     #[prost(message, optional, tag = "4")]
-    pub cards: ::core::option::Option<CardRequest>,
+    pub devices: ::core::option::Option<DeviceRequest>,
     #[prost(message, repeated, tag = "5")]
     pub labels: ::prost::alloc::vec::Vec<Label>,
     /// how often a task that fails is started again; above 65,535, for ever
@@ -207,21 +207,21 @@ pub struct TaskGroup {
     pub grace_ms: u32,
     /// What of the request varies over the day, ascending by kind. The request has the highest point of each.
     #[prost(message, repeated, tag = "11")]
-    pub curves: ::prost::alloc::vec::Vec<Curve>,
-    /// absent: nothing; only for groups without curves
+    pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfile>,
+    /// absent: nothing; only for groups without demand profiles
     #[prost(message, optional, tag = "12")]
-    pub wants: ::core::option::Option<Wants>,
+    pub optional: ::core::option::Option<OptionalResources>,
     #[prost(message, optional, tag = "13")]
     pub cores: ::core::option::Option<CoreRequest>,
     /// What each task claims of the cell as a whole while it has a machine, such as licences: see
-    /// `CellService.SetCellCapacity`.
+    /// `CellService.SetClusterCapacity`.
     #[prost(uint64, repeated, tag = "14")]
-    pub cell_request: ::prost::alloc::vec::Vec<u64>,
+    pub cluster_request: ::prost::alloc::vec::Vec<u64>,
 }
 /// How much a task claims of a kind in each part of the day, all parts being equally long. How many there are divides
 /// 288.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Curve {
+pub struct DemandProfile {
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     #[prost(uint64, repeated, tag = "2")]
@@ -229,19 +229,19 @@ pub struct Curve {
 }
 /// What each task takes on top of its request where that is free, and does without elsewhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Wants {
+pub struct OptionalResources {
     #[prost(uint64, repeated, tag = "1")]
     pub amounts: ::prost::alloc::vec::Vec<u64>,
-    /// counted in the amounts, too; only for tasks that need no cards
+    /// counted in the amounts, too; only for tasks that need no devices
     #[prost(message, optional, tag = "2")]
-    pub cards: ::core::option::Option<CardRequest>,
+    pub devices: ::core::option::Option<DeviceRequest>,
 }
-/// Cards that one task needs, all on its machine. They are counted in its request, too.
+/// Devices that one task needs, all on its machine. They are counted in its request, too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CardRequest {
+pub struct DeviceRequest {
     #[prost(uint32, tag = "1")]
     pub count: u32,
-    /// 1000 is a whole card
+    /// 1000 is a whole device
     #[prost(uint32, tag = "2")]
     pub milli_each: u32,
 }
@@ -432,7 +432,7 @@ pub mod task_rule {
     }
     /// In a domain that holds a task of this group at most so many of these run.
     #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct MaxBeside {
+    pub struct MaxColocated {
         #[prost(message, optional, tag = "1")]
         pub of: ::core::option::Option<super::Near>,
         /// at least 1
@@ -441,7 +441,7 @@ pub mod task_rule {
     }
     /// Another one of these runs in the domain as long as a task of this group does.
     #[derive(Clone, PartialEq, ::prost::Message)]
-    pub struct Company {
+    pub struct RuntimeAffinity {
         #[prost(message, optional, tag = "1")]
         pub near: ::core::option::Option<super::Near>,
     }
@@ -460,9 +460,9 @@ pub mod task_rule {
         #[prost(message, tag = "6")]
         Spread(super::Spread),
         #[prost(message, tag = "7")]
-        MaxBeside(MaxBeside),
+        MaxColocated(MaxColocated),
         #[prost(message, tag = "8")]
-        Company(Company),
+        RuntimeAffinity(RuntimeAffinity),
     }
 }
 /// An even spread over domains.
@@ -506,7 +506,7 @@ pub struct Quota {
 }
 /// How a tenant stands among the others.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Standing {
+pub struct TenantConfig {
     /// The tenant above it; empty if there is none. The limits of that one hold for all below it together.
     #[prost(string, tag = "1")]
     pub parent: ::prost::alloc::string::String,
@@ -522,7 +522,7 @@ pub struct Standing {
 #[repr(i32)]
 pub enum Unit {
     Unspecified = 0,
-    /// thousandths of a thing: of a core, of a card
+    /// thousandths of a thing: of a core, of a device
     Milli = 1,
     Bytes = 2,
     /// whole things
@@ -971,7 +971,7 @@ pub struct Delta {
     #[prost(sint64, repeated, tag = "11")]
     pub free: ::prost::alloc::vec::Vec<i64>,
     #[prost(message, repeated, tag = "12")]
-    pub cards: ::prost::alloc::vec::Vec<CardsLeft>,
+    pub devices: ::prost::alloc::vec::Vec<DevicesLeft>,
     #[prost(message, repeated, tag = "13")]
     pub loads: ::prost::alloc::vec::Vec<Load>,
     /// What rules about other tasks are judged by. A scheduler that leaves such jobs to the cell's
@@ -999,9 +999,9 @@ pub struct Delta {
     pub task_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "23")]
     pub task_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// a set: bit i is card i
+    /// a set: bit i is device i
     #[prost(uint32, repeated, tag = "24")]
-    pub task_cards: ::prost::alloc::vec::Vec<u32>,
+    pub task_devices: ::prost::alloc::vec::Vec<u32>,
     /// The next message goes on with this delta: append its columns. A large delta comes in pieces.
     #[prost(bool, tag = "25")]
     pub more: bool,
@@ -1028,9 +1028,9 @@ pub struct Delta {
     #[prost(message, optional, tag = "32")]
     pub reservations: ::core::option::Option<Reservations>,
     /// What tasks claim in the rows of `slots` that varies over the day; a row without one has no such tasks. What is
-    /// free of a row is left at the highest point of its sum, so only who places jobs with curves needs it.
+    /// free of a row is left at the highest point of its sum, so only who places jobs with demand profiles needs it.
     #[prost(message, repeated, tag = "33")]
-    pub curves: ::prost::alloc::vec::Vec<CurveSum>,
+    pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
     #[prost(message, repeated, tag = "34")]
     pub held: ::prost::alloc::vec::Vec<Held>,
@@ -1042,16 +1042,16 @@ pub struct Delta {
     pub task_cores: ::prost::alloc::vec::Vec<TaskCores>,
     /// What the cell as a whole has of each kind, and what of it is claimed, at this version.
     #[prost(uint64, repeated, tag = "39")]
-    pub cell_capacity: ::prost::alloc::vec::Vec<u64>,
+    pub cluster_capacity: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "40")]
-    pub cell_claimed: ::prost::alloc::vec::Vec<u64>,
+    pub cluster_claimed: ::prost::alloc::vec::Vec<u64>,
     /// All calendars of peaks that there are now; absent: those that there were, and the same peaks hold.
     #[prost(message, optional, tag = "35")]
     pub peaks: ::core::option::Option<PeakCalendars>,
     /// What batch holds in the rows of `slots`, as long as there are calendars of peaks; a row without one has no batch.
     /// With `peaks`, of every row.
     #[prost(message, repeated, tag = "36")]
-    pub batch: ::prost::alloc::vec::Vec<BatchHeld>,
+    pub batch: ::prost::alloc::vec::Vec<BatchAllocated>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeakCalendars {
@@ -1060,7 +1060,7 @@ pub struct PeakCalendars {
 }
 /// What the batch tasks of a machine hold together.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct BatchHeld {
+pub struct BatchAllocated {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
     /// of each kind
@@ -1072,9 +1072,9 @@ pub struct Reservations {
     #[prost(message, repeated, tag = "1")]
     pub all: ::prost::alloc::vec::Vec<Reservation>,
 }
-/// The sum of the curves of one kind of the tasks on a machine.
+/// The sum of the demand profiles of one kind of the tasks on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CurveSum {
+pub struct DemandProfileSum {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
     #[prost(uint32, tag = "2")]
@@ -1100,7 +1100,7 @@ pub struct TenantDelta {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
-    pub standing: ::core::option::Option<Standing>,
+    pub tenant_config: ::core::option::Option<TenantConfig>,
     /// of each kind, with all tenants below it
     #[prost(sint64, repeated, tag = "3")]
     pub used: ::prost::alloc::vec::Vec<i64>,
@@ -1121,10 +1121,10 @@ pub struct MachineDelta {
     pub machine: ::core::option::Option<Machine>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CardsLeft {
+pub struct DevicesLeft {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
-    /// what is left in each card
+    /// what is left in each device
     #[prost(sint32, repeated, tag = "2")]
     pub milli: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1326,7 +1326,7 @@ pub struct CommitRequest {
     pub claim_seen: ::prost::alloc::vec::Vec<u64>,
     /// empty: the cell chooses
     #[prost(uint32, repeated, tag = "13")]
-    pub claim_cards: ::prost::alloc::vec::Vec<u32>,
+    pub claim_devices: ::prost::alloc::vec::Vec<u32>,
     /// It was sent before, and no answer came. One that was answered is not sent again: if everything in it
     /// conflicted, the answer may not be recorded, and the transaction would be judged anew.
     #[prost(bool, tag = "14")]
@@ -1335,7 +1335,7 @@ pub struct CommitRequest {
     pub resizes: ::prost::alloc::vec::Vec<Resize>,
     /// which claims take what their tasks want, too; empty: none
     #[prost(bool, repeated, tag = "16")]
-    pub claim_wants: ::prost::alloc::vec::Vec<bool>,
+    pub claim_optional: ::prost::alloc::vec::Vec<bool>,
 }
 /// A wish that a placed task holds so much of its machine from now on, as long as it has it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1519,7 +1519,7 @@ impl ConflictCheck {
 pub enum Reason {
     Unspecified = 0,
     NoRoom = 1,
-    NoCards = 2,
+    NoDevices = 2,
     MachineChanged = 3,
     MachineGone = 4,
     MachineDraining = 5,
@@ -1542,7 +1542,7 @@ pub enum Reason {
     GangIncomplete = 22,
     OthersConflict = 23,
     /// a task that stays in the domain needs this one, or one like it, there
-    CompanyNeeded = 24,
+    RuntimeAffinityNeeded = 24,
     SameBand = 25,
     EvictionsCapped = 26,
     /// the machine is for other tenants, now or before the task is expected to have ended
@@ -1563,7 +1563,7 @@ impl Reason {
         match self {
             Self::Unspecified => "REASON_UNSPECIFIED",
             Self::NoRoom => "REASON_NO_ROOM",
-            Self::NoCards => "REASON_NO_CARDS",
+            Self::NoDevices => "REASON_NO_DEVICES",
             Self::MachineChanged => "REASON_MACHINE_CHANGED",
             Self::MachineGone => "REASON_MACHINE_GONE",
             Self::MachineDraining => "REASON_MACHINE_DRAINING",
@@ -1585,7 +1585,7 @@ impl Reason {
             Self::EvictionUnused => "REASON_EVICTION_UNUSED",
             Self::GangIncomplete => "REASON_GANG_INCOMPLETE",
             Self::OthersConflict => "REASON_OTHERS_CONFLICT",
-            Self::CompanyNeeded => "REASON_COMPANY_NEEDED",
+            Self::RuntimeAffinityNeeded => "REASON_RUNTIME_AFFINITY_NEEDED",
             Self::SameBand => "REASON_SAME_BAND",
             Self::EvictionsCapped => "REASON_EVICTIONS_CAPPED",
             Self::Reserved => "REASON_RESERVED",
@@ -1599,7 +1599,7 @@ impl Reason {
         match value {
             "REASON_UNSPECIFIED" => Some(Self::Unspecified),
             "REASON_NO_ROOM" => Some(Self::NoRoom),
-            "REASON_NO_CARDS" => Some(Self::NoCards),
+            "REASON_NO_DEVICES" => Some(Self::NoDevices),
             "REASON_MACHINE_CHANGED" => Some(Self::MachineChanged),
             "REASON_MACHINE_GONE" => Some(Self::MachineGone),
             "REASON_MACHINE_DRAINING" => Some(Self::MachineDraining),
@@ -1621,7 +1621,7 @@ impl Reason {
             "REASON_EVICTION_UNUSED" => Some(Self::EvictionUnused),
             "REASON_GANG_INCOMPLETE" => Some(Self::GangIncomplete),
             "REASON_OTHERS_CONFLICT" => Some(Self::OthersConflict),
-            "REASON_COMPANY_NEEDED" => Some(Self::CompanyNeeded),
+            "REASON_RUNTIME_AFFINITY_NEEDED" => Some(Self::RuntimeAffinityNeeded),
             "REASON_SAME_BAND" => Some(Self::SameBand),
             "REASON_EVICTIONS_CAPPED" => Some(Self::EvictionsCapped),
             "REASON_RESERVED" => Some(Self::Reserved),
@@ -2794,7 +2794,7 @@ pub struct TaskStatus {
     #[prost(string, tag = "5")]
     pub group: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "6")]
-    pub cards: ::prost::alloc::vec::Vec<u32>,
+    pub devices: ::prost::alloc::vec::Vec<u32>,
     /// what it has of its machine; empty: what its group requests
     #[prost(uint64, repeated, tag = "7")]
     pub holds: ::prost::alloc::vec::Vec<u64>,
@@ -3043,15 +3043,15 @@ pub struct ListPeaksResponse {
     pub machines_over: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetStandingRequest {
+pub struct SetTenantRequest {
     #[prost(string, tag = "1")]
     pub tenant: ::prost::alloc::string::String,
     /// absent: alone, with no guarantee
     #[prost(message, optional, tag = "2")]
-    pub standing: ::core::option::Option<Standing>,
+    pub tenant_config: ::core::option::Option<TenantConfig>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetStandingResponse {
+pub struct SetTenantResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
@@ -3096,7 +3096,7 @@ pub struct TenantStatus {
     pub used: ::prost::alloc::vec::Vec<u64>,
     /// absent: alone, with no guarantee
     #[prost(message, optional, tag = "4")]
-    pub standing: ::core::option::Option<Standing>,
+    pub tenant_config: ::core::option::Option<TenantConfig>,
     /// what its jobs may ask for, with those of tenants below it; absent: anything
     #[prost(message, optional, tag = "5")]
     pub admission: ::core::option::Option<Quota>,
@@ -3105,7 +3105,7 @@ pub struct TenantStatus {
     pub asked: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DescribeCellRequest {}
+pub struct DescribeClusterRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DescribeCellResponse {
     /// its id, 32 hexadecimal digits
@@ -3231,7 +3231,7 @@ pub struct ReplicaProgress {
     pub replica: u64,
     /// of the log of the one that answers
     #[prost(uint64, tag = "2")]
-    pub entries_behind: u64,
+    pub lag_entries: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Members {
@@ -3267,7 +3267,7 @@ pub struct Policy {
     pub overcommit_max: ::prost::alloc::vec::Vec<Overcommit>,
     /// how long a job that has ended is remembered
     #[prost(uint64, tag = "2")]
-    pub keep_ended_ms: u64,
+    pub ttl_after_finished_ms: u64,
     /// ascending and apart; at most 16
     #[prost(message, repeated, tag = "3")]
     pub bands: ::prost::alloc::vec::Vec<Band>,
@@ -3294,7 +3294,7 @@ pub struct SetPolicyResponse {
     pub version: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetCellCapacityRequest {
+pub struct SetClusterCapacityRequest {
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     /// 0: none
@@ -3302,14 +3302,14 @@ pub struct SetCellCapacityRequest {
     pub amount: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetCellCapacityResponse {
+pub struct SetClusterCapacityResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListCellResourcesRequest {}
+pub struct ListClusterResourcesRequest {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListCellResourcesResponse {
+pub struct ListClusterResourcesResponse {
     #[prost(uint64, repeated, tag = "1")]
     pub capacity: ::prost::alloc::vec::Vec<u64>,
     /// by tasks that have a machine
@@ -3469,13 +3469,13 @@ pub struct ExplainedMiss {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainedLack {
-    /// room, cards, cores, taints, affinity, other_machine, draining, rule, filter
+    /// room, devices, cores, taints, affinity, other_machine, draining, rule, filter
     #[prost(string, tag = "1")]
     pub what: ::prost::alloc::string::String,
     /// of which resource, if it is room
     #[prost(string, optional, tag = "2")]
     pub kind: ::core::option::Option<::prost::alloc::string::String>,
-    /// in the kind's smallest unit, or cards or cores
+    /// in the kind's smallest unit, or devices or cores
     #[prost(uint64, optional, tag = "3")]
     pub missing: ::core::option::Option<u64>,
     /// the same in words
@@ -6067,11 +6067,11 @@ pub mod tenant_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Says how a tenant stands among the others.
-        pub async fn set_standing(
+        pub async fn set_tenant(
             &mut self,
-            request: impl tonic::IntoRequest<super::SetStandingRequest>,
+            request: impl tonic::IntoRequest<super::SetTenantRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::SetStandingResponse>,
+            tonic::Response<super::SetTenantResponse>,
             tonic::Status,
         > {
             self.inner
@@ -6084,11 +6084,11 @@ pub mod tenant_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/omega.v1.TenantService/SetStanding",
+                "/omega.v1.TenantService/SetTenant",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("omega.v1.TenantService", "SetStanding"));
+                .insert(GrpcMethod::new("omega.v1.TenantService", "SetTenant"));
             self.inner.unary(req, path, codec).await
         }
         /// Limits what a tenant's jobs may ask for together, placed or not, or lifts the limit. A job beyond it is refused
@@ -6165,11 +6165,11 @@ pub mod tenant_service_server {
             tonic::Status,
         >;
         /// Says how a tenant stands among the others.
-        async fn set_standing(
+        async fn set_tenant(
             &self,
-            request: tonic::Request<super::SetStandingRequest>,
+            request: tonic::Request<super::SetTenantRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::SetStandingResponse>,
+            tonic::Response<super::SetTenantResponse>,
             tonic::Status,
         >;
         /// Limits what a tenant's jobs may ask for together, placed or not, or lifts the limit. A job beyond it is refused
@@ -6310,25 +6310,25 @@ pub mod tenant_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/omega.v1.TenantService/SetStanding" => {
+                "/omega.v1.TenantService/SetTenant" => {
                     #[allow(non_camel_case_types)]
-                    struct SetStandingSvc<T: TenantService>(pub Arc<T>);
+                    struct SetTenantSvc<T: TenantService>(pub Arc<T>);
                     impl<
                         T: TenantService,
-                    > tonic::server::UnaryService<super::SetStandingRequest>
-                    for SetStandingSvc<T> {
-                        type Response = super::SetStandingResponse;
+                    > tonic::server::UnaryService<super::SetTenantRequest>
+                    for SetTenantSvc<T> {
+                        type Response = super::SetTenantResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::SetStandingRequest>,
+                            request: tonic::Request<super::SetTenantRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as TenantService>::set_standing(&inner, request).await
+                                <T as TenantService>::set_tenant(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -6339,7 +6339,7 @@ pub mod tenant_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = SetStandingSvc(inner);
+                        let method = SetTenantSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -6580,7 +6580,7 @@ pub mod cell_service_client {
         /// leader, too: it is what one looks at then.
         pub async fn describe_cell(
             &mut self,
-            request: impl tonic::IntoRequest<super::DescribeCellRequest>,
+            request: impl tonic::IntoRequest<super::DescribeClusterRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
@@ -6652,13 +6652,13 @@ pub mod cell_service_client {
                 .insert(GrpcMethod::new("omega.v1.CellService", "SetPolicy"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cell_request`): licences,
+        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cluster_request`): licences,
         /// addresses, volumes of a cloud. What is claimed beyond that stays, and nothing more is taken.
-        pub async fn set_cell_capacity(
+        pub async fn set_cluster_capacity(
             &mut self,
-            request: impl tonic::IntoRequest<super::SetCellCapacityRequest>,
+            request: impl tonic::IntoRequest<super::SetClusterCapacityRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::SetCellCapacityResponse>,
+            tonic::Response<super::SetClusterCapacityResponse>,
             tonic::Status,
         > {
             self.inner
@@ -6671,19 +6671,19 @@ pub mod cell_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/omega.v1.CellService/SetCellCapacity",
+                "/omega.v1.CellService/SetClusterCapacity",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("omega.v1.CellService", "SetCellCapacity"));
+                .insert(GrpcMethod::new("omega.v1.CellService", "SetClusterCapacity"));
             self.inner.unary(req, path, codec).await
         }
         /// What the cell as a whole has, what tasks claim of it, and what those that wait would.
-        pub async fn list_cell_resources(
+        pub async fn list_cluster_resources(
             &mut self,
-            request: impl tonic::IntoRequest<super::ListCellResourcesRequest>,
+            request: impl tonic::IntoRequest<super::ListClusterResourcesRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::ListCellResourcesResponse>,
+            tonic::Response<super::ListClusterResourcesResponse>,
             tonic::Status,
         > {
             self.inner
@@ -6696,11 +6696,11 @@ pub mod cell_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/omega.v1.CellService/ListCellResources",
+                "/omega.v1.CellService/ListClusterResources",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("omega.v1.CellService", "ListCellResources"));
+                .insert(GrpcMethod::new("omega.v1.CellService", "ListClusterResources"));
             self.inner.unary(req, path, codec).await
         }
         /// Changes who the replicas are.
@@ -6799,7 +6799,7 @@ pub mod cell_service_server {
         /// leader, too: it is what one looks at then.
         async fn describe_cell(
             &self,
-            request: tonic::Request<super::DescribeCellRequest>,
+            request: tonic::Request<super::DescribeClusterRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
@@ -6820,21 +6820,21 @@ pub mod cell_service_server {
             tonic::Response<super::SetPolicyResponse>,
             tonic::Status,
         >;
-        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cell_request`): licences,
+        /// Says how much the cell as a whole has of a kind that tasks claim of it (`TaskGroup.cluster_request`): licences,
         /// addresses, volumes of a cloud. What is claimed beyond that stays, and nothing more is taken.
-        async fn set_cell_capacity(
+        async fn set_cluster_capacity(
             &self,
-            request: tonic::Request<super::SetCellCapacityRequest>,
+            request: tonic::Request<super::SetClusterCapacityRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::SetCellCapacityResponse>,
+            tonic::Response<super::SetClusterCapacityResponse>,
             tonic::Status,
         >;
         /// What the cell as a whole has, what tasks claim of it, and what those that wait would.
-        async fn list_cell_resources(
+        async fn list_cluster_resources(
             &self,
-            request: tonic::Request<super::ListCellResourcesRequest>,
+            request: tonic::Request<super::ListClusterResourcesRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::ListCellResourcesResponse>,
+            tonic::Response<super::ListClusterResourcesResponse>,
             tonic::Status,
         >;
         /// Changes who the replicas are.
@@ -6948,7 +6948,7 @@ pub mod cell_service_server {
                     struct DescribeCellSvc<T: CellService>(pub Arc<T>);
                     impl<
                         T: CellService,
-                    > tonic::server::UnaryService<super::DescribeCellRequest>
+                    > tonic::server::UnaryService<super::DescribeClusterRequest>
                     for DescribeCellSvc<T> {
                         type Response = super::DescribeCellResponse;
                         type Future = BoxFuture<
@@ -6957,7 +6957,7 @@ pub mod cell_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::DescribeCellRequest>,
+                            request: tonic::Request<super::DescribeClusterRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -7078,25 +7078,25 @@ pub mod cell_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/omega.v1.CellService/SetCellCapacity" => {
+                "/omega.v1.CellService/SetClusterCapacity" => {
                     #[allow(non_camel_case_types)]
-                    struct SetCellCapacitySvc<T: CellService>(pub Arc<T>);
+                    struct SetClusterCapacitySvc<T: CellService>(pub Arc<T>);
                     impl<
                         T: CellService,
-                    > tonic::server::UnaryService<super::SetCellCapacityRequest>
-                    for SetCellCapacitySvc<T> {
-                        type Response = super::SetCellCapacityResponse;
+                    > tonic::server::UnaryService<super::SetClusterCapacityRequest>
+                    for SetClusterCapacitySvc<T> {
+                        type Response = super::SetClusterCapacityResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::SetCellCapacityRequest>,
+                            request: tonic::Request<super::SetClusterCapacityRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as CellService>::set_cell_capacity(&inner, request).await
+                                <T as CellService>::set_cluster_capacity(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -7107,7 +7107,7 @@ pub mod cell_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = SetCellCapacitySvc(inner);
+                        let method = SetClusterCapacitySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -7123,25 +7123,25 @@ pub mod cell_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/omega.v1.CellService/ListCellResources" => {
+                "/omega.v1.CellService/ListClusterResources" => {
                     #[allow(non_camel_case_types)]
-                    struct ListCellResourcesSvc<T: CellService>(pub Arc<T>);
+                    struct ListClusterResourcesSvc<T: CellService>(pub Arc<T>);
                     impl<
                         T: CellService,
-                    > tonic::server::UnaryService<super::ListCellResourcesRequest>
-                    for ListCellResourcesSvc<T> {
-                        type Response = super::ListCellResourcesResponse;
+                    > tonic::server::UnaryService<super::ListClusterResourcesRequest>
+                    for ListClusterResourcesSvc<T> {
+                        type Response = super::ListClusterResourcesResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::ListCellResourcesRequest>,
+                            request: tonic::Request<super::ListClusterResourcesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as CellService>::list_cell_resources(&inner, request)
+                                <T as CellService>::list_cluster_resources(&inner, request)
                                     .await
                             };
                             Box::pin(fut)
@@ -7153,7 +7153,7 @@ pub mod cell_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = ListCellResourcesSvc(inner);
+                        let method = ListClusterResourcesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -7350,7 +7350,7 @@ pub mod cell_service_server {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentReport {
     /// Machines that the agent speaks for from now on. It is told everything that should run on them, and
-    /// whoever spoke for them before is told that it does no more. To attach counts as a beat.
+    /// whoever spoke for them before is told that it does no more. To attach counts as a heartbeat.
     #[prost(uint32, repeated, tag = "1")]
     pub attach_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
@@ -7385,7 +7385,7 @@ pub struct MachineLoad {
 }
 /// What an agent is told. Stops come before starts.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct AgentOrders {
+pub struct AgentDirectives {
     /// Machines of which everything that should run there is in `starts`: what else runs there is to stop.
     #[prost(uint32, repeated, tag = "1")]
     pub whole_slots: ::prost::alloc::vec::Vec<u32>,
@@ -7417,13 +7417,13 @@ pub struct StartTask {
     #[prost(enumeration = "JobKind", tag = "5")]
     pub kind: i32,
     #[prost(uint64, optional, tag = "6")]
-    pub run_ms_expected: ::core::option::Option<u64>,
+    pub runtime_estimate_ms: ::core::option::Option<u64>,
     #[prost(string, repeated, tag = "7")]
     pub images: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(uint64, repeated, tag = "8")]
     pub request: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "9")]
-    pub cards: ::prost::alloc::vec::Vec<u32>,
+    pub devices: ::prost::alloc::vec::Vec<u32>,
     /// the cell knows that it runs
     #[prost(bool, tag = "10")]
     pub running: bool,
@@ -7541,7 +7541,7 @@ pub mod agent_service_client {
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::AgentReport>,
         ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::AgentOrders>>,
+            tonic::Response<tonic::codec::Streaming<super::AgentDirectives>>,
             tonic::Status,
         > {
             self.inner
@@ -7578,7 +7578,7 @@ pub mod agent_service_server {
     pub trait AgentService: std::marker::Send + std::marker::Sync + 'static {
         /// Server streaming response type for the Attach method.
         type AttachStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::AgentOrders, tonic::Status>,
+                Item = std::result::Result<super::AgentDirectives, tonic::Status>,
             >
             + std::marker::Send
             + 'static;
@@ -7672,7 +7672,7 @@ pub mod agent_service_server {
                         T: AgentService,
                     > tonic::server::StreamingService<super::AgentReport>
                     for AttachSvc<T> {
-                        type Response = super::AgentOrders;
+                        type Response = super::AgentDirectives;
                         type ResponseStream = T::AttachStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,

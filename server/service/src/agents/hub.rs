@@ -5,7 +5,7 @@
 //! commands are carried out beside it.
 
 use super::Sent;
-use super::marks::{carry_out, has_taint};
+use super::marks::{apply_plan, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::orders::{Outbox, StreamId};
 use super::routes::Routes;
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// It was opened. It is over when `alive` is dropped.
     Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
     /// Its agent speaks for machines, and says that some are alive.
-    Beats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
+    Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Ends of tasks are settled.
     Confirmed(Vec<Confirmed>),
     /// Its agent has gone, or said something that ends it.
@@ -152,7 +152,7 @@ impl Hub {
             Event::Open { stream, to, alive } => {
                 lead.streams.insert(stream, Connected { to, _alive: alive });
             }
-            Event::Beats { stream, attach, alive } if lead.streams.contains_key(&stream) => {
+            Event::Heartbeats { stream, attach, alive } if lead.streams.contains_key(&stream) => {
                 let Lead { routes, monitor, .. } = lead;
                 if !attach.is_empty() {
                     self.host.read(|cell| {
@@ -161,10 +161,10 @@ impl Hub {
                     });
                 }
                 for id in alive.into_iter().filter(|id| routes.speaks_for(stream, *id)) {
-                    monitor.beat(id, now);
+                    monitor.heartbeat(id, now);
                 }
             }
-            Event::Beats { .. } => {}
+            Event::Heartbeats { .. } => {}
             Event::Confirmed(all) => self.host.read(|cell| {
                 for Confirmed { task, machine, version } in all {
                     lead.routes.confirm(cell, (task, machine), version, &mut out);
@@ -289,16 +289,16 @@ impl Lead {
             }
         }
         if !steps.is_empty() {
-            self.carried = Some(tokio::spawn(carry_out(host.clone(), steps)));
+            self.carried = Some(tokio::spawn(apply_plan(host.clone(), steps)));
         }
     }
 }
 
-/// Watches a machine that was attached, and counts it as a beat.
+/// Watches a machine that was attached, and counts it as a heartbeat.
 fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     if let Some(state) = cell.machine(id) {
         monitor.watch(id, has_taint(state.machine), now_ms);
-        monitor.beat(id, now_ms);
+        monitor.heartbeat(id, now_ms);
     }
 }
 

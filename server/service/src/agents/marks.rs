@@ -32,10 +32,10 @@ pub(crate) fn has_taint(machine: &Machine) -> bool {
 }
 
 /// Does all steps, and answers with those that could not be done.
-pub(crate) async fn carry_out(host: Host, steps: Vec<Step>) -> Vec<Step> {
+pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
     let done = futures_util::stream::iter(steps).map(|step| {
         let host = host.clone();
-        async move { carry_out_one(&host, step).await.err().map(|error| (step, error)) }
+        async move { apply_plan_one(&host, step).await.err().map(|error| (step, error)) }
     });
     let failed: Vec<(Step, ApiError)> =
         done.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
@@ -46,7 +46,7 @@ pub(crate) async fn carry_out(host: Host, steps: Vec<Step>) -> Vec<Step> {
     failed.into_iter().map(|(step, _)| step).collect()
 }
 
-async fn carry_out_one(host: &Host, step: Step) -> Result<(), ApiError> {
+async fn apply_plan_one(host: &Host, step: Step) -> Result<(), ApiError> {
     match step {
         Step::Taint(id) => change_taint(host, id, with_taint).await,
         Step::Return(id) => change_taint(host, id, without_taint).await,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   agent ═══ Attach ═══▶ one task per stream ── commands ──▶ Host ──▶ the log
-//!     ▲                          │ beats, attached machines              │
+//!     ▲                          │ heartbeats, attached machines              │
 //!     │                          ▼                                       │ one delta for all agents
 //!     └──── orders ◀──── hub: routes, monitor ◀──────────────────────────┘
 //!                                └── taints, lost tasks, time ──▶ Host
 //! ```
 //!
 //! One reader of the cell's deltas serves all streams: a change costs its own agent something, and the
-//! others nothing. Beats stay in the memory of the leader; they are not worth a write. So agents must be
+//! others nothing. Heartbeats stay in the memory of the leader; they are not worth a write. So agents must be
 //! attached to the leader, and a new leader gives every machine a full timeout before it says anything of
 //! it. The rules by which machines are lost are in docs/agents.md.
 //!
@@ -78,7 +78,7 @@ impl Agents {
 
 #[tonic::async_trait]
 impl AgentService for Agents {
-    type AttachStream = BoxStream<'static, Result<proto::AgentOrders, Status>>;
+    type AttachStream = BoxStream<'static, Result<proto::AgentDirectives, Status>>;
 
     async fn attach(
         &self,
@@ -133,7 +133,7 @@ impl Stream {
             let Report { attach, alive, commands } = report;
             let stream = self.id;
             if !attach.is_empty() || !alive.is_empty() {
-                self.tell(Event::Beats { stream, attach, alive }).await?;
+                self.tell(Event::Heartbeats { stream, attach, alive }).await?;
             }
             if !commands.is_empty() {
                 let confirmed = reports::apply(&self.host, commands).await?;
@@ -149,13 +149,13 @@ impl Stream {
     }
 }
 
-fn message(sent: Sent) -> Result<proto::AgentOrders, Status> {
+fn message(sent: Sent) -> Result<proto::AgentDirectives, Status> {
     let orders = sent?;
     let stop = |(task, machine): (omega_core::TaskId, omega_core::MachineId)| proto::StopTask {
         task: Some(task.into()),
         machine: Some(machine.into()),
     };
-    Ok(proto::AgentOrders {
+    Ok(proto::AgentDirectives {
         whole_slots: orders.whole.iter().map(|id| id.slot).collect(),
         whole_incarnations: orders.whole.iter().map(|id| id.incarnation).collect(),
         stops: orders.stops.into_iter().map(stop).collect(),
@@ -177,10 +177,10 @@ fn start(start: Start) -> proto::StartTask {
         job_name: start.job.name.to_string(),
         group: group.name.to_string(),
         kind: kind.into(),
-        run_ms_expected: start.job.run_ms_expected,
+        runtime_estimate_ms: start.job.runtime_estimate_ms,
         images: group.images.iter().map(ToString::to_string).collect(),
         request: start.holds.as_slice().to_vec(),
-        cards: start.cards.iter().map(|card| card as u32).collect(),
+        devices: start.devices.iter().map(|device| device as u32).collect(),
         running: start.is_running,
         grace_ms: group.grace_ms,
         cores: omega_client::convert::node_list(&start.cores),

@@ -4,7 +4,7 @@
 //!                 silent for a timeout, within the rate
 //!        alive ───────────────────────────────────────▶ tainted ──▶ taken: its tasks are lost
 //!          ▲                                               │ tasks are left alone while more than
-//!          │                beats again                    │ a third of the machines are silent
+//!          │                heartbeats again                    │ a third of the machines are silent
 //!          └───────────────────────────────────────────────┴─────────────────┘
 //! ```
 //!
@@ -25,14 +25,14 @@ pub struct MonitorSettings {
     /// How long a machine may be silent.
     pub timeout: Duration,
     /// How many machines may be marked in a second, or lose their tasks.
-    pub lost_per_second: u32,
+    pub eviction_rate: u32,
 }
 
 impl Default for MonitorSettings {
-    /// Four missed beats; and a rate at which a rack of forty is lost within four seconds, while a
+    /// Four missed heartbeats; and a rate at which a rack of forty is lost within four seconds, while a
     /// network failure of a minute costs no more than 200 machines their tasks.
     fn default() -> Self {
-        MonitorSettings { timeout: Duration::from_secs(40), lost_per_second: 10 }
+        MonitorSettings { timeout: Duration::from_secs(40), eviction_rate: 10 }
     }
 }
 
@@ -64,7 +64,7 @@ impl Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum TenantConfig {
     Alive,
     /// The taint is on it, its tasks are where they were.
     Tainted,
@@ -75,12 +75,12 @@ enum Standing {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// When it beat last; `None` where a taint says that it was silent before this leader led.
-    beat_ms: Option<u64>,
-    standing: Standing,
+    /// When it heartbeat last; `None` where a taint says that it was silent before this leader led.
+    heartbeat_ms: Option<u64>,
+    tenant_config: TenantConfig,
 }
 
-/// What the leader knows of the machines' beats.
+/// What the leader knows of the machines' heartbeats.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     settings: MonitorSettings,
@@ -118,27 +118,29 @@ impl Monitor {
         if self.watched.len() <= row {
             self.watched.resize(row + 1, None);
         }
-        let standing = if has_taint { Standing::Tainted } else { Standing::Alive };
-        let beat_ms = (!has_taint).then_some(now_ms);
+        let tenant_config = if has_taint { TenantConfig::Tainted } else { TenantConfig::Alive };
+        let heartbeat_ms = (!has_taint).then_some(now_ms);
         match &mut self.watched[row] {
-            Some(known) if known.incarnation == id.incarnation => match (known.standing, has_taint)
-            {
-                (Standing::Alive, true) | (Standing::Tainted | Standing::Taken, false) => {
-                    known.standing = standing;
+            Some(known) if known.incarnation == id.incarnation => {
+                match (known.tenant_config, has_taint) {
+                    (TenantConfig::Alive, true)
+                    | (TenantConfig::Tainted | TenantConfig::Taken, false) => {
+                        known.tenant_config = tenant_config;
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             slot => {
                 self.count += usize::from(slot.is_none());
-                *slot = Some(Watched { incarnation: id.incarnation, beat_ms, standing });
+                *slot = Some(Watched { incarnation: id.incarnation, heartbeat_ms, tenant_config });
             }
         }
     }
 
     /// Notes that a machine is alive. One that is not watched is not.
-    pub fn beat(&mut self, id: MachineId, now_ms: u64) {
+    pub fn heartbeat(&mut self, id: MachineId, now_ms: u64) {
         if let Some(known) = self.known(id) {
-            known.beat_ms = Some(now_ms);
+            known.heartbeat_ms = Some(now_ms);
         }
     }
 
@@ -157,7 +159,9 @@ impl Monitor {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
         let is_silent = |known: &Watched| {
-            known.beat_ms.is_none_or(|beat_ms| now_ms.saturating_sub(beat_ms) >= timeout)
+            known
+                .heartbeat_ms
+                .is_none_or(|heartbeat_ms| now_ms.saturating_sub(heartbeat_ms) >= timeout)
         };
         self.silent = self.watched.iter().flatten().filter(|known| is_silent(known)).count();
         let leave_tasks = self.is_mass_loss();
@@ -172,20 +176,20 @@ impl Monitor {
                 self.allowance_milli -= if enough { 1000 } else { 0 };
                 enough
             };
-            match (known.standing, is_silent(known)) {
-                (Standing::Alive, true) if leave_tasks && may_mark && pay() => {
-                    known.standing = Standing::Tainted;
+            match (known.tenant_config, is_silent(known)) {
+                (TenantConfig::Alive, true) if leave_tasks && may_mark && pay() => {
+                    known.tenant_config = TenantConfig::Tainted;
                     steps.push(Step::Taint(id));
                 }
-                (Standing::Alive | Standing::Tainted, true)
+                (TenantConfig::Alive | TenantConfig::Tainted, true)
                     if !leave_tasks && may_mark && pay() =>
                 {
-                    known.standing = Standing::Taken;
+                    known.tenant_config = TenantConfig::Taken;
                     steps.push(Step::Take(id));
                 }
-                (Standing::Tainted | Standing::Taken, false) if returns < RETURNS_MAX => {
+                (TenantConfig::Tainted | TenantConfig::Taken, false) if returns < RETURNS_MAX => {
                     returns += 1;
-                    known.standing = Standing::Alive;
+                    known.tenant_config = TenantConfig::Alive;
                     steps.push(Step::Return(id));
                 }
                 _ => {}
@@ -197,9 +201,9 @@ impl Monitor {
     /// Notes that a step could not be done: it will be said again.
     pub fn failed(&mut self, step: Step) {
         if let Some(known) = self.known(step.machine()) {
-            known.standing = match step {
-                Step::Taint(_) => Standing::Alive,
-                Step::Take(_) | Step::Return(_) => Standing::Tainted,
+            known.tenant_config = match step {
+                Step::Taint(_) => TenantConfig::Alive,
+                Step::Take(_) | Step::Return(_) => TenantConfig::Tainted,
             };
         }
     }
@@ -218,7 +222,7 @@ impl Monitor {
 
     /// Reckons what may be marked: as much as time has passed, and at most a second's worth.
     fn earn(&mut self, now_ms: u64) {
-        let rate = u64::from(self.settings.lost_per_second);
+        let rate = u64::from(self.settings.eviction_rate);
         let passed = now_ms.saturating_sub(self.reckoned_ms);
         let earned = self.allowance_milli.saturating_add(passed.saturating_mul(rate));
         self.allowance_milli = earned.min(rate * 1000);
@@ -249,18 +253,18 @@ mod tests {
         monitor
     }
 
-    /// Lets machines beat and the clock run, a second at a time; what was said in all.
+    /// Lets machines heartbeat and the clock run, a second at a time; what was said in all.
     fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
         let mut said = Vec::new();
         for second in seconds {
-            alive.iter().for_each(|slot| monitor.beat(id(*slot), second * 1000));
+            alive.iter().for_each(|slot| monitor.heartbeat(id(*slot), second * 1000));
             said.extend(monitor.step(second * 1000));
         }
         said
     }
 
     #[test]
-    fn a_silent_machine_is_lost_after_the_timeout_and_returns_with_a_beat() {
+    fn a_silent_machine_is_lost_after_the_timeout_and_returns_with_a_heartbeat() {
         let mut monitor = monitor(4);
         assert_eq!(run(&mut monitor, 0..40, &[0, 1, 2]), []);
         assert_eq!(run(&mut monitor, 40..42, &[0, 1, 2]), [Step::Take(id(3))]);
@@ -306,7 +310,7 @@ mod tests {
         monitor.row_is_of(2, None);
         let next = MachineId { slot: 2, incarnation: 1 };
         monitor.watch(next, false, 1000);
-        monitor.beat(id(2), 30_000);
+        monitor.heartbeat(id(2), 30_000);
         assert_eq!(monitor.counts().0, 3);
         assert_eq!(run(&mut monitor, 30..41, &[0, 1]), []);
         assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
@@ -320,27 +324,27 @@ mod tests {
     }
 
     proptest! {
-        /// Any beats at any times: nothing that beats is marked, marks come at the rate and not before
+        /// Any heartbeats at any times: nothing that heartbeats is marked, marks come at the rate and not before
         /// the timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
         #[test]
         fn marks_are_true_and_bounded(
             machines in 1u32..60,
             rate in 1u32..20,
-            beats in prop::collection::vec((0u64..400_000, 0u32..60), 0..600),
+            heartbeats in prop::collection::vec((0u64..400_000, 0u32..60), 0..600),
             gap_ms in 100u64..3000,
         ) {
-            let settings = MonitorSettings { timeout: Duration::from_millis(TIMEOUT_MS), lost_per_second: rate };
+            let settings = MonitorSettings { timeout: Duration::from_millis(TIMEOUT_MS), eviction_rate: rate };
             let mut monitor = Monitor::new(settings, 0);
             (0..machines).for_each(|slot| monitor.watch(id(slot), false, 0));
-            let mut beats: Vec<(u64, u32)> = beats.into_iter().filter(|(_, m)| *m < machines).collect();
-            beats.sort_unstable();
-            let mut next = beats.into_iter().peekable();
+            let mut heartbeats: Vec<(u64, u32)> = heartbeats.into_iter().filter(|(_, m)| *m < machines).collect();
+            heartbeats.sort_unstable();
+            let mut next = heartbeats.into_iter().peekable();
             let mut last = vec![0u64; machines as usize];
             let mut told = vec![Told::default(); machines as usize];
             let mut marked_at = Vec::new();
             for now in (0..500_000).step_by(gap_ms as usize) {
                 while let Some((at, slot)) = next.next_if(|(at, _)| *at <= now) {
-                    monitor.beat(id(slot), at);
+                    monitor.heartbeat(id(slot), at);
                     last[slot as usize] = at;
                 }
                 let silent: BTreeSet<usize> =

@@ -1,7 +1,7 @@
 //! What agents are told at once, and what waits to be told.
 
 use omega_cellstate::Cell;
-use omega_core::{Amounts, CardSet, Job, MachineId, NodeCores, TaskId, TaskState};
+use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Start {
     pub(crate) job: Arc<Job>,
     /// The position of its group.
     pub(crate) group: usize,
-    pub(crate) cards: CardSet,
+    pub(crate) devices: DeviceSet,
     pub(crate) cores: NodeCores,
     pub(crate) holds: Amounts,
     pub(crate) is_running: bool,
@@ -74,7 +74,7 @@ pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
         machine: state.machine()?,
         job: cell.job(task.job)?.clone(),
         group: cell.task_group(task)?,
-        cards: cell.task_cards(task).unwrap_or_default(),
+        devices: cell.task_devices(task).unwrap_or_default(),
         cores: cell.task_cores(task),
         holds: cell.task_holds(task)?,
         is_running: matches!(state, TaskState::Running(_)),

@@ -149,7 +149,7 @@ impl Routes {
 
     /// Tells of the tasks of a gang that held their places until now.
     fn gang_changed(&mut self, cell: &Cell, job: JobId, out: &mut Outbox) {
-        let may_hold = cell.job(job).is_some_and(|job| job.gang_hold_ms.is_some());
+        let may_hold = cell.job(job).is_some_and(|job| job.gang_timeout_ms.is_some());
         if may_hold && cell.gang_hold(job).is_none() {
             let placed = cell.tasks(job).filter(|(_, state)| state.machine().is_some());
             placed.for_each(|(task, _)| self.task_changed(cell, task, out));
@@ -550,7 +550,7 @@ mod tests {
         let mut cell = Cell::new(Kinds::standard());
         (0..2).for_each(|i| register(&mut cell, &format!("m{i}")));
         let mut job = Job::batch("gang", TaskGroup::new(2, Amounts::new([10])));
-        (job.gang_min, job.gang_hold_ms) = (Some(2), Some(1000));
+        (job.gang_min, job.gang_timeout_ms) = (Some(2), Some(1000));
         cell.apply(Command::SubmitJob(job)).unwrap();
         let name = "scheduler".into();
         let Ok(Outcome::Scheduler { id: scheduler, .. }) =

@@ -6,7 +6,8 @@
 
 use crate::exposition::{Figure, Pen};
 use omega_cellstate::{
-    Cell, CellResources, CoreCounts, DueCounts, EvictionCounts, GangCounts, HeldCounts, PeakCounts,
+    Cell, ClusterResources, CoreCounts, DueCounts, EvictionCounts, GangCounts, HeldCounts,
+    PeakCounts,
 };
 use omega_core::{Amounts, Kinds};
 use std::fmt;
@@ -24,7 +25,7 @@ pub(super) struct PolicyFigures {
     peaks: PeakCounts,
     held: HeldCounts,
     cores: CoreCounts,
-    resources: CellResources,
+    resources: ClusterResources,
     kinds: Kinds,
     due: DueCounts,
 }
@@ -59,7 +60,7 @@ impl PolicyFigures {
             ([("result", "timed_out")], timed_out as f64),
         ];
         let help = "Gangs that began to hold places, got all that they needed, or gave up in time";
-        pen.counters(Figure::new("gang_holds", help), holds)?;
+        pen.counters(Figure::new("gang_timeouts", help), holds)?;
         let causes = [
             ([("cause", "precedence")], self.evictions.by_precedence as f64),
             ([("cause", "guarantee")], self.evictions.by_guarantee as f64),
@@ -69,8 +70,7 @@ impl PolicyFigures {
         let help = "Evictions that the cell still takes before its time has moved; -1: any number";
         let left = self.evictions_left.map_or(-1.0, f64::from);
         pen.gauge(Figure::new("evictions_left", help), left)?;
-        let help =
-            "Tasks that a transaction took off one machine and placed again, as omega improve does";
+        let help = "Tasks that a transaction took off one machine and placed again, as omega rebalance does";
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
         let help = "Reservations of machines that are not over";
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
@@ -85,20 +85,20 @@ impl PolicyFigures {
         let help =
             "Batch tasks that held less or left where batch held more than its share, or grew";
         pen.counters(Figure::new("peak_changes", help), changes)?;
-        let HeldCounts { resized, resizes_refused, wants_met, wants_missed } = self.held;
+        let HeldCounts { resized, resizes_refused, optional_met, optional_missed } = self.held;
         let resizes = [
             ([("result", "taken")], resized as f64),
             ([("result", "refused")], resizes_refused as f64),
         ];
         let help = "Tasks that were to get more or less of their machines while they run";
         pen.counters(Figure::new("task_resizes", help), resizes)?;
-        let wants = [
-            ([("result", "met")], wants_met as f64),
-            ([("result", "missed")], wants_missed as f64),
+        let optional = [
+            ([("result", "met")], optional_met as f64),
+            ([("result", "missed")], optional_missed as f64),
         ];
         let help =
             "Tasks that want more than they request, when they were placed with it or without";
-        pen.counters(Figure::new("task_wants", help), wants)?;
+        pen.counters(Figure::new("task_optional_resources", help), optional)?;
         let CoreCounts { all, taken } = self.cores;
         let help = "Cores that tasks may have to themselves";
         pen.gauge(Figure::new("exclusive_cores", help), all as f64)?;
@@ -109,7 +109,7 @@ impl PolicyFigures {
 
     /// Of kinds that the cell as a whole has, or that are claimed of it.
     fn write_resources(&self, pen: &mut Pen<'_>) -> fmt::Result {
-        let CellResources { capacity, claimed } = &self.resources;
+        let ClusterResources { capacity, claimed } = &self.resources;
         let known: Vec<_> = self
             .kinds
             .iter()
@@ -121,9 +121,9 @@ impl PolicyFigures {
             known.iter().copied().map(figure).collect()
         };
         let help = "What the cell as a whole has for tasks to claim, in each kind's unit";
-        pen.gauges(Figure::new("cell_resource_capacity", help), of(capacity))?;
+        pen.gauges(Figure::new("cluster_resource_capacity", help), of(capacity))?;
         let help = "What tasks claim of the cell as a whole, in each kind's unit";
-        pen.gauges(Figure::new("cell_resource_claimed", help), of(claimed))?;
+        pen.gauges(Figure::new("cluster_resource_claimed", help), of(claimed))?;
         self.write_due(pen)
     }
 

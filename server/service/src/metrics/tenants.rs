@@ -42,7 +42,10 @@ impl TenantFigures {
             name: name.clone(),
             used: used.iter().map(|used| (*used).max(0).cast_unsigned()).collect(),
             limit: limit.map(amounts),
-            guaranteed: cell.standing(name).map(|s| amounts(&s.guaranteed)).unwrap_or_default(),
+            guaranteed: cell
+                .tenant_config(name)
+                .map(|s| amounts(&s.guaranteed))
+                .unwrap_or_default(),
             asked: cell.asked(name).unwrap_or_default(),
             admitted: cell.admission(name).map(amounts).unwrap_or_default(),
         });
@@ -59,9 +62,9 @@ impl TenantFigures {
         let limits = self.limits(|told| told.limit.as_deref().unwrap_or_default());
         pen.gauges(Figure::new("tenant_limit", help), limits)?;
         let help = "What the jobs of a tenant and of all below it ask for, placed or not, while some tenant's may not ask for all they like";
-        pen.gauges(Figure::new("tenant_asked", help), self.series(|told| &told.asked))?;
+        pen.gauges(Figure::new("tenant_requested", help), self.series(|told| &told.asked))?;
         let help = "The most that they may ask for, of tenants and kinds of which that is limited";
-        pen.gauges(Figure::new("tenant_admitted", help), self.limits(|told| &told.admitted))?;
+        pen.gauges(Figure::new("tenant_request_limit", help), self.limits(|told| &told.admitted))?;
         let help = "What they may count on; what a tenant uses beyond it is borrowed";
         let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)

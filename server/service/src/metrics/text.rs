@@ -172,7 +172,7 @@ impl Now {
     fn write_leases(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Schedulers that were silent for longer than their lease, and replaced";
-        pen.counter(Figure::new("schedulers_silenced", help), leases.silenced() as f64)?;
+        pen.counter(Figure::new("lease_expirations", help), leases.silenced() as f64)?;
         let listed = leases.list(&self.host).unwrap_or_default();
         let left = listed.iter().filter_map(|listed| {
             let held = listed.held.as_ref()?;
@@ -202,7 +202,7 @@ impl Now {
 
     fn write_cell(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let Sizes { version, machines, jobs, claimable, claimed, .. } = &self.sizes;
-        let Sizes { overcommitted, curves_saved, oldest_load_ms, .. } = &self.sizes;
+        let Sizes { overcommitted, demand_profiles_saved, oldest_load_ms, .. } = &self.sizes;
         let help = "The version of the cell at this replica";
         pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
         pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
@@ -228,12 +228,15 @@ impl Now {
         let help = "What may be claimed of all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_claimable", help), of_kinds(claimable))?;
         let help = "What is claimed of all machines, in each kind's unit";
-        pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))?;
+        pen.gauges(Figure::new("cluster_claimed", help), of_kinds(claimed))?;
         let help =
             "What is claimed beyond what machines have, over all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_overcommitted", help), of_kinds(overcommitted))?;
         let help = "What tasks whose demand varies over the day claim less together than each at its peak, in each kind's unit";
-        pen.gauges(Figure::new("cell_curves_saved", help), of_kinds(curves_saved))?;
+        pen.gauges(
+            Figure::new("cell_demand_profiles_saved", help),
+            of_kinds(demand_profiles_saved),
+        )?;
         let help =
             "How old the oldest is of the machines' last reports of load; 0 if there is none";
         let oldest = oldest_load_ms.unwrap_or(0) as f64 / 1000.0;
@@ -242,7 +245,7 @@ impl Now {
 
     fn write_replica(&self, status: &Status, pen: &mut Pen<'_>) -> fmt::Result {
         let leads = f64::from(u8::from(status.leadership.is_leader));
-        pen.gauge(Figure::new("replica_leads", "1 if this replica leads"), leads)?;
+        pen.gauge(Figure::new("replica_is_leader", "1 if this replica leads"), leads)?;
         let term = status.leadership.term.0 as f64;
         pen.gauge(Figure::new("replica_term", "The term of this replica"), term)?;
         let stopped = f64::from(u8::from(status.stopped.is_some()));
@@ -257,13 +260,13 @@ impl Now {
         let name = |id: u64| format!("r{id}");
         let progress = self.statistics.progress.iter();
         let behind: Vec<(String, f64)> =
-            progress.map(|one| (name(one.replica), one.entries_behind as f64)).collect();
+            progress.map(|one| (name(one.replica), one.lag_entries as f64)).collect();
         let behind = behind.iter().map(|(name, entries)| ([("replica", name.as_str())], *entries));
         let help = "Entries of the log that a replica lacks or has not applied: a leader tells of all, another one of itself";
-        pen.gauges(Figure::new("replica_entries_behind", help), behind)?;
+        pen.gauges(Figure::new("replica_lag_entries", help), behind)?;
         let own = name(self.me.replica.0);
         let help = "1: which replica of which cell this is";
         let labels = [("cell", &*self.me.cell.to_string()), ("replica", &own)];
-        pen.gauges(Figure::new("replica_is", help), [(labels, 1.0)])
+        pen.gauges(Figure::new("replica_info", help), [(labels, 1.0)])
     }
 }

@@ -39,7 +39,7 @@ struct ReplicaShape {
     role: &'static str,
     leads: bool,
     /// `null`: only the leader knows.
-    entries_behind: Option<u64>,
+    lag_entries: Option<u64>,
 }
 
 /// Tasks by what they do.
@@ -152,10 +152,10 @@ fn replicas(
             _ => "voter",
         },
         leads: leader == Some(member.replica),
-        entries_behind: progress
+        lag_entries: progress
             .iter()
             .find(|one| one.replica == member.replica)
-            .map(|one| one.entries_behind),
+            .map(|one| one.lag_entries),
     };
     describe::members(&running.status().membership).into_iter().map(one).collect()
 }

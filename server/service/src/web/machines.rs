@@ -56,7 +56,7 @@ struct MachineShape {
     /// `up` or `draining`.
     status: &'static str,
     tasks: usize,
-    cards: u8,
+    devices: u8,
     /// By NUMA node, the cores that tasks may have to themselves.
     numa: Vec<u16>,
     sequence: u64,
@@ -95,7 +95,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
         id: state.id.to_string(),
         status: if state.status == MachineStatus::Draining { "draining" } else { "up" },
         tasks: state.tasks.len(),
-        cards: state.machine.cards,
+        devices: state.machine.devices,
         numa: state.machine.numa.as_slice().to_vec(),
         sequence: state.sequence.0,
         labels: state.machine.labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),

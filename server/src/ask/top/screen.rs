@@ -64,7 +64,7 @@ fn tasks(top: &TopShape) -> String {
 
 fn replicas(all: &[ReplicaShape]) -> String {
     let one = |one: &ReplicaShape| {
-        let lag = match one.entries_behind {
+        let lag = match one.lag_entries {
             Some(0) | None => String::new(),
             Some(behind) => format!(", {behind} entries behind"),
         };

@@ -73,7 +73,7 @@ pub(super) struct ReplicaShape {
     pub(super) role: &'static str,
     pub(super) leads: bool,
     /// `null`: no replica that answered knows.
-    pub(super) entries_behind: Option<u64>,
+    pub(super) lag_entries: Option<u64>,
 }
 
 impl TopShape {
@@ -197,7 +197,7 @@ fn replicas(after: &Look) -> Vec<ReplicaShape> {
     let mut known: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     for one in after.statistics.values() {
         for progress in &one.progress {
-            let told = (one.progress.len(), progress.entries_behind);
+            let told = (one.progress.len(), progress.lag_entries);
             let best = known.entry(progress.replica).or_insert(told);
             *best = if told.0 > best.0 { told } else { *best };
         }
@@ -206,7 +206,7 @@ fn replicas(after: &Look) -> Vec<ReplicaShape> {
         replica: member.replica,
         role: member.role,
         leads: member.leads,
-        entries_behind: known.get(&member.replica).map(|(_, behind)| *behind),
+        lag_entries: known.get(&member.replica).map(|(_, behind)| *behind),
     };
     shape::members(members).into_iter().map(one).collect()
 }

@@ -96,7 +96,7 @@ pub struct Told {
     pub hostile: Done,
     /// What an operator saw at the peak, and of both overloads.
     pub seen: (Seen, Seen),
-    /// Machines whose agents beat all the while, and were lost nevertheless.
+    /// Machines whose agents heartbeat all the while, and were lost nevertheless.
     pub machines_lost: u32,
     /// From the end of the overload until a second had four fifths of the peak, for what the server worked.
     pub recovery: Duration,
@@ -279,6 +279,6 @@ async fn watch(channel: Channel, process: u32, ended: &AtomicBool) -> Seen {
 
 async fn describe(channel: &Channel) -> Result<proto::DescribeCellResponse, String> {
     let mut client = CellServiceClient::new(channel.clone());
-    let told = client.describe_cell(proto::DescribeCellRequest {}).await;
+    let told = client.describe_cell(proto::DescribeClusterRequest {}).await;
     told.map(tonic::Response::into_inner).map_err(|error| error.to_string())
 }

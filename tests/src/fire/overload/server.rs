@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tonic::transport::{Channel, Endpoint};
 
-/// Machines of agents, how often each beats, and after how long a silent one is lost: four times as
+/// Machines of agents, how often each heartbeats, and after how long a silent one is lost: four times as
 /// strict as a server is by itself.
 pub(super) const MACHINES: u32 = 1000;
-const BEAT_S: u32 = 2;
+const HEARTBEAT_S: u32 = 2;
 const SILENCE_S: u32 = 10;
 
 /// A server that asks for certificates. It is killed in the end.
@@ -54,7 +54,7 @@ impl Server {
             .arg(format!("--listen={listen}"))
             .arg(format!("--machine-timeout={SILENCE_S}"))
             // All at once, if they were: what is lost must not be hidden by slowness.
-            .arg(format!("--machines-lost-per-second={MACHINES}"))
+            .arg(format!("--eviction-rate={MACHINES}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -80,7 +80,11 @@ impl AgentProcess {
         watchdog::mark(&mut command);
         let mut child = command
             .current_dir(dir)
-            .args(["agent", &format!("--simulate={MACHINES}"), &format!("--beat={BEAT_S}")])
+            .args([
+                "agent",
+                &format!("--simulate={MACHINES}"),
+                &format!("--heartbeat={HEARTBEAT_S}"),
+            ])
             .args([format!("--cell={cell}"), "--tls-ca=certs/ca.pem".to_owned()])
             .args(["--tls-cert=certs/operator-agents.pem", "--tls-key=certs/operator-agents.key"])
             .stdin(Stdio::null())

@@ -21,8 +21,8 @@ pub(super) struct Draft {
     pub(super) gap: Gap,
     pub(super) count: u32,
     pub(super) request: Amounts,
-    /// How many cards, and how much of each in thousandths.
-    pub(super) cards: Option<(u8, u16)>,
+    /// How many devices, and how much of each in thousandths.
+    pub(super) devices: Option<(u8, u16)>,
     pub(super) run_ms: Option<u64>,
     pub(super) kind: JobKind,
     pub(super) precedence: i32,
@@ -83,7 +83,7 @@ pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Dra
             gap: if rows.is_empty() { gap } else { Gap::Short(0) },
             count: group.count,
             request: group.request.clone(),
-            cards: group.cards.map(|cards| (cards.count, cards.milli_each)),
+            devices: group.devices.map(|devices| (devices.count, devices.milli_each)),
             run_ms,
             kind: job.kind,
             precedence: job.precedence.0,

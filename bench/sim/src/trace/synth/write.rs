@@ -167,7 +167,7 @@ impl Rows<'_> {
             name: &name,
             count: row.count,
             request: &row.request,
-            cards: row.cards,
+            devices: row.devices,
             at_ms,
             run_ms: row.run_ms,
             kind: match row.kind {

@@ -43,8 +43,8 @@ export function bar(percent) {
 }
 
 /** A section with a heading. */
-export function card(title, ...children) {
-  return el("section", { class: "card", "aria-label": title }, el("h2", {}, title), ...children);
+export function device(title, ...children) {
+  return el("section", { class: "device", "aria-label": title }, el("h2", {}, title), ...children);
 }
 
 /** Puts new content where the old one was, unless somebody is in it: then focus would be lost. */

@@ -1,7 +1,7 @@
 // The jobs, and one of them: its groups, its tasks, and why it waits.
 
 import { ask } from "./api.js";
-import { card, el, link, replace, table } from "./dom.js";
+import { device, el, link, replace, table } from "./dom.js";
 import { explanation } from "./explain.js";
 import { amount, count, time } from "./format.js";
 import { pages } from "./machines.js";
@@ -62,23 +62,23 @@ export function job(name) {
       const waiting = one.tasks.pending;
       if (explained !== waiting) {
         explained = waiting;
-        why.replaceChildren(...(waiting ? [card(`Why ${count(waiting)} tasks wait`, explanation(name, true))] : []));
+        why.replaceChildren(...(waiting ? [device(`Why ${count(waiting)} tasks wait`, explanation(name, true))] : []));
       }
       replace(place,
-        card("What it is", el("dl", { class: "facts" },
+        device("What it is", el("dl", { class: "facts" },
           el("dt", {}, "id"), el("dd", {}, one.id),
           el("dt", {}, "tenant"), el("dd", {}, one.tenant),
           el("dt", {}, "scheduler"), el("dd", {}, one.scheduler),
           el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${one.gang_min} tasks together`}`),
           el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as far as this replica saw`))),
         why,
-        card("Groups", table(null, [
+        device("Groups", table(null, [
           { name: "group", head: true, of: (row) => row.name },
           { name: "tasks", number: true, of: (row) => count(row.count) },
           { name: "each asks for", of: request },
           ...byState,
         ], told.groups)),
-        card("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""));
+        device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""));
     },
   };
 }

@@ -1,7 +1,7 @@
 // The machines, and one of them: what it has, what is taken, and its tasks.
 
 import { ask } from "./api.js";
-import { bar, card, el, link, replace, table } from "./dom.js";
+import { bar, device, el, link, replace, table } from "./dom.js";
 import { amount, count, percent } from "./format.js";
 import { taskTable } from "./jobs.js";
 
@@ -19,7 +19,7 @@ export function pages(title, fields, load) {
   return self;
 
   function begin(main) {
-    main.append(el("section", { class: "card", "aria-label": title },
+    main.append(el("section", { class: "device", "aria-label": title },
       el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "name contains", name), ...fields(self)), rows, more));
   }
 
@@ -83,20 +83,20 @@ export function machine(name) {
       const rows = cell.resources.map(({ name: kind }) => ({ kind, ...one.resources[kind] })).filter((row) => row.capacity > 0 || row.claimable > 0);
       replace(place,
         el("div", { class: "two" },
-          card("What it is", el("dl", { class: "facts" },
+          device("What it is", el("dl", { class: "facts" },
             el("dt", {}, "state"), el("dd", {}, one.status),
             el("dt", {}, "id"), el("dd", {}, one.id),
-            el("dt", {}, "cards"), el("dd", {}, one.cards),
+            el("dt", {}, "devices"), el("dd", {}, one.devices),
             el("dt", {}, "labels"), el("dd", {}, Object.entries(one.labels).map(([key, value]) => `${key}=${value}`).join(", ") || "none"),
             el("dt", {}, "taints"), el("dd", {}, one.taints.join(", ") || "none"))),
-          card("What is taken", table(null, [
+          device("What is taken", table(null, [
             { name: "resource", head: true, of: (row) => row.kind },
             { name: "", of: (row) => bar(percent(row.claimed, row.claimable)) },
             { name: "claimed", number: true, of: (row) => amount(unit[row.kind], row.claimed) },
             { name: "claimable", number: true, of: (row) => amount(unit[row.kind], row.claimable) },
             { name: "used", number: true, of: (row) => (row.used === null ? "–" : amount(unit[row.kind], row.used)) },
           ], rows))),
-        card(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""));
+        device(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""));
     },
   };
 }

@@ -1,7 +1,7 @@
 // The cell as a whole: sums, heat map, schedulers, what waits, replicas.
 
 import { ask } from "./api.js";
-import { bar, card, el, link, replace, table } from "./dom.js";
+import { bar, device, el, link, replace, table } from "./dom.js";
 import { explanation, tellNext } from "./explain.js";
 import { amount, count, percent, rate, time } from "./format.js";
 import { heat } from "./heat.js";
@@ -58,7 +58,7 @@ function schedulers(cell) {
 }
 
 function replicas(cell) {
-  const lag = (row) => (row.entries_behind === null ? "the leader knows" : row.entries_behind === 0 ? "none" : `${count(row.entries_behind)} entries`);
+  const lag = (row) => (row.lag_entries === null ? "the leader knows" : row.lag_entries === 0 ? "none" : `${count(row.lag_entries)} entries`);
   return table(null, [
     { name: "replica", head: true, of: (row) => `r${row.replica}${row.replica === cell.replica ? " (this one)" : ""}` },
     { name: "role", of: (row) => (row.leads ? "leader" : row.role) },
@@ -74,8 +74,8 @@ export function overview() {
   return {
     title: "Overview",
     begin(main) {
-      main.append(places.tiles, el("div", { class: "two" }, card("Resources", places.resources), card("Replicas", places.replicas)),
-        card("Machines by how full they are", map.place), card("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), card("Waiting the longest", places.waiting));
+      main.append(places.tiles, el("div", { class: "two" }, device("Resources", places.resources), device("Replicas", places.replicas)),
+        device("Machines by how full they are", map.place), device("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), device("Waiting the longest", places.waiting));
     },
     async update(cell) {
       replace(places.tiles, ...tiles(cell));

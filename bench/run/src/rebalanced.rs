@@ -1,0 +1,343 @@
+//! A pass that improves a cell: of a workload as it begins or ends, of a cell that was kept, or of one that is
+//! served; and what is told of it.
+
+use super::cell::RunCell;
+use super::clock::RunClock;
+use super::feeder::submitted;
+use super::{Progress, RunError, RunOptions, run_to_the_end};
+use crate::report::rebalanced::{
+    Applied, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
+};
+use omega_cellstate::{Cell, CellHandle, HandleError, View};
+use omega_core::{Command, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
+use omega_schedulers::explain::describe;
+use omega_schedulers::rebalance::objective::{MACHINE, MOVE, PAIR};
+use omega_schedulers::rebalance::{
+    Done, Ended, Fate, Hindrance, Plan, Rebalancer, Settings, Stuck, Term, Why,
+};
+use omega_workload::{RunTime, Workload};
+use std::collections::BTreeMap;
+
+/// Groups of misplaced tasks of which it is found out what keeps them off every machine: each takes a judgement
+/// of the whole cell.
+const EXPLAINED_MAX: usize = 50;
+
+/// At which moment of a workload its cell is improved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// As it begins: what runs at the start.
+    Start,
+    /// After it was run to its end.
+    End,
+    /// The same, with tasks that never end by themselves.
+    EndOfAll,
+}
+
+impl Moment {
+    /// The start, if anything runs then, or else the end.
+    #[must_use]
+    pub fn of(workload: &Workload) -> Moment {
+        let runs = |arrival: &omega_workload::Arrival| !arrival.placed.is_empty();
+        if workload.arrivals.iter().any(runs) { Moment::Start } else { Moment::End }
+    }
+}
+
+/// What is done in a pass.
+pub struct Pass<'a> {
+    /// How it works.
+    pub settings: Settings,
+    /// Machines that are to take no new tasks, by name.
+    pub drain: Vec<String>,
+    /// Whether there is time to go on.
+    pub go_on: &'a mut dyn FnMut() -> bool,
+    /// Whether the plan is carried out.
+    pub carry: Carry,
+}
+
+/// Whether a plan is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carry {
+    /// It is shown, and no more.
+    PlanOnly,
+    /// Each wave at once after the other.
+    Out,
+}
+
+/// The cell of a workload at a moment.
+///
+/// # Errors
+/// If the cell refuses a part of the workload.
+pub fn cell_of(
+    mut workload: Workload,
+    moment: Moment,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Cell, RunError> {
+    if moment == Moment::Start {
+        return at_start(workload);
+    }
+    if moment == Moment::EndOfAll {
+        workload.arrivals.iter_mut().for_each(|arrival| arrival.run = RunTime::Forever);
+    }
+    let ended = run_to_the_end(workload, options, progress)?;
+    Ok(ended.feeder.cell.read(Cell::clone))
+}
+
+/// What is there at the start, and what runs then.
+fn at_start(workload: Workload) -> Result<Cell, RunError> {
+    let mut cell = Cell::new(workload.kinds);
+    let policy = Command::SetPolicy(workload.policy);
+    cell.apply(policy).map_err(|why| RunError::Job { name: "policy".into(), why })?;
+    let mut machines = Vec::new();
+    for machine in workload.machines {
+        let name = machine.name.clone();
+        match cell.apply(Command::RegisterMachine(machine)) {
+            Ok(Outcome::Machine(id)) => machines.push(id),
+            Ok(_) => unreachable!("a machine that is registered has an id"),
+            Err(why) => return Err(RunError::Machine { name, why }),
+        }
+    }
+    for arrival in workload.arrivals.into_iter().take_while(|arrival| arrival.at_ms == 0) {
+        let name = arrival.job.name.clone();
+        let job = submitted(name, cell.apply(Command::SubmitJob(arrival.job)))?;
+        for (index, machine) in arrival.placed {
+            // One for which there are no devices is refused, and waits.
+            let (task, machine) = (TaskId { job, index }, machines[machine as usize]);
+            drop(cell.apply(Command::AdoptTask { task, machine }));
+        }
+    }
+    Ok(cell)
+}
+
+/// Makes a pass over a cell in this process, which is drained, improved and audited.
+///
+/// # Errors
+/// If there is no machine of a name that is to be drained, or the cell is wrong afterwards: a defect of Omega.
+pub fn rebalance_cell(
+    mut cell: Cell,
+    name: String,
+    pass: Pass<'_>,
+) -> Result<RebalanceReport, RunError> {
+    for machine in &pass.drain {
+        let id = cell.machine_by_name(machine);
+        let id = id.ok_or_else(|| RunError::NoMachine { name: machine.as_str().into() })?;
+        let drain = Command::DrainMachine { id, draining: true };
+        cell.apply(drain)
+            .map_err(|why| RunError::Machine { name: machine.as_str().into(), why })?;
+    }
+    let cell = RunCell::memory(cell);
+    let report = rebalance_at(&cell, name, pass)?;
+    cell.read(Cell::audit)?;
+    Ok(report)
+}
+
+/// Makes a pass over the cell behind a handle. What is to be drained there is drained already.
+///
+/// # Errors
+/// If the cell does not answer.
+pub fn rebalance_at(
+    cell: &impl CellHandle,
+    name: String,
+    pass: Pass<'_>,
+) -> Result<RebalanceReport, RunError> {
+    let failed = |why: HandleError| RunError::Scheduler { name: "rebalance".into(), why };
+    let mut rebalancer = Rebalancer::new(cell, pass.settings).map_err(failed)?;
+    let clock = RunClock::start();
+    let plan = rebalancer.plan(cell, pass.go_on).map_err(failed)?;
+    let seconds = clock.seconds();
+    let mut report = report(&mut rebalancer, &plan, name);
+    report.seconds = seconds;
+    if pass.carry == Carry::Out {
+        let done = rebalancer.apply_plan(cell, &plan).map_err(failed)?;
+        report.applied = Some(applied(&done, rebalancer.view().kinds()));
+    }
+    Ok(report)
+}
+
+fn report(rebalancer: &mut Rebalancer, plan: &Plan, name: String) -> RebalanceReport {
+    let stuck = stuck(rebalancer, plan);
+    let view = rebalancer.view();
+    let kinds = view.kinds();
+    RebalanceReport {
+        name,
+        machines: plan.pictures[0].machines,
+        tasks: plan.tasks,
+        misplaced: plan.misplaced,
+        terms: terms(plan, kinds),
+        before: plan.before.total(&plan.objectives),
+        after: plan.after.total(&plan.objectives),
+        facts: facts(plan, kinds),
+        reasons: reasons(plan, kinds),
+        moves: moves(plan, view),
+        stuck,
+        hindered: plan.hindered.iter().map(|(why, n)| (why.describe().to_owned(), *n)).collect(),
+        considered: plan.considered,
+        ended: ended(plan.ended).to_owned(),
+        ..RebalanceReport::default()
+    }
+}
+
+fn ended(why: Ended) -> &'static str {
+    match why {
+        Ended::NothingBetter => "nothing better was found",
+        Ended::Moves => "the moves are spent",
+        Ended::Waves => "the waves are spent",
+        Ended::Steps => "it may look no further",
+        Ended::Told => "the time is over",
+    }
+}
+
+/// The terms that matter.
+fn terms(plan: &Plan, kinds: &Kinds) -> Vec<TermLine> {
+    let both = plan.before.terms().zip(plan.after.terms());
+    let lines = both.map(|((term, before), (_, after))| TermLine {
+        term: term.name(kinds),
+        weight: plan.objectives.weight(term),
+        before,
+        after,
+        what: what(plan, (term, before, after), kinds),
+    });
+    lines.filter(|line| line.weight > 0).collect()
+}
+
+/// A term in words.
+fn what(plan: &Plan, (term, before, after): (Term, i128, i128), kinds: &Kinds) -> String {
+    let name = |kind| kinds.get(kind).map_or("?", |kind| kind.name.as_str());
+    match term {
+        Term::Misplaced => {
+            let of = |cost: i128| cost / i128::from(MACHINE);
+            format!("tasks: {}, then {}", of(before), of(after))
+        }
+        Term::Load(kind) => {
+            format!("{} above {} %", name(kind), plan.objectives.safety(kind).percent)
+        }
+        Term::Balance => "free of one kind without the other".to_owned(),
+        Term::Fragments => "neither full nor empty".to_owned(),
+        Term::Crowding => {
+            let of = |cost: i128| cost / i128::from(PAIR);
+            let place = match &plan.objectives.level {
+                TopologyLevel::Machine => "on one machine".to_owned(),
+                TopologyLevel::Label(key) => format!("in one {key}"),
+            };
+            format!("pairs of a job {place}: {}, then {}", of(before), of(after))
+        }
+        Term::Moves => match plan.moves().count() {
+            1 => "1 move".to_owned(),
+            moves => format!("{moves} moves"),
+        },
+        Term::JobMoves => {
+            format!("{} of one job at most", after / i128::from(MOVE))
+        }
+    }
+}
+
+fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
+    let [first, last] = &plan.pictures;
+    let line = |fact: String, before: u64, after: u64| FactLine { fact, before, after };
+    let mut lines =
+        vec![line("machines in use".to_owned(), first.in_use as u64, last.in_use as u64)];
+    for (id, kind) in kinds.iter() {
+        let at = id.index();
+        if first.fullest[at] == 0 && last.fullest[at] == 0 {
+            continue;
+        }
+        let percent = plan.objectives.safety(id).percent;
+        let above = format!("machines above {percent} % {}", kind.name);
+        lines.push(line(above, first.above[at] as u64, last.above[at] as u64));
+        let fullest = format!("% of {} claimed of the fullest", kind.name);
+        lines.push(line(fullest, first.fullest[at].into(), last.fullest[at].into()));
+    }
+    lines
+}
+
+fn why(why: Why, kinds: &Kinds) -> String {
+    match why {
+        Why::Gain(term) => term.name(kinds),
+        Why::MakesRoom => "makes room for the next step".to_owned(),
+    }
+}
+
+fn reasons(plan: &Plan, kinds: &Kinds) -> Vec<ReasonLine> {
+    let mut by_reason: BTreeMap<Why, (usize, i128)> = BTreeMap::new();
+    for step in plan.steps() {
+        let (moves, gain) = by_reason.entry(step.why).or_default();
+        *moves += step.moves.len();
+        *gain += step.gain;
+    }
+    let line = |(reason, (moves, gain))| ReasonLine { reason: why(reason, kinds), moves, gain };
+    let mut lines: Vec<ReasonLine> = by_reason.into_iter().map(line).collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(line.gain));
+    lines
+}
+
+fn moves(plan: &Plan, view: &View) -> Vec<MoveLine> {
+    let mut lines = Vec::new();
+    let mut number = 0;
+    for (wave, steps) in plan.waves.iter().enumerate() {
+        for step in steps {
+            number += 1;
+            lines.extend(step.moves.iter().map(|m| MoveLine {
+                wave: wave + 1,
+                step: number,
+                job: job_name(view, m.task),
+                task: m.task.index,
+                from: machine_name(view, m.from),
+                to: machine_name(view, m.to),
+                why: why(step.why, view.kinds()),
+                gain: step.gain,
+            }));
+        }
+    }
+    lines
+}
+
+fn job_name(view: &View, task: TaskId) -> String {
+    view.job_of(task).map_or_else(String::new, |job| job.name.to_string())
+}
+
+fn machine_name(view: &View, machine: MachineId) -> String {
+    view.machine(machine.row()).map_or_else(String::new, |machine| machine.name.to_string())
+}
+
+fn stuck(rebalancer: &mut Rebalancer, plan: &Plan) -> Vec<StuckLine> {
+    let mut known: BTreeMap<(TaskId, u16), Vec<(String, usize)>> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for stuck in &plan.stuck {
+        let of_group = (TaskId { index: 0, ..stuck.task }, stuck.group);
+        let asks = stuck.why == Hindrance::NoMachine && known.len() < EXPLAINED_MAX;
+        if asks && !known.contains_key(&of_group) {
+            known.insert(of_group, keeps_off(rebalancer, stuck));
+        }
+        let is_known = stuck.why == Hindrance::NoMachine;
+        let reasons = known.get(&of_group).filter(|_| is_known).cloned().unwrap_or_default();
+        let view = rebalancer.view();
+        lines.push(StuckLine {
+            job: job_name(view, stuck.task),
+            task: stuck.task.index,
+            machine: machine_name(view, stuck.machine),
+            why: stuck.why.describe().to_owned(),
+            reasons,
+        });
+    }
+    lines
+}
+
+fn keeps_off(rebalancer: &mut Rebalancer, stuck: &Stuck) -> Vec<(String, usize)> {
+    let Some(explanation) = rebalancer.explain(stuck) else { return Vec::new() };
+    let kinds = rebalancer.view().kinds();
+    let judged = explanation.refused.iter().map(|(why, n)| (describe(*why, kinds), *n));
+    let filters = explanation.filtered.iter();
+    let filters = filters.map(|(name, n)| (format!("removed by the filter {name}"), *n));
+    judged.chain(filters).collect()
+}
+
+fn applied(done: &Done, kinds: &Kinds) -> Applied {
+    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    for fate in &done.fates {
+        if let Fate::Refused(reason) = fate {
+            *refused.entry(describe(*reason, kinds)).or_default() += 1;
+        }
+    }
+    let stale = done.fates.iter().filter(|fate| **fate == Fate::Stale).count();
+    Applied { taken: done.moved(), stale, refused: refused.into_iter().collect() }
+}

@@ -1,0 +1,106 @@
+//! Question: what does a pass cost that finds better machines for what runs, and how much does it gain?
+//!
+//! A cell of 10,000 machines, of which every tenth is 85 to 95 % in use and the others 55 to 65 %. The bare loop
+//! reckons for random pairs of a machine and a request what the load above the safety level would be.
+
+use super::cells::{Made, filled, machines};
+use super::clock::{Figure, by_turns, timed};
+use super::show::{Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::SharedCell;
+use omega_core::KindId;
+use omega_schedulers::rebalance::{Bounds, Objectives, Plan, Rebalancer, Settings};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::hint::black_box;
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines, every tenth 85 to 95 % in use, the others 55 to 65 %; safety level 80 %";
+
+const MACHINES: usize = 10_000;
+
+/// Moves that a pass looks at: with these it has found nearly all that it ever finds here.
+const STEPS: usize = 10_000_000;
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let in_use = |slot: usize| if slot.is_multiple_of(10) { 850..950 } else { 550..650 };
+    let made = filled(machines(MACHINES), in_use);
+    let mut rows = vec![start(options, &made)];
+    for (what, objectives) in
+        [("balance", Objectives::balance()), ("defragment", Objectives::defragment())]
+    {
+        rows.extend(pass(options, &made, (what, objectives)));
+    }
+    rows
+}
+
+fn rebalancer(
+    made: &Made,
+    objectives: Objectives,
+    (moves, steps): (usize, usize),
+) -> (SharedCell, Rebalancer) {
+    let cell = SharedCell::new(made.copy());
+    let bounds = Bounds { moves, steps: steps as u64, ..Bounds::default() };
+    let settings = Settings { bounds, seed: SEED, ..Settings::new(objectives) };
+    let rebalancer = Rebalancer::new(&cell, settings).expect("a cell in this process answers");
+    (cell, rebalancer)
+}
+
+/// A plan without a move: to look at the cell, and to reckon what it costs.
+fn start(options: &Options, made: &Made) -> Row {
+    let (cell, mut rebalancer) = rebalancer(made, Objectives::balance(), (0, 1));
+    let runs = (0..options.runs()).map(|_| {
+        timed(|| rebalancer.plan(&cell, &mut || true).expect("a cell in this process answers")).1
+    });
+    let runs: Vec<Figure> = runs.map(|span| span.each(1)).collect();
+    Row::time("a plan without a move", Unit::Millis, Figure::median(&runs))
+}
+
+/// A pass that may move a thousand tasks: for each move that it looked at, for each that it made, and how much
+/// smaller the weighted sum is then.
+fn pass(options: &Options, made: &Made, (what, objectives): (&str, Objectives)) -> Vec<Row> {
+    let (cell, mut rebalancer) = rebalancer(made, objectives.clone(), (1000, options.work(STEPS)));
+    let mut last: Option<Plan> = None;
+    let looks = options.work(1_000_000);
+    let (ours, bare) = by_turns(
+        options.runs(),
+        || {
+            let (plan, span) = timed(|| rebalancer.plan(&cell, &mut || true));
+            let plan = plan.expect("a cell in this process answers");
+            let each = span.each(plan.considered as usize);
+            last = Some(plan);
+            each
+        },
+        || {
+            let mut rng = Pcg64::seed_from_u64(SEED);
+            timed(|| bare(made, looks, &mut rng)).1.each(looks)
+        },
+    );
+    let plan = last.expect("it was measured once at least");
+    let (considered, moves) = (plan.considered as f64, plan.moves().count().max(1) as f64);
+    let times = considered / moves;
+    let each = Figure { cpu: ours.cpu * times, wall: ours.wall * times };
+    let before = plan.before.total(&objectives) as f64;
+    let less = plan.gain() as f64 / before * 100.0;
+    vec![
+        Row::time(format!("{what}: moves that are looked at"), Unit::MillionsPerSecond, ours)
+            .beside(bare),
+        Row::time(format!("{what}: a move that is made"), Unit::Micros, each),
+        Row::value(format!("{what}: smaller by {moves} moves"), Unit::Percent, less),
+    ]
+}
+
+/// What the load above the safety level would be on random machines.
+fn bare(made: &Made, looks: usize, rng: &mut Pcg64) {
+    let machines: Vec<_> = made.cell.machines().collect();
+    let mut sum = 0u64;
+    for _ in 0..looks {
+        let machine = &machines[rng.random_range(0..machines.len())];
+        for kind in [KindId::CPU, KindId::MEMORY] {
+            let capacity = machine.claimable[kind.index()];
+            let above = capacity - machine.free[kind.index()] + 1000 - capacity * 80 / 100;
+            sum = sum.wrapping_add(above.max(0).unsigned_abs() / 1000);
+        }
+    }
+    black_box(sum);
+}

@@ -1,0 +1,417 @@
+//! Demand that varies over the day: the sum of the demand profiles on each machine.
+//!
+//! ```text
+//!   claimable ─────────────────────────────────────
+//!                             ↕ free
+//!   peak of the sum ─ ─ ─ ─ ╭──╮─ ─ ─ ─ ─ ─ ─ ─ ─ ─
+//!   demand profiles, point by point ─╯  ╰─────╮  ╭──────────
+//!                                    ╰──╯
+//!   claims that do not vary ───────────────────────
+//!                           0 h                24 h
+//! ```
+//!
+//! What is free of a machine is what is left at the highest point of its sum. So a task without a demand profile is judged by
+//! `free` alone, as if there were no demand profiles, and all that is laid out for that (columns, bounds, vectors) stays as
+//! it is. A task with a demand profile takes of a machine what the highest point rises by: exactly where it fits by that, the
+//! sum exceeds the machine at no point of the day. It takes at most its own highest point and at least its own
+//! lowest, so most machines are judged without a look at their sums.
+//!
+//! Invariant: a machine's `free` and the peaks of its sum together change as its claims do, so what a task took is
+//! given back whatever came in between.
+
+use crate::cell::Cell;
+use crate::map::FastMap;
+use omega_core::limits::DEMAND_POINTS_MAX;
+use omega_core::{DemandProfile, KindId, MachineId};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// How many points are added: the fewest of these that a demand profile's own number divides. Each divides the next, so of
+/// two demand profiles one is cut as the other or finer.
+const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
+
+/// The demand profiles of a task group, made ready to be added.
+#[derive(Clone, Debug)]
+pub struct DemandProfiles {
+    /// The request, with the lowest point of each kind that varies.
+    least: SmallVec<[i64; 4]>,
+    each: Vec<(KindId, Vec<i64>)>,
+}
+
+impl DemandProfiles {
+    /// Makes the demand profiles of a group ready; `None` if nothing varies.
+    pub(crate) fn of(
+        demand_profiles: &[DemandProfile],
+        request: &[i64],
+    ) -> Option<Arc<DemandProfiles>> {
+        if demand_profiles.is_empty() {
+            return None;
+        }
+        let mut least = SmallVec::from_slice(request);
+        for demand_profile in demand_profiles {
+            let lowest = demand_profile.points.iter().copied().min().unwrap_or(0);
+            if let Some(least) = least.get_mut(demand_profile.kind.index()) {
+                *least = lowest as i64;
+            }
+        }
+        let each = demand_profiles
+            .iter()
+            .map(|demand_profile| (demand_profile.kind, grained(&demand_profile.points)));
+        Some(Arc::new(DemandProfiles { least, each: each.collect() }))
+    }
+
+    /// The least that a task takes of any machine, by kind.
+    #[must_use]
+    pub(crate) fn least(&self) -> &[i64] {
+        &self.least
+    }
+
+    fn points(&self, kind: KindId) -> Option<&[i64]> {
+        self.each.iter().find(|(of, _)| *of == kind).map(|(_, points)| points.as_slice())
+    }
+
+    /// Whether a sum stays within 64 bits with these.
+    pub(crate) fn can_count(&self, sum: Option<&DemandProfileSum>) -> bool {
+        let before = |kind| sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| sum.peak);
+        self.each.iter().all(|(kind, points)| before(*kind).checked_add(peak(points)).is_some())
+    }
+
+    /// What a task takes of a kind on a machine with this sum; `None` if its demand does not vary there.
+    pub(crate) fn taken(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
+        let points = self.points(kind)?;
+        Some(match sum.and_then(|sum| sum.of(kind)) {
+            Some(sum) => peak_of(&sum.points, points, 1) - sum.peak,
+            None => peak(points),
+        })
+    }
+
+    /// What a task that is in this sum would give back of a kind; `None` if its demand does not vary there.
+    pub(crate) fn freed(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
+        let points = self.points(kind)?;
+        Some(sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| match sum.tasks {
+            1 => sum.peak,
+            _ => sum.peak - peak_of(&sum.points, points, -1),
+        }))
+    }
+
+    /// Whether a task has room that its request has not: there is so much free of a kind, at the highest point of
+    /// this sum.
+    #[inline(never)]
+    pub(crate) fn fits(&self, kind: KindId, free: i64, sum: Option<&DemandProfileSum>) -> bool {
+        self.least.get(kind.index()).is_some_and(|least| *least <= free)
+            && self.taken(kind, sum).is_some_and(|taken| taken <= free)
+    }
+}
+
+/// The sum of the demand profiles of one kind.
+#[derive(Clone, Debug)]
+struct KindSum {
+    kind: KindId,
+    /// Of how many tasks.
+    tasks: u64,
+    /// Its highest point.
+    peak: i64,
+    points: Vec<i64>,
+}
+
+impl KindSum {
+    /// Adds the demand profile of a task, or with `sign` -1 takes it out. The answer is by how much the peak rises.
+    fn shift(&mut self, demand_profile: &[i64], sign: i64) -> i64 {
+        if self.points.len() < demand_profile.len() {
+            self.points = repeated(&self.points, demand_profile.len());
+        }
+        self.tasks = self.tasks.strict_add_signed(sign);
+        let each = self.points.len() / demand_profile.len();
+        for (points, amount) in self.points.chunks_exact_mut(each).zip(demand_profile) {
+            points.iter_mut().for_each(|point| *point += sign * amount);
+        }
+        let before = std::mem::replace(&mut self.peak, peak(&self.points));
+        self.peak - before
+    }
+}
+
+/// Sums are equal that are equal at each point of the day, however finely each of them is cut.
+impl PartialEq for KindSum {
+    fn eq(&self, other: &KindSum) -> bool {
+        let grain = self.points.len().max(other.points.len());
+        (self.kind, self.tasks) == (other.kind, other.tasks)
+            && repeated(&self.points, grain) == repeated(&other.points, grain)
+    }
+}
+
+/// The sum of the demand profiles of the tasks on one machine, by kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DemandProfileSum {
+    /// Ascending by kind; only kinds of which some task's demand varies.
+    kinds: SmallVec<[KindSum; 1]>,
+}
+
+impl Eq for DemandProfileSum {}
+
+impl DemandProfileSum {
+    /// A sum as a delta tells it: ascending by kind, of how many tasks it is, and its points. The answer is `None`
+    /// for one that cannot be.
+    #[must_use]
+    pub fn from_parts(
+        parts: impl IntoIterator<Item = (KindId, u64, Vec<i64>)>,
+    ) -> Option<DemandProfileSum> {
+        let mut sum = DemandProfileSum::default();
+        for (kind, tasks, points) in parts {
+            let ascends = sum.kinds.last().is_none_or(|last| last.kind < kind);
+            if !ascends || tasks == 0 || !GRAINS.contains(&points.len()) {
+                return None;
+            }
+            let peak = peak(&points);
+            sum.kinds.push(KindSum { kind, tasks, peak, points });
+        }
+        (!sum.kinds.is_empty()).then_some(sum)
+    }
+
+    /// By kind, of how many tasks it is, and its points.
+    pub fn parts(&self) -> impl Iterator<Item = (KindId, u64, &[i64])> {
+        self.kinds.iter().map(|sum| (sum.kind, sum.tasks, sum.points.as_slice()))
+    }
+
+    fn of(&self, kind: KindId) -> Option<&KindSum> {
+        self.kinds.iter().find(|sum| sum.kind == kind)
+    }
+
+    /// Adds the demand profiles of a task, or with `sign` -1 takes them out, and says how far the peak of each kind rises.
+    fn shift(
+        &mut self,
+        demand_profiles: &DemandProfiles,
+        sign: i64,
+        mut rises: impl FnMut(KindId, i64),
+    ) {
+        for (kind, points) in &demand_profiles.each {
+            let at = self.kinds.partition_point(|sum| sum.kind < *kind);
+            if self.kinds.get(at).is_none_or(|sum| sum.kind != *kind) {
+                let points = vec![0; points.len()];
+                self.kinds.insert(at, KindSum { kind: *kind, tasks: 0, peak: 0, points });
+            }
+            rises(*kind, self.kinds[at].shift(points, sign));
+            if self.kinds[at].tasks == 0 {
+                self.kinds.remove(at);
+            }
+        }
+    }
+
+    /// Whether it is below another one at some point: then something may fit that did not.
+    pub(crate) fn is_lower_somewhere(&self, than: &DemandProfileSum) -> bool {
+        than.kinds.iter().any(|before| {
+            let Some(now) = self.of(before.kind) else { return true };
+            let grain = now.points.len().max(before.points.len());
+            let (now, before) = (repeated(&now.points, grain), repeated(&before.points, grain));
+            now.iter().zip(&before).any(|(now, before)| now < before)
+        })
+    }
+}
+
+/// The sums of all machines whose tasks have demand profiles, by row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DemandProfileSums(FastMap<u32, Arc<DemandProfileSum>>);
+
+impl DemandProfileSums {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn get(&self, row: usize) -> Option<&Arc<DemandProfileSum>> {
+        if self.0.is_empty() { None } else { self.0.get(&(row as u32)) }
+    }
+
+    pub(crate) fn set(&mut self, row: u32, sum: Arc<DemandProfileSum>) {
+        self.0.insert(row, sum);
+    }
+
+    pub(crate) fn remove(&mut self, row: u32) -> Option<Arc<DemandProfileSum>> {
+        if self.0.is_empty() { None } else { self.0.remove(&row) }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds the demand profiles of a task to a machine's, or with `sign` -1 takes them out. The answer is what it takes of
+    /// each kind, or gives back.
+    pub(crate) fn shift(
+        &mut self,
+        row: usize,
+        (request, demand_profiles): (&[i64], &DemandProfiles),
+        sign: i64,
+    ) -> SmallVec<[i64; 4]> {
+        let mut amounts: SmallVec<[i64; 4]> = SmallVec::from_slice(request);
+        let sum = Arc::make_mut(self.0.entry(row as u32).or_default());
+        sum.shift(demand_profiles, sign, |kind, rise| {
+            if let Some(amount) = amounts.get_mut(kind.index()) {
+                *amount = sign * rise;
+            }
+        });
+        if sum.kinds.is_empty() {
+            self.0.remove(&(row as u32));
+        }
+        amounts
+    }
+}
+
+impl Cell {
+    /// What demand profiles save on a machine, by kind that varies there: the highest points of its tasks' demand profiles together,
+    /// less the highest point of their sum.
+    pub fn demand_profiles_saved(&self, machine: MachineId) -> impl Iterator<Item = (KindId, i64)> {
+        let row = self.machines.get(machine);
+        let sum = row.and_then(|_| self.machines.demand_profiles(machine.row()));
+        let tasks = row.map_or(&[][..], |row| &row.tasks);
+        sum.into_iter().flat_map(|sum| &sum.kinds).map(move |sum| {
+            let tasks = tasks.iter().filter_map(|task| self.jobs.task(*task));
+            let demand_profiles =
+                tasks.filter_map(|(job, task)| job.need(task).demand_profiles.as_ref());
+            let alone: i64 = demand_profiles
+                .filter_map(|demand_profiles| demand_profiles.taken(sum.kind, None))
+                .sum();
+            (sum.kind, alone - sum.peak)
+        })
+    }
+}
+
+/// A demand profile, cut as finely as one of the grains.
+fn grained(points: &[u64]) -> Vec<i64> {
+    let points: Vec<i64> = points.iter().map(|point| *point as i64).collect();
+    let grain = GRAINS.into_iter().find(|grain| grain.is_multiple_of(points.len().max(1)));
+    repeated(&points, grain.unwrap_or(DEMAND_POINTS_MAX))
+}
+
+/// The same demand profile, cut into so many points: a multiple of those that it has.
+fn repeated(points: &[i64], grain: usize) -> Vec<i64> {
+    let each = grain / points.len().max(1);
+    points.iter().flat_map(|point| std::iter::repeat_n(*point, each)).collect()
+}
+
+fn peak(points: &[i64]) -> i64 {
+    points.iter().copied().max().unwrap_or(0)
+}
+
+/// The highest point of a sum with a demand profile added (`sign` 1), or taken out (-1).
+fn peak_of(sum: &[i64], demand_profile: &[i64], sign: i64) -> i64 {
+    if sum.len() < demand_profile.len() {
+        let each = demand_profile.len() / sum.len();
+        let most = |points: &[i64]| points.iter().map(|point| sign * point).max().unwrap_or(0);
+        let points =
+            demand_profile.chunks_exact(each).zip(sum).map(|(points, sum)| sum + most(points));
+        return points.max().unwrap_or(0);
+    }
+    if sum.len() == demand_profile.len() {
+        return sum
+            .iter()
+            .zip(demand_profile)
+            .map(|(sum, point)| sum + sign * point)
+            .max()
+            .unwrap_or(0);
+    }
+    let each = sum.len() / demand_profile.len();
+    let points =
+        sum.chunks_exact(each).zip(demand_profile).map(|(sum, point)| peak(sum) + sign * point);
+    points.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CPU: KindId = KindId::CPU;
+
+    /// What a demand profile asks for at each of 288 points.
+    fn naive(points: &[u64]) -> Vec<i64> {
+        (0..288).map(|at| points[at * points.len() / 288] as i64).collect()
+    }
+
+    fn demand_profile() -> impl Strategy<Value = Vec<u64>> {
+        let lengths = prop::sample::select(vec![1usize, 2, 3, 9, 16, 24, 32, 36, 48, 96, 144, 288]);
+        lengths.prop_flat_map(|points| prop::collection::vec(0u64..9, points))
+    }
+
+    fn compiled(points: &[u64]) -> Arc<DemandProfiles> {
+        let demand_profile = DemandProfile { kind: CPU, points: points.to_vec() };
+        DemandProfiles::of(std::slice::from_ref(&demand_profile), &[demand_profile.peak() as i64])
+            .expect("it varies")
+    }
+
+    proptest! {
+        /// Demand profiles that come and go, against a sum of 288 points: what each takes and gives back, whether it fits,
+        /// and that nothing is left at the end.
+        #[test]
+        fn sums_are_those_of_the_naive_twin(
+            demand_profiles in prop::collection::vec(demand_profile(), 1..8),
+            order in prop::collection::vec((any::<prop::sample::Index>(), 0i64..30), 1..30),
+        ) {
+            let mut sums = DemandProfileSums::default();
+            let mut twin = vec![0i64; 288];
+            let mut on = vec![0; demand_profiles.len()];
+            let most = |twin: &[i64]| twin.iter().copied().max().unwrap_or(0);
+            for (which, free) in order {
+                let index = which.index(demand_profiles.len());
+                let (one, plain) = (compiled(&demand_profiles[index]), naive(&demand_profiles[index]));
+                let request = one.taken(CPU, None).unwrap();
+                let sum = |sign: i64| -> Vec<i64> {
+                    twin.iter().zip(&plain).map(|(sum, point)| sum + sign * point).collect()
+                };
+                let with = sum(1);
+                let rise = most(&with) - most(&twin);
+                let here = sums.get(3).map(|sum| &**sum);
+                prop_assert_eq!(one.taken(CPU, here), Some(rise));
+                prop_assert_eq!(one.fits(CPU, free, here), rise <= free);
+                prop_assert!(one.least()[0] <= rise && rise <= request);
+                let goes = on[index] > 0 && free % 2 == 0;
+                let after = if goes { sum(-1) } else { with };
+                let moved = (most(&after) - most(&twin)).abs();
+                if goes {
+                    prop_assert_eq!(one.freed(CPU, here), Some(moved));
+                }
+                let before = sums.get(3).cloned().unwrap_or_default();
+                let lower = after.iter().zip(&twin).any(|(now, before)| now < before);
+                let sign = if goes { -1 } else { 1 };
+                on[index] += sign;
+                prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
+                let now = sums.get(3).cloned().unwrap_or_default();
+                // A sum that is gone is that of tasks that ask for nothing at most.
+                let gone = now.kinds.is_empty() && goes;
+                prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
+                twin = after;
+            }
+            for (index, count) in on.into_iter().enumerate() {
+                let one = compiled(&demand_profiles[index]);
+                (0..count).for_each(|_| drop(sums.shift(3, (&[0], &one), -1)));
+            }
+            prop_assert!(sums.is_empty());
+        }
+    }
+
+    #[test]
+    fn sums_are_equal_however_finely_they_are_cut() {
+        let (coarse, fine) = (compiled(&[3, 1]), compiled(&[2; 288]));
+        let [mut one, mut other] = [DemandProfileSums::default(), DemandProfileSums::default()];
+        one.shift(0, (&[3], &coarse), 1);
+        other.shift(0, (&[2], &fine), 1);
+        other.shift(0, (&[3], &coarse), 1);
+        assert_ne!(one.get(0), other.get(0));
+        other.shift(0, (&[2], &fine), -1);
+        assert_eq!(one.get(0), other.get(0));
+        assert_eq!(other.get(0).unwrap().parts().next().unwrap().2.len(), 288);
+    }
+
+    #[test]
+    fn what_cannot_be_a_sum_is_none() {
+        let kind = KindId::MEMORY;
+        assert!(
+            DemandProfileSum::from_parts([(CPU, 1, vec![1; 24]), (kind, 2, vec![1; 288])])
+                .is_some()
+        );
+        assert!(DemandProfileSum::from_parts([]).is_none());
+        assert!(DemandProfileSum::from_parts([(CPU, 1, vec![1; 25])]).is_none());
+        assert!(DemandProfileSum::from_parts([(CPU, 0, vec![1; 24])]).is_none());
+        assert!(DemandProfileSum::from_parts([(CPU, 1, vec![]), (CPU, 1, vec![1; 24])]).is_none());
+        assert!(
+            DemandProfileSum::from_parts([(kind, 1, vec![1; 24]), (CPU, 1, vec![1; 24])]).is_none()
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! How many jobs ended when they were due, for those who look on. It is no part of the cell's state.
+
+use crate::cell::Cell;
+use omega_core::Job;
+
+/// Jobs that were due, by when they ended, since this process has the cell. The times are the cell's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DueCounts {
+    /// Those that ended by then.
+    pub in_time: u64,
+    /// Those that ended later.
+    pub late: u64,
+    /// How much later, in milliseconds, all together.
+    pub late_ms: u64,
+}
+
+impl DueCounts {
+    /// Notes that a job has ended.
+    pub(crate) fn note(&mut self, job: &Job, now_ms: u64) {
+        let Some(deadline_ms) = job.deadline_ms else { return };
+        let late_ms = now_ms.saturating_sub(deadline_ms);
+        self.in_time += u64::from(late_ms == 0);
+        self.late += u64::from(late_ms > 0);
+        self.late_ms = self.late_ms.saturating_add(late_ms);
+    }
+}
+
+impl Cell {
+    /// How many jobs ended when they were due, since this process has the cell.
+    #[must_use]
+    pub fn due_counts(&self) -> DueCounts {
+        self.due_counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, TaskGroup};
+
+    #[test]
+    fn only_jobs_that_are_due_count_and_to_the_millisecond() {
+        let mut counts = DueCounts::default();
+        for (deadline_ms, now_ms) in
+            [(None, 50), (Some(100), 100), (Some(100), 101), (Some(100), 400)]
+        {
+            let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+            counts.note(&Job { deadline_ms, ..job }, now_ms);
+        }
+        assert_eq!(counts, DueCounts { in_time: 1, late: 2, late_ms: 301 });
+    }
+}

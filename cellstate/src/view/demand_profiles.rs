@@ -1,0 +1,84 @@
+//! Demand that varies over the day, as a view sees it.
+
+use super::View;
+use super::block::{Block, filter_bits};
+use crate::delta::Delta;
+use crate::demand_profiles::DemandProfileSum;
+use crate::facts::Need;
+use omega_core::KindId;
+
+impl View {
+    /// Takes in the sums of the rows that a delta has: one that it has no sum of has no demand profiles any more.
+    pub(super) fn apply_demand_profiles(&mut self, delta: &Delta) {
+        if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
+            return;
+        }
+        let mut before = Vec::new();
+        for slot in &delta.slots {
+            before.extend(self.demand_profiles.remove(*slot).map(|sum| (*slot, sum)));
+        }
+        for (slot, sum) in &delta.demand_profiles {
+            self.demand_profiles.set(*slot, sum.clone());
+        }
+        let none = DemandProfileSum::default();
+        for (slot, before) in before {
+            let now = self.demand_profiles.get(slot as usize).map_or(&none, |sum| &**sum);
+            self.tally.freed += u64::from(now.is_lower_somewhere(&before));
+        }
+    }
+
+    /// Whether the demand of any task that is placed varies over the day.
+    #[must_use]
+    pub fn any_demand_profiles(&self) -> bool {
+        !self.demand_profiles.is_empty()
+    }
+
+    /// The sum of the demand profiles of the tasks in a row, own claims among them; `None` if none has a demand profile.
+    #[must_use]
+    pub fn demand_profiles_on(&self, row: usize) -> Option<&DemandProfileSum> {
+        self.demand_profiles.get(row).map(|sum| &**sum)
+    }
+
+    /// How much less of a kind the machine in a row would have free with one more of these tasks: what it requests,
+    /// or what the highest point of all demand profiles there would rise by.
+    #[must_use]
+    pub fn taken(&self, row: usize, need: &Need, kind: KindId) -> i64 {
+        let varying =
+            need.demand_profiles.as_ref().and_then(|c| c.taken(kind, self.demand_profiles_on(row)));
+        varying.unwrap_or_else(|| requested(need, kind))
+    }
+
+    /// How much more of a kind it would have free without one of these tasks, which runs there.
+    #[must_use]
+    pub fn freed(&self, row: usize, need: &Need, kind: KindId) -> i64 {
+        let varying =
+            need.demand_profiles.as_ref().and_then(|c| c.freed(kind, self.demand_profiles_on(row)));
+        varying.unwrap_or_else(|| requested(need, kind))
+    }
+
+    /// Whether the machine in a row has room for so much of each kind of what a task needs.
+    fn has_room(&self, row: usize, need: &Need, request: &[i64]) -> bool {
+        (0..).map(KindId).zip(request).all(|(kind, request)| {
+            need.fits((kind, *request), self.free(row, kind), self.demand_profiles_on(row))
+        })
+    }
+}
+
+fn requested(need: &Need, kind: KindId) -> i64 {
+    need.request.get(kind.index()).copied().unwrap_or(0)
+}
+
+impl Block<'_> {
+    /// Of the machines in `among`, those with room for a task, whose `request` may leave out kinds that are not to
+    /// count.
+    #[must_use]
+    pub fn room_among(&self, need: &Need, request: &[i64], among: u64) -> u64 {
+        let fits = self.fits_among(request, among);
+        if need.demand_profiles.is_none() {
+            return fits;
+        }
+        // At its highest point it does not fit there: perhaps it does at each point of the day.
+        let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
+        fits | filter_bits(among & !fits, has_room)
+    }
+}

@@ -1,0 +1,54 @@
+//! Demand that varies over the day.
+//!
+//! A service that is busy at noon and one that is busy at night need, together, less than the sum of what each
+//! needs at its busiest. A demand profile says how much a task claims of a kind at each part of the day; the cell adds the
+//! demand profiles of a machine point by point, and a machine is full where the sum is.
+//!
+//! The day begins at the same moment for all jobs of a cell. Which moment that is does not matter to the cell: it
+//! judges every point at once, and reads no clock.
+
+use crate::amounts::KindId;
+use crate::limits::DEMAND_POINTS_MAX;
+use serde::{Deserialize, Serialize};
+
+/// How much a task claims of one kind in each part of the day, all parts being equally long.
+///
+/// The cell takes as many points as divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by
+/// point, and only demand profiles whose highest point is what the group requests of the kind: so everyone who knows no
+/// demand profiles (a quota, an agent, a score) goes by the peak.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DemandProfile {
+    /// Of which kind.
+    pub kind: KindId,
+    /// How much, from the beginning of the day on.
+    pub points: Vec<u64>,
+}
+
+impl DemandProfile {
+    /// Its highest point.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        self.points.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Whether a day can be cut into as many parts as it has points.
+    #[must_use]
+    pub fn divides_the_day(&self) -> bool {
+        !self.points.is_empty() && DEMAND_POINTS_MAX.is_multiple_of(self.points.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_as_many_points_as_divide_it() {
+        let demand_profile =
+            |points: usize| DemandProfile { kind: KindId::CPU, points: vec![1; points] };
+        let good = [1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288];
+        assert!(good.into_iter().all(|points| demand_profile(points).divides_the_day()));
+        let bad = [0, 5, 7, 10, 60, 100, 287, 289, 576];
+        assert!(!bad.into_iter().any(|points| demand_profile(points).divides_the_day()));
+    }
+}

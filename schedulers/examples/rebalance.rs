@@ -1,0 +1,31 @@
+//! Empties a machine that drains: a pass plans the moves, and carries them out as ordinary transactions.
+//! `cargo run -p omega-schedulers --example improve`
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup, TaskId};
+use omega_schedulers::rebalance::{Objectives, Rebalancer, Settings};
+
+/// Three machines; two tasks run on one that is then drained.
+pub(crate) fn run() -> Result<String, Box<dyn std::error::Error>> {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    for name in ["a", "b", "c"] {
+        cell.apply(Command::RegisterMachine(Machine::new(name, Amounts::new([4000]))))?;
+    }
+    cell.apply(Command::SubmitJob(Job::batch("web", TaskGroup::new(2, Amounts::new([3000])))))?;
+    let first = MachineId::first(0);
+    for index in 0..2 {
+        let task = TaskId { index, ..TaskId::default() };
+        cell.apply(Command::AdoptTask { task, machine: first })?;
+    }
+    cell.apply(Command::DrainMachine { id: first, draining: true })?;
+    let mut rebalancer = Rebalancer::new(&cell, Settings::new(Objectives::drain()))?;
+    let plan = rebalancer.plan(&cell, &mut || true)?;
+    let done = rebalancer.apply_plan(&cell, &plan)?;
+    let lines = plan.moves().map(|m| format!("{} goes from {} to {}\n", m.task, m.from, m.to));
+    Ok(lines.chain([format!("{} moves were taken\n", done.moved())]).collect())
+}
+
+#[allow(dead_code, reason = "a test includes this file, and calls `run` itself")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    print!("{}", run()?);
+    Ok(())
+}

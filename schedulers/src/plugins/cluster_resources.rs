@@ -1,0 +1,57 @@
+//! What belongs to no machine: see [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
+
+use crate::events::Events;
+use crate::plugin::{Filter, Judged, Reads, Tasks};
+use omega_cellstate::Block;
+use omega_core::KindId;
+
+/// Filter: the cell as a whole has what the task claims of it. It refuses every machine or none, so it is asked
+/// once for all of them, and by the placer for how many tasks there is enough.
+#[derive(Clone, Copy, Debug)]
+pub struct CellWide;
+
+impl Filter for CellWide {
+    fn name(&self) -> &'static str {
+        "cluster_resources"
+    }
+
+    /// A claim anywhere takes from all.
+    fn reads(&self) -> Reads {
+        Reads::OTHER_MACHINES
+    }
+
+    fn wakes_on(&self) -> Events {
+        Events::CELL_FREED
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        missing_of_cell(tasks).next().is_some()
+    }
+
+    fn refuses_all(&self) -> bool {
+        true
+    }
+
+    fn filter(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    /// No machine is the place to make room on.
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::CELL
+    }
+}
+
+/// Of each kind of which the cell as a whole has too little left for a task, how much is missing.
+pub(crate) fn missing_of_cell(tasks: &Tasks<'_>) -> impl Iterator<Item = (KindId, u64)> {
+    let resources = tasks.view.resources();
+    let request = tasks.need.cluster_request.iter().flat_map(|request| request.iter());
+    request.filter_map(|(kind, amount)| {
+        let missing = amount.saturating_sub(resources.free(kind));
+        (missing > 0).then_some((kind, missing))
+    })
+}

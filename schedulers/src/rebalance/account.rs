@@ -1,0 +1,263 @@
+//! What the objective is, kept up with each move.
+//!
+//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. What would
+//! change is reckoned without changing anything, some ten million times in a pass; what does change is then
+//! counted term by term. A recount from nothing gives the same sums: [`Account::new`] is that recount, and
+//! `tests/it/improve.rs` compares both with a twin of its own.
+
+use super::objective::{Costs, MACHINE, MOVE, Objective, Objectives, PAIR, Spot};
+use super::plan::Picture;
+use foldhash::fast::FixedState;
+use omega_cellstate::{BLOCK, Need, PlacedTask, View};
+use omega_core::limits::KINDS_MAX;
+use omega_core::{JobId, KindId, TopologyLevel};
+use std::collections::{BTreeMap, HashMap};
+
+/// No domain: the machine lacks the label of the level.
+const NOWHERE: u32 = u32::MAX;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) objective: Objective,
+    /// For each row every kind, in order: what may be claimed.
+    capacity: Vec<i64>,
+    /// Rows that cost something of themselves: those that take tasks.
+    counts: Vec<bool>,
+    /// What each row costs, weighed.
+    values: Vec<i64>,
+    domains: Vec<u32>,
+    /// How many tasks each job has in each domain. Only looked up.
+    crowds: HashMap<(JobId, u32), u32, FixedState>,
+    costs: Costs,
+}
+
+/// The amounts of one machine.
+type Amounts = [i64; KINDS_MAX];
+
+impl Account {
+    /// Reckons everything from what a view shows; the misplaced tasks are counted by the caller.
+    pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
+        let kinds = view.kinds().count();
+        let capacity = capacities(view, kinds);
+        let objective = Objective::new(objectives, &capacity, kinds);
+        let mut account = Account {
+            capacity,
+            counts: (0..view.rows()).map(|row| takes_tasks(view, row)).collect(),
+            values: vec![0; view.rows()],
+            domains: domains(view, &objectives.level),
+            crowds: HashMap::default(),
+            costs: Costs::none(kinds),
+            objective,
+        };
+        for row in 0..view.rows() {
+            account.come(view, row);
+            for task in view.tasks_on(row) {
+                account.enter(task.id.job, row);
+            }
+        }
+        account
+    }
+
+    /// What each term costs now.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// The weighted sum.
+    pub(super) fn total(&self) -> i128 {
+        self.costs.total(&self.objective.objectives)
+    }
+
+    /// Whether a row counts: whether its machine takes tasks.
+    pub(super) fn counts(&self, row: usize) -> bool {
+        self.counts[row]
+    }
+
+    /// What a row costs of itself, weighed.
+    pub(super) fn value(&self, row: usize) -> i64 {
+        self.values[row]
+    }
+
+    /// What a row would cost with so much more free of each kind, weighed.
+    pub(super) fn value_with(&self, view: &View, row: usize, more: impl Fn(usize) -> i64) -> i64 {
+        if !self.counts[row] {
+            return 0;
+        }
+        let mut free: Amounts = [0; KINDS_MAX];
+        let kinds = self.objective.kinds;
+        for (kind, free) in free[..kinds].iter_mut().enumerate() {
+            *free = view.free(row, KindId(kind as u8)) + more(kind);
+        }
+        self.objective.value(Spot { capacity: self.capacity(row), free: &free[..kinds] })
+    }
+
+    /// By how much a row becomes cheaper when a task of a job leaves it.
+    pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
+        let value = self.value_with(view, row, |kind| view.freed(row, need, KindId(kind as u8)));
+        self.values[row] - value + self.pairs(job, row, -1)
+    }
+
+    /// By how much a row becomes dearer when a task of a job that is not counted there comes to it from
+    /// another row.
+    pub(super) fn arriving(
+        &self,
+        view: &View,
+        (row, from): (usize, usize),
+        (job, need): (JobId, &Need),
+    ) -> i64 {
+        let value = self.value_with(view, row, |kind| -view.taken(row, need, KindId(kind as u8)));
+        let here = self.domains[row] == self.domains[from];
+        value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
+    }
+
+    /// What the pairs of one task of a job cost in a row's domain, weighed, if so many more of the job were
+    /// there.
+    pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
+        let weight = self.objective.objectives.crowding;
+        if weight == 0 || self.domains[row] == NOWHERE {
+            return 0;
+        }
+        let others = self.crowds.get(&(job, self.domains[row])).copied().unwrap_or(0);
+        (i64::from(others) + more).max(0) * PAIR * i64::from(weight)
+    }
+
+    /// What a move costs, weighed, if so many tasks of the job have moved: of itself, and for its job.
+    pub(super) fn of_move(&self, request: &[i64], moved: u32) -> i64 {
+        let objectives = &self.objective.objectives;
+        let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
+        let of_job = if more > 0 { MOVE } else { 0 };
+        self.objective.of_move(request) * i64::from(objectives.moves)
+            + of_job * i64::from(objectives.job_moves)
+    }
+
+    /// What a misplaced task costs, weighed.
+    pub(super) fn of_misplaced(&self) -> i64 {
+        MACHINE * i64::from(self.objective.objectives.misplaced)
+    }
+
+    /// What an operator sees of it without weights.
+    pub(super) fn picture(&self, view: &View) -> Picture {
+        let kinds = self.objective.kinds;
+        let mut picture =
+            Picture { above: vec![0; kinds], fullest: vec![0; kinds], ..Picture::default() };
+        for row in (0..view.rows()).filter(|row| self.counts[*row]) {
+            picture.machines += 1;
+            let mut is_used = false;
+            for (kind, capacity) in self.capacity(row).iter().enumerate() {
+                let used = capacity - view.free(row, KindId(kind as u8));
+                is_used |= used > 0;
+                picture.above[kind] += usize::from(self.objective.is_above(kind, *capacity, used));
+                let percent = (used * 100).checked_div(*capacity).unwrap_or(0).max(0);
+                picture.fullest[kind] = picture.fullest[kind].max(percent as u32);
+            }
+            picture.in_use += usize::from(is_used);
+        }
+        picture
+    }
+
+    // --- Counting ------------------------------------------------------------------------------
+
+    /// Takes what a row costs out of the sums: before something changes there.
+    pub(super) fn go(&mut self, view: &View, row: usize) {
+        self.count(view, row, -1);
+    }
+
+    /// Puts what a row costs into the sums: after something changed there.
+    pub(super) fn come(&mut self, view: &View, row: usize) {
+        self.count(view, row, 1);
+        self.values[row] = self.value_with(view, row, |_| 0);
+    }
+
+    fn count(&mut self, view: &View, row: usize, sign: i128) {
+        if !self.counts[row] {
+            return;
+        }
+        let mut free: Amounts = [0; KINDS_MAX];
+        let kinds = self.objective.kinds;
+        for (kind, free) in free[..kinds].iter_mut().enumerate() {
+            *free = view.free(row, KindId(kind as u8));
+        }
+        let capacity = &self.capacity[row * kinds..][..kinds];
+        let spot = Spot { capacity, free: &free[..kinds] };
+        self.costs.count(&self.objective, spot, sign);
+    }
+
+    /// Counts a task of a job in a row's domain.
+    pub(super) fn enter(&mut self, job: JobId, row: usize) {
+        if self.objective.objectives.crowding == 0 || self.domains[row] == NOWHERE {
+            return;
+        }
+        let crowd = self.crowds.entry((job, self.domains[row])).or_default();
+        self.costs.crowding += i128::from(*crowd) * i128::from(PAIR);
+        *crowd += 1;
+    }
+
+    /// Counts it there no more.
+    pub(super) fn exit(&mut self, job: JobId, row: usize) {
+        if self.objective.objectives.crowding == 0 || self.domains[row] == NOWHERE {
+            return;
+        }
+        let crowd = self.crowds.entry((job, self.domains[row])).or_default();
+        *crowd -= 1;
+        self.costs.crowding -= i128::from(*crowd) * i128::from(PAIR);
+    }
+
+    /// Counts a misplaced task, or with `sign` -1 no more.
+    pub(super) fn misplaced(&mut self, sign: i128) {
+        self.costs.misplaced += i128::from(MACHINE) * sign;
+    }
+
+    /// Counts what a move costs, or with `sign` -1 no more. What it costs its job is in
+    /// [`Account::job_moves`].
+    pub(super) fn moved(&mut self, request: &[i64], sign: i128) {
+        self.costs.moves += i128::from(self.objective.of_move(request)) * sign;
+    }
+
+    /// Says how many tasks the job has moved that moved most. The answer is what that was before.
+    pub(super) fn job_moves(&mut self, most: i128) -> i128 {
+        std::mem::replace(&mut self.costs.job_moves, most)
+    }
+
+    fn capacity(&self, row: usize) -> &[i64] {
+        let kinds = self.objective.kinds;
+        &self.capacity[row * kinds..][..kinds]
+    }
+
+    /// How much would be gained for each task, if all tasks on a row went: where to begin.
+    pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
+        if tasks.is_empty() {
+            return 0;
+        }
+        let pairs = tasks.iter().map(|task| self.pairs(task.id.job, row, -1)).sum::<i64>();
+        (self.values[row] + pairs) / tasks.len() as i64
+    }
+}
+
+fn takes_tasks(view: &View, row: usize) -> bool {
+    view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
+}
+
+/// What may be claimed of each machine, as the cell's policy allows it.
+fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
+    (0..kinds as u8).for_each(|kind| view.keep_capacity(KindId(kind)));
+    let of = |row: usize, kind| {
+        let column = view.block(row / BLOCK).capacity(KindId(kind));
+        column.map_or(0, |column| column[row % BLOCK])
+    };
+    let rows = 0..view.rows();
+    rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
+}
+
+/// The number of the domain of each row.
+fn domains(view: &View, level: &TopologyLevel) -> Vec<u32> {
+    let mut numbers = BTreeMap::new();
+    let mut number = |row: usize| {
+        let Some(domain) = view.machine(row).and_then(|machine| machine.domain(level)) else {
+            return NOWHERE;
+        };
+        let next = numbers.len() as u32;
+        *numbers.entry(domain.clone()).or_insert(next)
+    };
+    (0..view.rows()).map(&mut number).collect()
+}

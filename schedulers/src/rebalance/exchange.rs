@@ -1,0 +1,168 @@
+//! Moves of two tasks that need each other: an exchange, and one that makes room for another.
+//!
+//! Both are one transaction: the cell takes all of it or nothing. Where a kind is transient, an exchange needs
+//! room on both machines at once; and a task that needs another one's room follows in the next wave, when that
+//! one is gone.
+
+use super::plan::Why;
+use super::search::{Look, Proposed, Search};
+use super::sweep::step;
+use omega_cellstate::{Need, PlacedTask};
+use omega_core::{KindId, Reason};
+use rand::RngExt;
+use smallvec::SmallVec;
+
+/// How many tasks of a machine are offered for an exchange: those whose leaving gains most.
+const OFFERED: usize = 8;
+
+/// How many machines are looked at for an exchange with one.
+const PARTNERS: usize = 16;
+
+/// How many tasks of each of them.
+const THEIRS: usize = 8;
+
+/// How many tasks are tried that would make room for one.
+const ROOM_TRIES: usize = 64;
+
+/// Exchanges a task of a row with one of some random others, if one of those exchanges gains.
+pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedTask)]) -> bool {
+    let rows = search.view.rows();
+    if !search.settings.exchanges || rows < 2 || search.account.value(row) == 0 {
+        return false;
+    }
+    let mut best: Option<(i64, [Proposed; 2])> = None;
+    for _ in 0..PARTNERS {
+        let partner = search.rng.random_range(0..rows);
+        if partner == row || !search.account.counts(partner) || !search.account.counts(row) {
+            continue;
+        }
+        for (_, mine) in leavers.iter().take(OFFERED) {
+            for theirs in search.unmoved(partner).into_iter().take(THEIRS) {
+                let there = Proposed { task: *mine, from: row, to: partner };
+                let back = Proposed { task: theirs, from: partner, to: row };
+                let gain = exchanged(search, [there, back]).unwrap_or(0);
+                if gain > best.map_or(0, |(most, _)| most) {
+                    best = Some((gain, [there, back]));
+                }
+            }
+        }
+    }
+    best.is_some_and(|(_, moves)| step(search, &moves))
+}
+
+/// What an exchange would gain, if amounts allow it. Crowds, the costs of jobs, and what demand profiles leave free are seen
+/// when it is tried.
+fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
+    let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];
+    search.considered += 1;
+    let (here, partner) = (moves[0].from, moves[0].to);
+    let view = &*search.view;
+    let (out, back) = (&search.need(mine).request, &search.need(theirs).request);
+    if out == back {
+        return None;
+    }
+    let fits = |row: usize, comes: &Need, goes: &[i64]| {
+        comes.least().iter().zip(goes).enumerate().all(|(kind, (comes, goes))| {
+            let free = view.free(row, KindId(kind as u8)) - search.hold.held(row, kind);
+            let left = if search.hold.is_transient(kind) { 0 } else { *goes };
+            *comes == 0 || free + left >= *comes
+        })
+    };
+    if !fits(partner, search.need(mine), back) || !fits(here, search.need(theirs), out) {
+        return None;
+    }
+    let (account, left) = (&search.account, &search.left);
+    let at_home = account.value_with(view, here, |kind| out[kind] - back[kind]);
+    let there = account.value_with(view, partner, |kind| back[kind] - out[kind]);
+    let moving = account.of_move(out, left.moved_of(moves[0].task.id.job))
+        + account.of_move(back, left.moved_of(moves[1].task.id.job));
+    let gain = account.value(here) + account.value(partner) - at_home - there - moving;
+    let allowed = gain > 0
+        && (!search.hold.any() || [mine, theirs].iter().all(|known| is_plain(search.need(*known))))
+        && search.may_move(&[(moves[0].task, mine), (moves[1].task, theirs)]).is_ok();
+    allowed.then_some(gain)
+}
+
+/// Whether amounts, kind by kind, are all that is to be had of a machine at any time of the day.
+fn is_plain(need: &Need) -> bool {
+    need.devices.is_none() && need.cores.is_none() && need.demand_profiles.is_none()
+}
+
+/// Has another task make room for one that no machine takes: that one goes elsewhere, and this one in its
+/// place.
+pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
+    let Some(known) = search.know(task) else { return false };
+    let look = Look::UntilFeasible(search.settings.machines_each);
+    for (at, other) in room_makers(search, (row, task), known) {
+        let Some(of_other) = search.know(other) else { continue };
+        if search.may_move(&[(other, of_other), (task, known)]).is_err() {
+            continue;
+        }
+        let Ok((to, _)) = search.cheapest((at, other), of_other, look) else { continue };
+        let goes = Proposed { task: other, from: at, to };
+        let comes = Proposed { task, from: row, to: at };
+        if search.hold.any() {
+            if in_two_waves(search, goes, comes) {
+                return true;
+            }
+        } else if step(search, &[goes, comes]) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The first move in this wave, the second one in the next.
+fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> bool {
+    if search.done.len() + 1 >= search.settings.bounds.waves {
+        return false;
+    }
+    let known = search.know(goes.task);
+    if known.is_some_and(|known| search.view.may_be_runtime_affinity(search.need(known))) {
+        // By itself it might leave somebody alone, which the cell would not take.
+        return false;
+    }
+    let Some((gain, term)) = search.try_moves(&[goes, comes]) else { return false };
+    search.note(&[goes], 0, Why::MakesRoom);
+    search.next_wave();
+    search.note(&[comes], gain, Why::Gain(term));
+    // What was held in the last wave is free.
+    search.awaits = true;
+    true
+}
+
+/// Tasks in whose place one more would fit, those that are cheapest to move first, each with its row.
+fn room_makers(
+    search: &mut Search<'_>,
+    (row, task): (usize, PlacedTask),
+    known: usize,
+) -> Vec<(usize, PlacedTask)> {
+    search.view.lift(row, task);
+    let group = search.group(known);
+    let is_short = |at: &usize| {
+        let judged = search.view.judge(*at, group);
+        *at != row && matches!(judged, Err(Reason::NoRoom(_) | Reason::NoDevices | Reason::NoCores))
+    };
+    let short: Vec<usize> = (0..search.view.rows()).filter(is_short).collect();
+    search.view.put_back(row, task);
+    search.considered += short.len() as u64;
+    let request: SmallVec<[i64; 8]> = search.need(known).least().iter().copied().collect();
+    let mut makers = Vec::new();
+    for at in short {
+        for other in search.unmoved(at) {
+            let Some(of_other) = search.know(other) else { continue };
+            let theirs = &search.need(of_other).request;
+            let fits = request.iter().zip(theirs).enumerate().all(|(kind, (wanted, goes))| {
+                let free = search.view.free(at, KindId(kind as u8));
+                *wanted == 0 || free + goes >= *wanted
+            });
+            if fits && !search.misplaced.contains(&other.id) {
+                let size = search.account.objective.of_move(theirs);
+                makers.push((size, other.id, (at, other)));
+            }
+        }
+    }
+    makers.sort_by_key(|(size, id, _)| (*size, *id));
+    makers.truncate(ROOM_TRIES);
+    makers.into_iter().map(|(.., maker)| maker).collect()
+}

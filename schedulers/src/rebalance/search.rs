@@ -1,0 +1,420 @@
+//! Looking for better places, on a view in which accepted moves are done already.
+//!
+//! ```text
+//!   task ─▶ lift it ─▶ filters: words of 64 machines ─▶ cheapest of those that were looked at ─▶ put it back
+//!                                                                  │ a gain
+//!                                                                  ▼
+//!                              lift, claim (the judge), count anew; not smaller: all of it back
+//! ```
+//!
+//! Whether a task may run somewhere is asked of the profile's filters and of the judge, with the task taken
+//! off its machine; nothing here judges room, devices or rules by itself. What is reckoned here is gain alone.
+
+use super::Settings;
+use super::account::Account;
+use super::budget::{Left, Protectors, Spent};
+use super::hold::Hold;
+use super::objective::{Costs, Term};
+use super::plan::{Hindrance, Move, Step, Why};
+use crate::plugin::lanes;
+use crate::preemption::Budget as Disruption;
+use crate::search::tasks;
+use foldhash::fast::FixedState;
+use omega_cellstate::{BLOCK, GroupRef, Need, PlacedTask, View};
+use omega_core::{Job, JobId, TaskId};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is known of the tasks of a group.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) group: GroupRef,
+    protectors: Protectors,
+    /// Why none of them may move, if there is a reason.
+    stays: Option<Hindrance>,
+}
+
+/// A move, by rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proposed {
+    pub(super) task: PlacedTask,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// How many machines are looked at for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// All of them.
+    Everywhere,
+    /// From a random block on, until so many would take it.
+    UntilFeasible(usize),
+}
+
+/// What was found for a task.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// The cheapest row, and what the task costs there.
+    best: Option<(usize, i64)>,
+    /// How many machines would take it.
+    feasible: usize,
+    /// How many of them only later, because of what is held there.
+    held: usize,
+    /// How many more would take it, but not those who need it where it was.
+    apart: usize,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    pub(super) view: &'a mut View,
+    pub(super) settings: &'a Settings,
+    pub(super) account: Account,
+    pub(super) left: Left,
+    pub(super) hold: Hold,
+    pub(super) rng: Pcg64,
+    known: Vec<Known>,
+    numbers: HashMap<(JobId, u16), u32, FixedState>,
+    pub(super) misplaced: HashSet<TaskId, FixedState>,
+    pub(super) moved: HashSet<TaskId, FixedState>,
+    /// Rows from which or to which a task has moved since they were last looked at.
+    pub(super) changed: Vec<bool>,
+    /// What is off the view, in order.
+    lifted: Vec<(usize, PlacedTask)>,
+    pub(super) done: Vec<Vec<Step>>,
+    pub(super) wave: Vec<Step>,
+    /// Whether something might be possible in the next wave that is not in this one.
+    pub(super) awaits: bool,
+    pub(super) considered: u64,
+}
+
+impl<'a> Search<'a> {
+    /// Looks at a view as it is.
+    pub(super) fn new(
+        view: &'a mut View,
+        settings: &'a Settings,
+        disruptions: Vec<Disruption>,
+    ) -> Search<'a> {
+        let mut search = Search {
+            account: Account::new(&settings.objectives, view),
+            left: Left::new(&settings.bounds, disruptions),
+            hold: Hold::new(&settings.transient, view),
+            rng: Pcg64::seed_from_u64(settings.seed),
+            known: Vec::new(),
+            numbers: HashMap::default(),
+            misplaced: HashSet::default(),
+            moved: HashSet::default(),
+            changed: vec![false; view.rows()],
+            lifted: Vec::new(),
+            done: Vec::new(),
+            wave: Vec::new(),
+            awaits: false,
+            considered: 0,
+            view,
+            settings,
+        };
+        search.find_misplaced();
+        search
+    }
+
+    /// Notes which tasks run where they would not be taken now for what the machine is.
+    fn find_misplaced(&mut self) {
+        for row in 0..self.view.rows() {
+            for index in 0..self.view.tasks_on(row).len() {
+                let task = self.view.tasks_on(row)[index];
+                let Some(known) = self.know(task) else { continue };
+                let need = self.view.need(self.known[known].group);
+                if self.settings.objectives.misplaced > 0 && !suits(self.view, row, need) {
+                    self.misplaced.insert(task.id);
+                    self.account.misplaced(1);
+                }
+            }
+        }
+    }
+
+    /// What is known of a task's group, as a position; `None` if its job has ended.
+    pub(super) fn know(&mut self, task: PlacedTask) -> Option<usize> {
+        if let Some(number) = self.numbers.get(&(task.id.job, task.group)) {
+            return Some(*number as usize);
+        }
+        let job = self.view.job_of(task.id)?.clone();
+        let index = usize::from(task.group);
+        let known = Known {
+            group: self.view.compile(task.id.job, &job, index),
+            protectors: self.left.protectors(&job, index),
+            stays: self.stays(&job, index),
+        };
+        let number = self.known.len();
+        self.numbers.insert((task.id.job, task.group), number as u32);
+        self.known.push(known);
+        Some(number)
+    }
+
+    fn stays(&self, job: &Arc<Job>, group: usize) -> Option<Hindrance> {
+        if !job.groups[group].volumes.is_empty() {
+            return Some(Hindrance::Volumes);
+        }
+        let is_left = self.settings.only.is_some_and(|kind| kind != job.kind);
+        is_left.then_some(Hindrance::LeftAlone)
+    }
+
+    /// The compiled group of what is known.
+    pub(super) fn group(&self, known: usize) -> GroupRef {
+        self.known[known].group
+    }
+
+    /// What a known group needs.
+    pub(super) fn need(&self, known: usize) -> &Need {
+        self.view.need(self.known[known].group)
+    }
+
+    /// The tasks on a row that may move and have not, the most important first. Those that hold something else
+    /// than their group's request would lose it, so they stay.
+    pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
+        let tasks = self.view.tasks_on(row).iter();
+        let stays =
+            |task: &&PlacedTask| self.moved.contains(&task.id) || self.view.holds_its_own(task.id);
+        tasks.filter(|task| !stays(task)).copied().collect()
+    }
+
+    /// Whether these tasks may move now.
+    pub(super) fn may_move(&mut self, tasks: &[(PlacedTask, usize)]) -> Result<(), Hindrance> {
+        for (_, known) in tasks {
+            self.known[*known].stays.map_or(Ok(()), Err)?;
+        }
+        let with = tasks.iter().map(|(task, known)| (task.id, &self.known[*known].protectors));
+        self.left.allows(with).map_err(|spent| match spent {
+            Spent::Moves => Hindrance::Moves,
+            Spent::OfJob => Hindrance::MovesOfJob,
+            Spent::Disruption => {
+                self.awaits = true;
+                Hindrance::Disruption
+            }
+        })
+    }
+
+    /// What is gained by taking a task off its row, weighed, with what a move costs.
+    pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
+        let request = &self.need(known).request;
+        let misplaced =
+            if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
+        self.account.leaving(self.view, row, (task.id.job, self.need(known))) + misplaced
+            - self.account.of_move(request, self.left.moved_of(task.id.job))
+    }
+
+    /// The best move of a task off its row, if it gains at least so much, and what it gains; `off` is what is
+    /// gained by its leaving.
+    pub(super) fn best_move(
+        &mut self,
+        (row, task): (usize, PlacedTask),
+        (off, least): (i64, i64),
+        look: Look,
+    ) -> Result<(Proposed, i64), Hindrance> {
+        let known = self.know(task).ok_or(Hindrance::NoMachine)?;
+        self.may_move(&[(task, known)])?;
+        let objective = &self.account.objective;
+        if off + objective.arrival_gain_max(&self.need(known).request) < least.max(1) {
+            return Err(Hindrance::NotWorth);
+        }
+        let (to, costs) = self.cheapest((row, task), known, look)?;
+        let gain = off - costs;
+        match gain >= least.max(1) {
+            true => Ok((Proposed { task, from: row, to }, gain)),
+            false => Err(Hindrance::NotWorth),
+        }
+    }
+
+    /// The cheapest row for a task, and what it costs there.
+    pub(super) fn cheapest(
+        &mut self,
+        (row, task): (usize, PlacedTask),
+        known: usize,
+        look: Look,
+    ) -> Result<(usize, i64), Hindrance> {
+        self.view.lift(row, task);
+        let found = self.scan((row, task.id.job), known, look);
+        self.view.put_back(row, task);
+        match found.best {
+            Some(best) => Ok(best),
+            None if found.feasible == 0 && found.apart > 0 => Err(Hindrance::RuntimeAffinity),
+            None if found.feasible == 0 => Err(Hindrance::NoMachine),
+            None => Err(Hindrance::RoomHeld),
+        }
+    }
+
+    fn scan(&mut self, (from, job): (usize, JobId), known: usize, look: Look) -> Found {
+        let blocks = self.view.blocks();
+        let start = if blocks == 0 { 0 } else { self.rng.random_range(0..blocks) };
+        let Search { view, account, hold, settings, .. } = self;
+        let view: &View = view;
+        let tasks = tasks(view, self.known[known].group);
+        let active = settings.profile.active(&tasks);
+        let mut found = Found::default();
+        let is_runtime_affinity = view.may_be_runtime_affinity(tasks.need);
+        for block in (start..blocks).chain(0..start) {
+            if !view.block_may_fit(block, tasks.need.least()) {
+                continue;
+            }
+            let block = view.block(block);
+            for lane in lanes(active.feasible(&tasks, block, block.present())) {
+                let row = block.first_row() + lane;
+                if row == from {
+                    continue;
+                }
+                if is_runtime_affinity && !view.keeps_runtime_affinity(tasks.need, (from, row)) {
+                    found.apart += 1;
+                    continue;
+                }
+                found.feasible += 1;
+                if !hold.fits(view, row, tasks.need) {
+                    found.held += 1;
+                    continue;
+                }
+                let costs = account.arriving(view, (row, from), (job, tasks.need));
+                if found.best.is_none_or(|(_, least)| costs < least) {
+                    found.best = Some((row, costs));
+                }
+            }
+            if matches!(look, Look::UntilFeasible(enough) if found.feasible >= enough) {
+                break;
+            }
+        }
+        self.considered += found.feasible as u64;
+        self.awaits |= found.held > 0;
+        found
+    }
+
+    /// Does these moves together if the objective becomes smaller by it. The answer is by how much.
+    pub(super) fn try_moves(&mut self, moves: &[Proposed]) -> Option<(i128, Term)> {
+        let before = self.account.costs().clone();
+        let rows = rows_of(moves);
+        rows.iter().for_each(|row| self.account.go(self.view, *row));
+        moves.iter().for_each(|m| self.view.lift(m.from, m.task));
+        let claimed = moves.iter().take_while(|m| self.claim(m)).count();
+        let alone = moves.iter().any(|m| self.view.leaves_alone(m.from, m.task));
+        rows.iter().for_each(|row| self.account.come(self.view, *row));
+        let jobs = self.count_moves(moves, 1);
+        let gain = before.total(&self.settings.objectives) - self.account.total();
+        if claimed == moves.len() && !alone && gain > 0 {
+            self.lifted.extend(moves.iter().map(|m| (m.from, m.task)));
+            let why = self.reason(&before);
+            return Some((gain, why));
+        }
+        self.count_moves(moves, -1);
+        self.account.job_moves(jobs);
+        rows.iter().for_each(|row| self.account.go(self.view, *row));
+        self.view.drop_claims(claimed);
+        moves.iter().for_each(|m| self.view.put_back(m.from, m.task));
+        rows.iter().for_each(|row| self.account.come(self.view, *row));
+        debug_assert_eq!(*self.account.costs(), before, "what was not done changes nothing");
+        None
+    }
+
+    fn claim(&mut self, m: &Proposed) -> bool {
+        let Some(known) = self.know(m.task) else { return false };
+        let machine = self.view.machine_id(m.to);
+        self.view.claim(m.task.id, machine, self.known[known].group).is_ok()
+    }
+
+    /// Counts what moves cost and where tasks are, or with `sign` -1 no more. The answer is what the moves
+    /// of the job that moved most cost before.
+    fn count_moves(&mut self, moves: &[Proposed], sign: i128) -> i128 {
+        let mut most = self.account.costs().job_moves;
+        for m in moves {
+            let job = m.task.id.job;
+            let (old, new) = if sign > 0 { (m.from, m.to) } else { (m.to, m.from) };
+            self.account.exit(job, old);
+            self.account.enter(job, new);
+            if self.misplaced.contains(&m.task.id) {
+                self.account.misplaced(-sign);
+            }
+            if let Some(known) = self.know(m.task) {
+                let need = self.view.need(self.known[known].group);
+                self.account.moved(&need.request, sign);
+            }
+            let of_job = moves.iter().filter(|other| other.task.id.job == job).count();
+            let moved = i128::from(self.left.moved_of(job)) + of_job as i128;
+            most = most.max(moved * i128::from(super::objective::MOVE));
+        }
+        self.account.job_moves(most)
+    }
+
+    /// The term that gained most.
+    fn reason(&self, before: &Costs) -> Term {
+        let after = self.account.costs();
+        let objectives = &self.settings.objectives;
+        let gains = before.terms().zip(after.terms());
+        let gains =
+            gains.map(|((term, b), (_, a))| ((b - a) * i128::from(objectives.weight(term)), term));
+        // Of equals the first.
+        let best = gains.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.map_or(Term::Moves, |(_, term)| term)
+    }
+
+    /// Writes down moves that were done, as one step of this wave.
+    pub(super) fn note(&mut self, moves: &[Proposed], gain: i128, why: Why) {
+        for m in moves {
+            if let Some(known) = self.know(m.task) {
+                let Known { group, protectors, .. } = &self.known[known];
+                self.left.spend(m.task.id, protectors);
+                self.hold.leave(m.from, self.view.need(*group));
+            }
+            self.moved.insert(m.task.id);
+            self.changed[m.from] = true;
+            self.changed[m.to] = true;
+        }
+        let step = |m: &Proposed| Move {
+            task: m.task.id,
+            group: m.task.group,
+            from: self.view.machine_id(m.from),
+            to: self.view.machine_id(m.to),
+        };
+        self.wave.push(Step { moves: moves.iter().map(step).collect(), why, gain });
+    }
+
+    /// Begins a wave: the moves of the last one are done. The answer is whether there may be one more.
+    pub(super) fn next_wave(&mut self) -> bool {
+        if self.wave.is_empty() || self.done.len() + 1 >= self.settings.bounds.waves {
+            return false;
+        }
+        self.done.push(std::mem::take(&mut self.wave));
+        self.left.next_wave();
+        self.hold.next_wave();
+        self.awaits = false;
+        true
+    }
+
+    /// Puts the view back as it was.
+    pub(super) fn restore(&mut self) {
+        self.view.drop_claims(self.view.open_claims());
+        for (row, task) in self.lifted.drain(..) {
+            self.view.put_back(row, task);
+        }
+        debug_assert_eq!(self.view.lifted(), 0, "the view is as before");
+        let mut jobs: Vec<JobId> = self.numbers.keys().map(|(job, _)| *job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs.into_iter().for_each(|job| self.view.forget_job(job));
+    }
+}
+
+/// The rows that moves touch, each once.
+fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
+    let mut rows: SmallVec<[usize; 4]> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+/// Whether the machine in a row would take tasks like these for what it is: room and other tasks aside.
+pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
+    let block = view.block(row / BLOCK);
+    let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
+    is_in(block.schedulable())
+        && need.machine.is_none_or(|set| is_in(block.set(set)))
+        && need.affinity.is_none_or(|set| is_in(block.set(set)))
+        && is_in(block.set(need.tolerated))
+}

@@ -1,0 +1,61 @@
+//! Tasks that take what they want where it is free: see [`TaskGroup::wants`](omega_core::TaskGroup::wants).
+//!
+//! The tasks of a group are placed with what they want as far as there is room for that, and then the others
+//! without. So each of both is one search for many tasks, as for any group. Nothing is evicted for what is only
+//! wanted, and no task of the group waits because another one took more than its request.
+
+use super::Scheduler;
+use omega_cellstate::GroupRef;
+use omega_core::{MachineId, TaskId};
+
+impl Scheduler {
+    /// The same group as one that requests what it wants; `None` if it wants nothing.
+    pub(super) fn with_optional(&mut self, group: GroupRef) -> Option<GroupRef> {
+        let (job, index) = self.view.job(group);
+        job.groups[index].optional.as_ref()?;
+        let job = job.clone();
+        let with = self.view.compile_with_optional(self.view.job_id(group), &job, index)?;
+        let reach = self.view.reach(group).clone();
+        self.view.set_reach(with, reach);
+        Some(with)
+    }
+
+    /// Claims machines for tasks, with what they want where there is room for it. The answer is how many have
+    /// one, counted from the first.
+    pub(super) fn place_with_optional(
+        &mut self,
+        (group, with): (GroupRef, GroupRef),
+        tasks: &[TaskId],
+    ) -> usize {
+        let wanting = self.place_alike(with, tasks);
+        let placed = wanting + self.place_alike(group, &tasks[wanting..]);
+        if placed == tasks.len() || wanting == 0 {
+            return placed;
+        }
+        // Some found no machine: it may be because of what the others took.
+        let claims = self.last_claims(placed);
+        self.take_back(placed);
+        let without = self.place_alike(group, tasks);
+        if without > placed {
+            return without;
+        }
+        self.take_back(without);
+        let mut again = |(task, machine, group): &(TaskId, MachineId, GroupRef)| {
+            self.view.claim(*task, *machine, *group).is_ok()
+        };
+        let count = claims.iter().take_while(|claim| again(claim)).count();
+        debug_assert_eq!(count, placed, "the view is as it was when these were claimed");
+        count
+    }
+
+    fn last_claims(&self, count: usize) -> Vec<(TaskId, MachineId, GroupRef)> {
+        let open = self.view.open_claims();
+        (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
+    }
+
+    /// Gives back the last claims. What was found with them on the view does not hold any more.
+    fn take_back(&mut self, count: usize) {
+        self.view.drop_claims(count);
+        self.failures.forget();
+    }
+}

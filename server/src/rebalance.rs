@@ -1,0 +1,341 @@
+//! `omega rebalance`: finds better machines for the tasks of a cell, and tells what each move gains.
+//!
+//! The cell is that of a workload, one that was kept, or one that is served. The first two are copies in this
+//! process: all is tried out there, and nothing else is touched. A cell that is served is looked at, and
+//! changed only with `--apply`.
+
+mod objectives;
+#[cfg(feature = "serve")]
+mod served;
+
+use crate::file::FileError;
+use crate::output::{self, OutputError};
+use crate::run::{Error, HowArgs, prepare, with_bar};
+use clap::{Args, ValueEnum};
+use omega_cellstate::Cell;
+use omega_core::{JobKind, Kinds, Text};
+use omega_run::report::rebalanced::{self, Detail, RebalanceReport};
+use omega_run::{Carry, Moment, Pass, RunError, cell_of, rebalance_cell};
+use omega_schedulers::disruption::DisruptionBudget;
+use omega_schedulers::rebalance::objective::WEIGHT_MAX;
+use omega_schedulers::rebalance::{Bounds, Settings};
+use omega_workload::input::InputArgs;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Which cell, what is to become better, and how much of it may move.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega rebalance --cluster cluster.json --for balance --moves 20\n  \
+    omega rebalance --from cell.backup --for drain --drain m7\n  \
+    omega rebalance --cell 10.0.0.1:7600 --for defragment --apply"
+)]
+pub(crate) struct RebalanceArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The cell of a backup, or of the directory of a replica that does not run.
+    #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
+    from: Option<PathBuf>,
+    /// Take the entries of the directory, too, that are not known to be committed.
+    #[arg(long, help_heading = "Input")]
+    all: bool,
+    /// When a workload's cell is improved: by default at its start, or at its end where nothing runs at the start.
+    #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
+    at: Option<MomentArg>,
+    #[command(flatten)]
+    pass: PassArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MomentArg {
+    /// What runs at the start, before anything is placed.
+    Start,
+    /// After the workload was run.
+    End,
+    /// The same, as if no task ended by itself.
+    EndOfAll,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum Purpose {
+    /// Less load above the safety levels, and what is free in proportion.
+    Balance,
+    /// Nothing left on machines that drain, or that would not take the task now.
+    Drain,
+    /// Machines full or empty.
+    Defragment,
+    /// Tasks of one job apart.
+    Spread,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is to become better")]
+struct PassArgs {
+    /// The purpose: it chooses the weights. By default that of --objectives, or drain with --drain, and else balance.
+    #[arg(long = "for", value_enum, value_name = "PURPOSE")]
+    purpose: Option<Purpose>,
+    /// Take all tasks off this machine; may be given several times.
+    #[arg(long, value_name = "MACHINE")]
+    drain: Vec<String>,
+    /// What is better, from a file; docs/rebalance.md has its fields. What is named by flags counts beside it.
+    #[arg(long, value_name = "FILE.toml")]
+    objectives: Option<PathBuf>,
+    /// How much of a kind is safe, in percent: cpu=70,memory=85.
+    #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
+    safety: Vec<(String, u32)>,
+    /// Another weight of a term: misplaced, load, balance, fragments, crowding, moves or job-moves; load.KIND is that of one kind.
+    #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
+    weight: Vec<(String, u32)>,
+    /// The label whose values are the domains over which jobs are spread; without it, each machine is one.
+    #[arg(long, value_name = "LABEL")]
+    level: Option<String>,
+    /// The most tasks that move.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    moves: u32,
+    /// The most tasks of one job that move.
+    #[arg(long, value_name = "N")]
+    moves_per_job: Option<u32>,
+    /// The most waves: the moves of one may all be under way at once.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    waves: u32,
+    /// Kinds of which a task has its part of both machines until its move is done: memory,disk.
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    transient: Vec<String>,
+    /// Move only tasks of this kind of jobs.
+    #[arg(long, value_enum, value_name = "KIND")]
+    only: Option<OnlyArg>,
+    /// Look for so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    seconds: u32,
+    /// Look at so many moves: with it, the same seed gives the same plan on any machine.
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Machines that are looked at for each task, before the best of them is taken.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    machines_each: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnlyArg {
+    /// Jobs that are to stay up.
+    Service,
+    /// Jobs that run to their end, which begin again when they move.
+    Batch,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+struct OutputArgs {
+    /// How to print.
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+    /// Print every move, and every task that stays.
+    #[arg(long)]
+    all_moves: bool,
+    /// Write the report as JSON too; docs/rebalance.md has its fields.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
+    #[arg(long)]
+    apply_plan: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns, and amounts as people read them.
+    Table,
+    /// One value; docs/rebalance.md has its fields.
+    Json,
+}
+
+/// What is wrong with the objectives of a pass. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RebalanceError {
+    /// Name a kind that the cell has.
+    #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
+    NoKind {
+        /// Which flag, or field of a file.
+        place: String,
+        /// What it names.
+        kind: String,
+        /// Those that there are.
+        has: String,
+    },
+    /// Name a term.
+    #[error(
+        "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
+    )]
+    NoTerm {
+        /// Which flag, or field of a file.
+        place: String,
+        /// What it names.
+        term: String,
+    },
+    /// Choose a smaller weight for it, and smaller ones for the others.
+    #[error("{place}: {given} is above {WEIGHT_MAX}")]
+    Weight {
+        /// Which flag, or field of a file.
+        place: String,
+        /// What was given.
+        given: u32,
+    },
+    /// Choose a part within the bounds.
+    #[error("{place}: is {given}: 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
+    Percent {
+        /// Which field of a file.
+        place: String,
+        /// What was given.
+        given: u32,
+    },
+    /// Mend the file.
+    #[error(transparent)]
+    Objectives(#[from] FileError),
+    /// See the error.
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Served(#[from] served::ServedError),
+    /// See the error.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl RebalanceError {
+    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            RebalanceError::Run(RunError::Scheduler { .. }) => 1,
+            #[cfg(feature = "serve")]
+            RebalanceError::Served(error) => error.exit_code(),
+            _ => crate::BAD_INPUT,
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, u32), String> {
+    let (name, number) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=NUMBER"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} is not a whole number"))?;
+    Ok((name.to_owned(), number))
+}
+
+pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
+    if args.output.apply_plan && args.input.served().is_none() {
+        return Err(Error::Arguments(
+            "--apply is for --cell: other cells are copies, and tried out",
+        ));
+    }
+    if args.all && args.from.is_none() {
+        return Err(Error::Arguments("--all is for --from DIR"));
+    }
+    let report = match (args.input.served(), &args.from) {
+        (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
+        (None, None) => of_workload(args)?,
+        #[cfg(feature = "serve")]
+        (Some(cell), None) => served::served(args, cell)?,
+        #[cfg(feature = "serve")]
+        (None, Some(from)) => served::kept(args, from)?,
+        #[cfg(not(feature = "serve"))]
+        _ => return Err(crate::served::Error::NotBuilt("a served cell or its files".into()).into()),
+    };
+    Ok(show(&args.output, &report)?)
+}
+
+/// The cell of a workload.
+fn of_workload(args: &RebalanceArgs) -> Result<RebalanceReport, Error> {
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    let (workload, options) = prepare((&args.input, &args.how), &outputs)?;
+    let moment = match args.at {
+        None => Moment::of(&workload),
+        Some(MomentArg::Start) => Moment::Start,
+        Some(MomentArg::End) => Moment::End,
+        Some(MomentArg::EndOfAll) => Moment::EndOfAll,
+    };
+    let when = match moment {
+        Moment::Start => "as it begins",
+        Moment::End => "at its end",
+        Moment::EndOfAll => "at its end, if no task ended",
+    };
+    let name = format!("{}, {when}", workload.name);
+    let budgets = workload.budgets.clone();
+    let settings = args.settings(&workload.kinds, budgets)?;
+    let notes = workload.notes.clone();
+    let cell = with_bar(args.output.quiet, workload, |workload, progress| {
+        cell_of(workload, moment, &options, progress)
+    })?;
+    Ok(RebalanceReport { notes, ..tried(args, cell, name, settings)? })
+}
+
+/// Plans on a copy, and carries all of it out there.
+fn tried(
+    args: &RebalanceArgs,
+    cell: Cell,
+    name: String,
+    settings: Settings,
+) -> Result<RebalanceReport, Error> {
+    let mut go_on = args.clock();
+    let drain = args.pass.drain.clone();
+    let pass = Pass { settings, drain, go_on: &mut go_on, carry: Carry::Out };
+    Ok(rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?)
+}
+
+/// The name under which a pass commits.
+const NAME: &str = "rebalance";
+
+fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError> {
+    let detail = if output.all_moves { Detail::All } else { Detail::Short };
+    match output.output {
+        Format::Table => output::print(&rebalanced::render(report, detail))?,
+        Format::Json => output::print(&rebalanced::json(report))?,
+    }
+    if let Some(file) = &output.json {
+        output::write(file, &rebalanced::json(report))?;
+    }
+    Ok(())
+}
+
+impl RebalanceArgs {
+    /// Asks whether there is time, from now on.
+    fn clock(&self) -> impl FnMut() -> bool + use<> {
+        let (start, long) = (Instant::now(), Duration::from_secs(self.pass.seconds.into()));
+        move || start.elapsed() < long
+    }
+
+    fn settings(
+        &self,
+        kinds: &Kinds,
+        disruptions: Vec<DisruptionBudget>,
+    ) -> Result<Settings, RebalanceError> {
+        let pass = &self.pass;
+        let bounds = Bounds {
+            moves: pass.moves as usize,
+            moves_per_job: pass.moves_per_job.unwrap_or(u32::MAX),
+            waves: pass.waves as usize,
+            steps: pass.steps.unwrap_or(u64::MAX),
+        };
+        let transient =
+            pass.transient.iter().map(|name| objectives::kind(kinds, "--transient", name));
+        let only = pass.only.map(|only| match only {
+            OnlyArg::Service => JobKind::Service,
+            OnlyArg::Batch => JobKind::Batch,
+        });
+        Ok(Settings {
+            name: Text::from(NAME),
+            bounds,
+            disruptions,
+            transient: transient.collect::<Result<_, _>>()?,
+            only,
+            machines_each: pass.machines_each as usize,
+            seed: self.how.seed(),
+            ..Settings::new(pass.objectives(kinds)?)
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! `omega rebalance` on a cell that is served, or that was kept on a disk.
+
+use super::{NAME, RebalanceArgs, RebalanceError, tried};
+use crate::connect::CellArgs;
+use crate::run::Error;
+use crate::{log, output};
+use clap::Parser;
+use omega_cellstate::{CellHandle, HandleError, View};
+use omega_client::{ApiError, RemoteCell};
+use omega_run::report::rebalanced::RebalanceReport;
+use omega_run::{Carry, Pass, rebalance_at};
+use omega_store::backup::{ReadCellError, read_cell};
+use omega_store::history::ReplayOptions;
+use omega_workload::command_line::argument_error;
+use std::path::{Path, PathBuf};
+
+/// Why the cell cannot be had. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServedError {
+    /// Correct the address, or look whether the cell runs.
+    #[error("the cell does not answer: {0}")]
+    Cell(#[from] HandleError),
+    /// Correct the address.
+    #[error("--cell: {0}")]
+    Address(#[from] ApiError),
+    /// See the error.
+    #[error(transparent)]
+    Kept(Box<ReadCellError>),
+    /// Correct the environment.
+    #[error("{0}")]
+    Environment(String),
+}
+
+impl ServedError {
+    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            ServedError::Cell(_) => 1,
+            _ => crate::BAD_INPUT,
+        }
+    }
+}
+
+/// A cell that was kept.
+pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport, Error> {
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    output::check(&outputs, &[from])?;
+    let options = ReplayOptions { which: log::which(args.all), ..ReplayOptions::default() };
+    let cell = read_cell(from, &options)
+        .map_err(|why| ServedError::Kept(Box::new(why)))
+        .map_err(RebalanceError::Served)?;
+    let name = format!("{} at version {}", from.display(), cell.version());
+    let settings = args.settings(cell.kinds(), Vec::new())?;
+    tried(args, cell, name, settings)
+}
+
+/// What is said of a cell where a command has options of its own: the rest is in the environment.
+#[derive(Debug, Parser)]
+struct Environment {
+    #[command(flatten)]
+    cell: CellArgs,
+}
+
+/// A cell that is served.
+pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport, Error> {
+    if !args.pass.drain.is_empty() {
+        return Err(Error::Arguments(
+            "--drain is for copies: drain a cell that is served by omega machine drain",
+        ));
+    }
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    output::check(&outputs, &[])?;
+    let environment = Environment::try_parse_from(["omega", "--cell", cell]);
+    let wrong = |error: clap::Error| ServedError::Environment(argument_error("omega", &error));
+    let address = environment.map_err(wrong).map_err(RebalanceError::Served)?.cell.address();
+    let remote = RemoteCell::connect(&address)
+        .map_err(ServedError::Address)
+        .map_err(RebalanceError::Served)?;
+    let (id, number) =
+        remote.register(NAME.into()).map_err(ServedError::Cell).map_err(RebalanceError::Served)?;
+    let mut view = View::new(id, number);
+    view.sync(&remote).map_err(ServedError::Cell).map_err(RebalanceError::Served)?;
+    let settings = args.settings(view.kinds(), Vec::new())?;
+    let mut go_on = args.clock();
+    let carry = if args.output.apply_plan { Carry::Out } else { Carry::PlanOnly };
+    let pass = Pass { settings, drain: Vec::new(), go_on: &mut go_on, carry };
+    Ok(rebalance_at(&remote, format!("the cell at {cell}"), pass).map_err(RebalanceError::Run)?)
+}

@@ -1,0 +1,150 @@
+//! `omega rebalance`: better machines for what runs, of a workload, of a cell that was kept, and bad input.
+
+use crate::commands::Served;
+use crate::process::{Said, folder, listing, say};
+use serde_json::Value;
+use std::path::Path;
+use tempfile::TempDir;
+
+const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,4\n";
+const JOBS: &str = "name,count,cpu,memory\nweb,6,1,1Gi\n";
+const FILES: [&str; 4] = ["--machines", "m.csv", "--jobs", "j.csv"];
+
+fn tables() -> TempDir {
+    folder(&[("m.csv", MACHINES), ("j.csv", JOBS)])
+}
+
+fn rebalance(dir: &Path, more: &[&str]) -> Said {
+    say(dir, &[&["rebalance", "--quiet"], more].concat())
+}
+
+fn json(dir: &Path, more: &[&str]) -> Value {
+    let said = rebalance(dir, &[more, &["-o", "json"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{more:?}");
+    serde_json::from_str(&said.stdout).unwrap()
+}
+
+#[test]
+fn a_drained_machine_is_emptied_and_each_move_is_told() {
+    let dir = tables();
+    let spread = json(dir.path(), &[&FILES[..], &["--for", "defragment"]].concat());
+    let used = spread["facts"][0]["after"].as_u64().unwrap();
+    assert!(used <= 2, "six tasks of one core fit on two machines: {used}");
+    assert_eq!(spread["applied"]["stale"], 0);
+    let moves = spread["moves"].as_array().unwrap();
+    let busy = moves.first().map_or("m-0", |m| m["to"].as_str().unwrap()).to_owned();
+    let drained = json(dir.path(), &[&FILES[..], &["--drain", &busy]].concat());
+    for m in drained["moves"].as_array().unwrap() {
+        assert_eq!((&m["from"], &m["why"]), (&Value::from(busy.clone()), &"misplaced".into()));
+    }
+    assert_eq!(drained["misplaced"].as_u64(), drained["moves"].as_array().map(|m| m.len() as u64));
+    assert_eq!(drained["stuck"], Value::Array(Vec::new()));
+    let text = rebalance(dir.path(), &[&FILES[..], &["--drain", &busy]].concat()).stdout;
+    assert!(text.contains("objective, in mean machines"), "{text}");
+}
+
+#[test]
+fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
+    let dir = tables();
+    let run = [&["run", "--quiet", "--dir", "cell"], &FILES[..]].concat();
+    assert_eq!(say(dir.path(), &run).code, Some(0));
+    let before = listing(&dir.path().join("cell"));
+    let from = ["--from", "cell", "--all", "--for", "spread", "--json", "out.json"];
+    let said = rebalance(dir.path(), &[&from[..], &["--steps", "1000"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let written = std::fs::read_to_string(dir.path().join("out.json")).unwrap();
+    let report: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(report["tasks"], 6);
+    assert_eq!(listing(&dir.path().join("cell")), before);
+}
+
+const AIMS: &str = "for = \"defragment\"\nlevel = \"zone\"\nsafety = { cpu = 70 }\n\
+    weight = { fragments = 7, crowding = 3, \"load.cpu\" = 2, balance = 1 }\n\
+    [[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\n";
+
+#[test]
+fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
+    let dir = tables();
+    std::fs::write(dir.path().join("objectives.toml"), AIMS).unwrap();
+    let more = [
+        "--objectives",
+        "objectives.toml",
+        "--weight",
+        "fragments=9",
+        "-o",
+        "json",
+        "--steps",
+        "100",
+    ];
+    let said = rebalance(dir.path(), &[&FILES[..], &more].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let weight = |name: &str| {
+        let terms = report["terms"].as_array().unwrap();
+        let term = terms.iter().find(|term| term["term"] == name);
+        term.map_or(0, |term| term["weight"].as_u64().unwrap())
+    };
+    assert_eq!(
+        ["fragments", "crowding", "load cpu", "load memory", "balance", "misplaced"].map(weight),
+        [9, 3, 2, 0, 1, 1000]
+    );
+}
+
+#[test]
+fn bad_input_ends_with_one_line() {
+    let dir = tables();
+    for (name, content) in [
+        ("unknown.toml", "wait = { fragments = 7 }"),
+        ("term.toml", "weight = { speed = 7 }"),
+        ("pair.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"cores\""),
+        ("much.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\npercent = 1001"),
+    ] {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    }
+    let cases: [(&[&str], &str); 13] = [
+        (&["--drain", "none"], "there is no machine \"none\""),
+        (
+            &["--safety", "cores=3"],
+            "--safety: the cell has no resource kind \"cores\"; it has: cpu,",
+        ),
+        (&["--weight", "speed=3"], "--weight: there is no term \"speed\""),
+        (&["--weight", "load=10001"], "--weight: 10001 is above 10000"),
+        (&["--safety", "cpu"], "\"cpu\" is not NAME=NUMBER"),
+        (&["--objectives", "none.toml"], "none.toml: cannot be read"),
+        (&["--objectives", "unknown.toml"], "unknown.toml:1:1: wait: unknown field"),
+        (&["--objectives", "term.toml"], "term.toml: weight: there is no term \"speed\""),
+        (&["--objectives", "pair.toml"], "pair.toml: pair.beside: the cell has no resource kind"),
+        (&["--objectives", "much.toml"], "much.toml: pair.percent: is 1001: 1 to 1000 percent"),
+        (&["--apply"], "--apply is for --cell"),
+        (&["--all"], "--from"),
+        (&["--for", "speed"], "speed"),
+    ];
+    for (more, why) in cases {
+        let said = rebalance(dir.path(), &[&FILES[..], more].concat());
+        assert_eq!(said.code, Some(2), "{more:?}");
+        assert_eq!(said.stderr.lines().count(), 1, "{more:?}: {}", said.stderr);
+        assert!(said.stderr.contains(why), "{more:?}: {}", said.stderr);
+    }
+    let said = rebalance(dir.path(), &["--from", "nothing"]);
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{}", said.stderr);
+}
+
+const TWO: &str = "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\n";
+const ON_ONE: &str = "[[claim]]\ntask = \"web/0\"\nmachine = \"m-1\"\n";
+
+#[test]
+fn a_served_cell_is_looked_at_and_changed_only_if_that_is_asked_for() {
+    let cell = Served::new(&[("machines.toml", TWO), ("one.toml", ON_ONE)]);
+    cell.ok("machine add -f machines.toml");
+    cell.ok("job submit web --cpu 1");
+    cell.ok("txn commit -f one.toml");
+    cell.ok("machine drain m-1");
+    let rebalance = format!("rebalance --for drain -o json --quiet --cell {}", cell.address);
+    let report: Value = serde_json::from_str(&cell.ok(&rebalance)).unwrap();
+    assert_eq!((&report["moves"][0]["from"], &report["applied"]), (&"m-1".into(), &Value::Null));
+    let there = |cell: &Served| cell.json("task list --machine m-1")["items"].clone();
+    assert_eq!(there(&cell).as_array().map(Vec::len), Some(1), "nothing is done");
+    let done: Value = serde_json::from_str(&cell.ok(&format!("{improve} --apply"))).unwrap();
+    assert_eq!((&done["applied"]["taken"], &done["misplaced"]), (&1.into(), &1.into()));
+    assert_eq!(there(&cell), Value::Array(Vec::new()));
+}

@@ -1,0 +1,46 @@
+//! What belongs to no machine: how much there is, and groups that claim it.
+
+use super::{Dice, Generator};
+use omega_core::limits::QUOTA_MAX;
+use omega_core::{Amounts, Command, KindId, TaskGroup};
+
+impl Generator {
+    /// The same, in which the cell as a whole has something that tasks claim.
+    #[must_use]
+    pub fn with_cluster_resources(self, seed: u64) -> Generator {
+        Generator { licences: Some(Dice::new(seed ^ 0x11CE)), ..self }
+    }
+
+    /// Says how much the cell as a whole has of a kind, now and then.
+    pub(super) fn license(&mut self) -> Option<Command> {
+        let kinds = self.kinds.count();
+        let dice = self.licences.as_mut()?;
+        if !dice.chance(5) {
+            return None;
+        }
+        // Now and then of a kind that there is not, or far too much.
+        let kinds = kinds + usize::from(dice.chance(3));
+        let kind = KindId(dice.below(kinds) as u8);
+        let amount = match dice.chance(2) {
+            true => QUOTA_MAX + dice.below(2) as u64,
+            false => dice.below(10) as u64,
+        };
+        Some(Command::SetClusterCapacity { kind, amount })
+    }
+
+    /// Has the tasks of a group claim something of the cell, now and then.
+    pub(super) fn claim_of_cell(&mut self, group: &mut TaskGroup) {
+        let kinds = self.kinds.count();
+        let Some(dice) = self.licences.as_mut() else { return };
+        if !dice.chance(20) {
+            return;
+        }
+        let mut request = Amounts::zero();
+        for _ in 0..1 + dice.below(2) {
+            // Now and then of a kind that there is not.
+            let kinds = kinds + usize::from(dice.chance(1));
+            request.set(KindId(dice.below(kinds) as u8), dice.below(3) as u64);
+        }
+        group.cluster_request = request;
+    }
+}
