@@ -1,5 +1,5 @@
 //! Empties a machine that drains: a pass plans the moves, and carries them out as ordinary transactions.
-//! `cargo run -p omega-schedulers --example improve`
+//! `cargo run -p omega-schedulers --example rebalance`
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup, TaskId};
 use omega_schedulers::rebalance::{Objectives, Rebalancer, Settings};

@@ -150,7 +150,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
         say("--replica", replica.to_string());
         say("--peers", peers.join(","));
         if is_new {
-            say("--start", "found".into());
+            say("--bootstrap", "true".into());
         }
     }
     all

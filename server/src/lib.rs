@@ -77,7 +77,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
-    /// Find better machines for the tasks of a cell, and tell what each move gains.
+    /// Find better machines for the tasks of a cell, and show what each move gains.
+    #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
     #[command(flatten)]
     Program(programs::Program),

@@ -143,7 +143,7 @@ struct OutputArgs {
     json: Option<PathBuf>,
     /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
     #[arg(long)]
-    apply_plan: bool,
+    apply: bool,
     /// Show no progress.
     #[arg(long, short)]
     quiet: bool,
@@ -228,7 +228,7 @@ fn pair(text: &str) -> Result<(String, u32), String> {
 }
 
 pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
-    if args.output.apply_plan && args.input.served().is_none() {
+    if args.output.apply && args.input.served().is_none() {
         return Err(Error::Arguments(
             "--apply is for --cell: other cells are copies, and tried out",
         ));

@@ -56,8 +56,8 @@ pub(crate) enum Verb {
     Reservation(ask::reservation::ReservationCommand),
     /// What the cell as a whole has that tasks claim, such as licences.
     #[command(subcommand)]
-    Resource(ask::resource::ResourceCommand),
-    /// Hours in which services need their machines, and batch steps back.
+    ClusterResource(ask::resource::ResourceCommand),
+    /// Hours in which services need their machines, and batch is throttled.
     #[command(subcommand)]
     Peak(ask::peak::PeakCommand),
     /// What holds for the whole cell: bands of precedence, how many evictions there may be.
@@ -156,7 +156,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Job(command) => ask::job::run(&command)?,
         Verb::Task(command) => ask::task::run(&command)?,
         Verb::Reservation(command) => ask::reservation::run(&command)?,
-        Verb::Resource(command) => ask::resource::run(&command)?,
+        Verb::ClusterResource(command) => ask::resource::run(&command)?,
         Verb::Peak(command) => peak(&command)?,
         Verb::Quota(command) => ask::quota::run(&command)?,
         Verb::Policy(command) => ask::policy::run(&command)?,
@@ -181,7 +181,7 @@ fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
         PeakCommand::List(ask) => ask::peak::list(ask)?,
         PeakCommand::Set(args) => ask::peak::set(args)?,
         PeakCommand::Remove(args) => ask::peak::remove(args)?,
-        PeakCommand::Keep(args) => keep::run(args)?,
+        PeakCommand::Run(args) => keep::run(args)?,
     }
     Ok(())
 }

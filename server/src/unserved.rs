@@ -19,7 +19,7 @@ pub(crate) const SERVED: [&str; 24] = [
     "task",
     "quota",
     "reservation",
-    "resource",
+    "cluster-resource",
     "peak",
     "policy",
     "member",

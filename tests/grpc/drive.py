@@ -204,13 +204,13 @@ def tenants(at):
     at.call(f"{service}/SetQuota", tenant="t", quota={"limit": [10_000, 1 << 40]})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
     assert list(listed["t"].quota.limit)[:2] == [10_000, 1 << 40]
-    at.call(f"{service}/SetTenant", tenant="t", standing={"parent": "all", "guaranteed": [5_000], "weight": 3})
+    at.call(f"{service}/SetTenant", tenant="t", config={"parent": "all", "guaranteed": [5_000], "weight": 3})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
-    assert (listed["t"].standing.parent, listed["t"].standing.weight) == ("all", 3)
-    ring = {"tenant": "all", "tenant_config": {"parent": "t"}}
+    assert (listed["t"].config.parent, listed["t"].config.weight) == ("all", 3)
+    ring = {"tenant": "all", "config": {"parent": "t"}}
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetTenant", **ring))
     at.call(f"{service}/SetTenant", tenant="t")
-    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("tenant_config")
+    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("config")
     at.call(f"{service}/SetAdmission", tenant="t", limit={"limit": [1_000, 1 << 40]})
     much = {"name": "much", "tenant": "t", "groups": [{"count": 2, "request": [600]}]}
     refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: at.call("omega.v1.JobService/SubmitJob", job=much))

@@ -3,8 +3,9 @@
 use crate::small::{LONG, amounts, cell, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{SharedCell, View};
 use omega_core::{
-    Claim, Command, DemandProfile, Job, JobId, KindId, Kinds, Machine, MachineId, Precedence,
-    SchedulerId, SequenceNumber, TaskGroup, TaskReport, Transaction, TransactionId, Version,
+    Claim, Command, DemandProfile, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome,
+    Precedence, SchedulerId, SequenceNumber, Take, TaskGroup, TaskReport, Transaction,
+    TransactionId, Version,
 };
 use omega_schedulers::preemption::Preemptor;
 use omega_schedulers::{Profile, Scheduler, Search, Settings};
@@ -139,4 +140,23 @@ fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     let machine = cell.machines().next().unwrap();
     assert_eq!(machine.tasks.len(), 2);
     assert_eq!(machine.load.unwrap().claimed.get(KindId::CPU), 5000);
+}
+
+/// A claim may ask for optional resources of a group that has none: it claims what the group requests, hour by hour.
+#[test]
+fn a_claim_with_optional_resources_of_a_group_without_any_varies_over_the_day() {
+    let mut cells = Trio::new(&Kinds::standard());
+    let mut done = |command: Command| cells.answer(&command).unwrap().unwrap();
+    done(Command::RegisterScheduler { name: "default".into() });
+    done(Command::RegisterMachine(Machine::new("m", amounts(5))));
+    done(Command::SubmitJob(service("days", 1, &[4, 1])));
+    done(Command::SubmitJob(service("nights", 1, &[1, 4])));
+    let claim = |job| Claim {
+        take: Take::WithOptional,
+        ..Claim::new(task(JobId(job), 0), MachineId::default(), SequenceNumber(1))
+    };
+    let txn = TransactionId { scheduler: SchedulerId(0), number: 1 };
+    let txn = Transaction::new(txn, Version(4), vec![claim(0), claim(1)]);
+    let Outcome::Commit(commit) = done(Command::Commit(txn)) else { panic!("a commit") };
+    assert!(commit.is_complete(), "{commit:?}");
 }

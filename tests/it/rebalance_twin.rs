@@ -1,7 +1,7 @@
 //! The objective of a pass the long way: from the cell's own list of who runs where, machine by machine, with
 //! nothing kept up; and a pass on random cells, compared with it after each step.
 //!
-//! `OMEGA_SEED=7 cargo test -p omega-tests improve` runs one history alone.
+//! `OMEGA_SEED=7 cargo test -p omega-tests rebalance` runs one history alone.
 
 use crate::histories::seeds;
 use crate::small::submit;

@@ -219,3 +219,27 @@ fn every_page_is_in_the_index_of_pages() {
     let names = missing.map(|page| page.display().to_string());
     assert_none("pages that docs/README.md does not link", names.collect());
 }
+
+/// `replaced_words.txt`: each line an old word, and in parentheses the one that took its place.
+#[test]
+fn no_replaced_word_comes_back() {
+    let list = include_str!("replaced_words.txt");
+    let pair = |line: &'static str| line.strip_suffix(')')?.split_once(" (");
+    let pairs: Vec<_> =
+        list.lines().filter(|line| !line.starts_with('#')).map(|line| pair(line).expect(line)).collect();
+    let root = root();
+    let mut wrong = Vec::new();
+    let endings = [".rs", ".toml", ".md", ".txt", ".proto", ".js", ".py", ".html", ".json"];
+    for path in files(&root, &endings) {
+        let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().into_owned();
+        if name.ends_with("replaced_words.txt") || name == "CHANGELOG.md" {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("it is text");
+        for (number, line) in (1..).zip(text.lines()) {
+            let old = pairs.iter().filter(|(old, _)| line.contains(old));
+            wrong.extend(old.map(|(old, new)| format!("{name}:{number}: {old}: say {new}")));
+        }
+    }
+    assert_none("words that were replaced", wrong);
+}

@@ -339,5 +339,5 @@ fn applied(done: &Done, kinds: &Kinds) -> Applied {
         }
     }
     let stale = done.fates.iter().filter(|fate| **fate == Fate::Stale).count();
-    Applied { taken: done.moved(), stale, refused: refused.into_iter().collect() }
+    Applied { committed: done.moved(), stale, refused: refused.into_iter().collect() }
 }

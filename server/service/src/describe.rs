@@ -23,9 +23,9 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
             TaskState::Killed => &mut told.killed,
         } += 1;
     }
-    told.hold = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
+    told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
         let alive = told.pending + told.placed + told.running;
-        proto::GangHold {
+        proto::GangWait {
             have: told.placed + told.running,
             needs: job.gang_min.unwrap_or(0).min(alive),
             until_ms: cell.held_until_ms(id),
@@ -49,7 +49,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
-        holds: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
+        allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
     }
 }
 

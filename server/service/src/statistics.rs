@@ -131,7 +131,7 @@ fn schedulers(
             items: *items,
         };
         proto::SchedulerStatistics {
-            taken: tally.taken,
+            committed: tally.taken,
             conflicted: tally.conflicted,
             claims: tally.claims,
             placements: tally.placements,

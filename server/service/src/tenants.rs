@@ -46,7 +46,7 @@ impl TenantService for Tenants {
         crate::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
-        let tenant_config = convert::tenant_config(request.tenant_config);
+        let tenant_config = convert::tenant_config(request.config);
         let command = Command::SetTenant { tenant: request.tenant.into(), tenant_config };
         let version = done(self.host.apply(command, until).await?)?;
         Ok(Response::new(proto::SetTenantResponse { version: version.0 }))
@@ -102,11 +102,8 @@ fn described(
         name: name.to_string(),
         quota: quota.map(limit),
         used: used.iter().map(|used| (*used).max(0) as u64).collect(),
-        tenant_config: cell
-            .tenant_config(name)
-            .filter(|s| **s != TenantConfig::default())
-            .map(Into::into),
+        config: cell.tenant_config(name).filter(|s| **s != TenantConfig::default()).map(Into::into),
         admission: cell.admission(name).map(limit),
-        asked: cell.asked(name).unwrap_or_default(),
+        requested: cell.asked(name).unwrap_or_default(),
     }
 }

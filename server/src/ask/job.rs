@@ -78,7 +78,7 @@ pub(crate) struct SubmitArgs {
     /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
-          "precedence", "run_time", "due", "gang", "gang_hold", "labels", "require", "spread",
+          "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
           "anti_affinity", "cores", "one_node"])]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -217,7 +217,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
 }
 
 /// How far a gang is that holds places, and until when.
-fn held(held: &super::shape::HeldShape) -> String {
+fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     let places = format!("{} of {} places", held.have, held.needs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = held.until_ms.map(|until| until.saturating_sub(now.as_millis() as u64));
@@ -274,7 +274,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("scheduler", job.scheduler.clone()),
         ("precedence", job.precedence.to_string()),
         ("gang", job.gang_min.map(|min| format!("at least {min} together")).unwrap_or_default()),
-        ("held", job.held.as_ref().map(held).unwrap_or_default()),
+        ("gang wait", job.gang_wait.as_ref().map(gang_wait).unwrap_or_default()),
         ("tasks", states.join(", ")),
         ("machines", machines),
     ]);

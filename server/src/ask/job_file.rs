@@ -42,13 +42,13 @@ pub(super) struct JobFile {
     gang_min: Option<u32>,
     /// Until the gang is complete, its tasks hold their places and do not run: for so long, at most `1h`.
     #[schemars(with = "Option<String>")]
-    gang_hold: Option<TimeFile>,
+    gang_timeout: Option<TimeFile>,
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
     #[schemars(with = "Option<String>")]
     run_time: Option<TimeFile>,
     /// By when it should have ended: `2h` from when it is submitted, or `@1764000000` in seconds since 1970.
     #[schemars(with = "Option<String>")]
-    due: Option<Moment>,
+    deadline: Option<Moment>,
     /// Its tasks.
     group: Vec<GroupFile>,
 }
@@ -233,9 +233,9 @@ impl JobFile {
             },
             groups: groups.collect::<Result<_, _>>()?,
             gang_min: self.gang_min,
-            gang_timeout_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
+            gang_timeout_ms: self.gang_timeout.map(|TimeFile(time)| millis(time)),
             runtime_estimate_ms: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
-            deadline_ms: self.due.map(Moment::unix_ms),
+            deadline_ms: self.deadline.map(Moment::unix_ms),
         })
     }
 }
@@ -359,9 +359,9 @@ mod tests {
         precedence = 10
         preemption = "never"
         gang_min = 2
-        gang_hold = "30s"
+        gang_timeout = "30s"
         run_time = "1.5s"
-        due = "@1764000000"
+        deadline = "@1764000000"
 
         [[group]]
         count = 3
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(group.demand_profiles[0].points, [500, 500, 1000, 4000, 4000, 2000]);
         let other = ALL.replace(
             "count = 3",
-            "count = 3\ndemand profiles.cpu = [1, 2]\ndemand profiles.gold = [1]",
+            "count = 3\ndemand_profiles.cpu = [1, 2]\ndemand_profiles.gold = [1]",
         );
         let file: JobFile = toml::from_str(&other).unwrap();
         let refused = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap_err();

@@ -47,13 +47,13 @@ pub(super) struct JobFlags {
     run_time: Option<Duration>,
     /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    due: Option<Moment>,
+    deadline: Option<Moment>,
     /// Place no task unless so many are.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
     /// Let its tasks hold their places for so long, until the gang is complete: 30s, 5m, at most 1h.
     #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
-    gang_hold: Option<Duration>,
+    gang_timeout: Option<Duration>,
     /// A label of its tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
@@ -119,9 +119,9 @@ impl JobFlags {
         job.precedence = Precedence(self.precedence.unwrap_or_default());
         job.gang_min = self.gang;
         let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-        job.gang_timeout_ms = self.gang_hold.map(millis);
+        job.gang_timeout_ms = self.gang_timeout.map(millis);
         job.runtime_estimate_ms = self.run_time.map(|time| time.as_millis() as u64);
-        job.deadline_ms = self.due.map(Moment::unix_ms);
+        job.deadline_ms = self.deadline.map(Moment::unix_ms);
         Ok(job)
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum LeaseCommand {
     /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
     /// free then, until somebody starts a scheduler.
     #[command(after_help = "Example:\n  omega lease revoke web")]
-    End {
+    Revoke {
         /// The scheduler's name.
         name: String,
         #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &LeaseCommand) -> Result<(), AskError> {
             let all: Vec<SchedulerShape> = told.into_iter().map(shape).collect();
             show::print(ask.output, &all, || table(&all))
         }
-        LeaseCommand::End { name, ask } => end(name, ask),
+        LeaseCommand::Revoke { name, ask } => end(name, ask),
     }
 }
 

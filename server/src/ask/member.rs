@@ -16,7 +16,7 @@ pub(crate) enum MemberCommand {
     /// List the replicas, and which of them leads.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Let a new replica follow the cell, without a vote. Start it with `omega serve --start join`.
+    /// Let a new replica follow the cell, without a vote. Start it with `omega serve --join`.
     #[command(after_help = "Example:\n  omega member add 4")]
     Add(ReplicaArgs),
     /// Give a replica that follows a vote.

@@ -29,11 +29,11 @@ pub(crate) enum PeakCommand {
     /// Forget a calendar.
     #[command(after_help = "Example:\n  omega peak remove web")]
     Remove(NameArgs),
-    /// Keep the calendars: have batch step back when a peak begins, and grow again when it is over.
+    /// Run the controller: it throttles batch when a peak begins, and restores it when it is over.
     #[command(
         after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first one dies"
     )]
-    Keep(Box<crate::keep::KeepArgs>),
+    Run(Box<crate::keep::KeepArgs>),
 }
 
 /// Which machines, and when.

@@ -131,9 +131,11 @@ fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
             if let Some(limit) = tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
                 told += &format!(" of {}", kinds.display(id, limit));
             }
-            if let Some(admitted) = tenant.admitted.as_ref().and_then(|limit| limit[&kind.name]) {
-                let asked = kinds.display(id, tenant.asked[&kind.name]);
-                told += &format!(", asks {asked} of {}", kinds.display(id, admitted));
+            if let Some(admitted) =
+                tenant.request_limit.as_ref().and_then(|limit| limit[&kind.name])
+            {
+                let asked = kinds.display(id, tenant.requested[&kind.name]);
+                told += &format!(", requests {asked} of {}", kinds.display(id, admitted));
             }
             match tenant.guaranteed[&kind.name] {
                 0 => told,
@@ -166,11 +168,11 @@ fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
         weight: args.weight,
     };
     let request =
-        proto::SetTenantRequest { tenant: args.tenant.clone(), tenant_config: Some(tenant_config) };
+        proto::SetTenantRequest { tenant: args.tenant.clone(), config: Some(tenant_config) };
     let told = caller.call(&request, |channel, request| async move {
         TenantServiceClient::new(channel).set_tenant(request).await
     })?;
-    let done = "has its standing";
+    let done = "is configured";
     let shape = DoneShape { name: args.tenant.clone(), done, version: told.version };
     show::print(args.ask.output, &shape, || show::done("tenant", &shape))
 }

@@ -41,9 +41,9 @@ fn name(text: &str) -> Result<(String, u32), String> {
 #[derive(Debug, Serialize)]
 struct ResizedShape {
     task: String,
-    holds: ByKind<u64>,
+    allocated: ByKind<u64>,
     version: u64,
-    taken: bool,
+    committed: bool,
     #[serde(flatten)]
     why: WhyShape,
 }
@@ -70,17 +70,17 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     let conflict = commit.conflict_of(Item::Resize(0));
     let shape = ResizedShape {
         task: task.to_string(),
-        holds: by_kind(&kinds, &to),
+        allocated: by_kind(&kinds, &to),
         version: commit.version.0,
-        taken: conflict.is_none(),
+        committed: conflict.is_none(),
         why: WhyShape::new(&kinds, conflict),
     };
-    show::print(args.ask.output, &shape, || match shape.taken {
-        true if to == Amounts::default() => format!("{task} holds nothing\n"),
-        true => format!("{task} holds {}\n", listed(&kinds, &shape.holds)),
+    show::print(args.ask.output, &shape, || match shape.committed {
+        true if to == Amounts::default() => format!("{task} is allocated nothing\n"),
+        true => format!("{task} is allocated {}\n", listed(&kinds, &shape.allocated)),
         false => format!("{task} was not resized: {}\n", shape.why.words()),
     })?;
-    match shape.taken {
+    match shape.committed {
         true => Ok(()),
         false => Err(AskError::Conflicts { refused: 1, items: 1 }),
     }
@@ -91,8 +91,8 @@ fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
     let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;
     let told = listed.items.into_iter().nth(id.index as usize).unwrap_or_default();
-    if !told.holds.is_empty() {
-        return Ok(convert::amounts(told.holds));
+    if !told.allocated.is_empty() {
+        return Ok(convert::amounts(told.allocated));
     }
     let job = Job::try_from(job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
     let group = job.groups.into_iter().find(|group| *group.name == *told.group);

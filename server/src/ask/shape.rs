@@ -100,14 +100,14 @@ pub(super) struct JobShape {
     /// By when it should have ended, in milliseconds since 1970.
     pub(super) deadline_ms: Option<u64>,
     /// If its tasks hold their places, and do not run yet.
-    pub(super) held: Option<HeldShape>,
+    pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
 }
 
 /// A gang that has not all the places that it needs.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct HeldShape {
+pub(super) struct GangWaitShape {
     pub(super) have: u32,
     pub(super) needs: u32,
     /// When it gives them up, in milliseconds since 1970; `null`: not known yet.
@@ -165,7 +165,7 @@ pub(super) struct TaskShape {
     /// How many cores of each NUMA node it has to itself.
     pub(super) cores: Vec<u32>,
     /// What it has of its machine; `null`: what its group requests.
-    pub(super) holds: Option<ByKind<u64>>,
+    pub(super) allocated: Option<ByKind<u64>>,
 }
 
 /// A tenant, what it may claim and what it has.
@@ -181,9 +181,9 @@ pub(super) struct TenantShape {
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
     /// What its jobs may ask for, placed or not; as `limit` is of what they claim.
-    pub(super) admitted: Option<ByKind<Option<u64>>>,
+    pub(super) request_limit: Option<ByKind<Option<u64>>>,
     /// What they ask for; 0 while no tenant's is limited.
-    pub(super) asked: ByKind<u64>,
+    pub(super) requested: ByKind<u64>,
 }
 
 /// A replica of the cell.
@@ -302,7 +302,7 @@ impl JobShape {
             },
             gang_min: job.gang_min,
             gang_timeout_ms: job.gang_timeout_ms,
-            held: told.hold.map(|hold| HeldShape {
+            gang_wait: told.gang_wait.map(|hold| GangWaitShape {
                 have: hold.have,
                 needs: hold.needs,
                 until_ms: hold.until_ms,
@@ -333,7 +333,7 @@ impl TaskShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TaskStatus) -> TaskShape {
         let task = told.task.map(|task| omega_core::TaskId::from(task).to_string());
         let state = state(told.phase());
-        let holds = (!told.holds.is_empty()).then(|| convert::amounts(told.holds));
+        let allocated = (!told.allocated.is_empty()).then(|| convert::amounts(told.allocated));
         TaskShape {
             task: task.unwrap_or_default(),
             state,
@@ -341,7 +341,7 @@ impl TaskShape {
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
             devices: told.devices,
             cores: told.cores,
-            holds: holds.map(|amounts| by_kind(kinds, &amounts)),
+            allocated: allocated.map(|amounts| by_kind(kinds, &amounts)),
         }
     }
 }
@@ -367,14 +367,22 @@ impl TenantShape {
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };
-        let (limit, admitted) = (told.quota.map(limit), told.admission.map(limit));
-        let asked = by_kind(kinds, &convert::amounts(told.asked));
+        let (limit, request_limit) = (told.quota.map(limit), told.admission.map(limit));
+        let requested = by_kind(kinds, &convert::amounts(told.requested));
         let used = by_kind(kinds, &convert::amounts(told.used));
-        let TenantConfig { parent, guaranteed, weight } =
-            convert::tenant_config(told.tenant_config);
+        let TenantConfig { parent, guaranteed, weight } = convert::tenant_config(told.config);
         let parent = parent.map(|parent| parent.to_string());
         let guaranteed = by_kind(kinds, &guaranteed);
-        TenantShape { name: told.name, limit, used, parent, guaranteed, weight, admitted, asked }
+        TenantShape {
+            name: told.name,
+            limit,
+            used,
+            parent,
+            guaranteed,
+            weight,
+            request_limit,
+            requested,
+        }
     }
 }
 

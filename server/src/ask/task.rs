@@ -87,8 +87,8 @@ pub(super) fn list(
 /// What few tasks have (devices, cores to themselves, other amounts than their group's) has a column where one has it.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let holds = |task: &TaskShape| {
-        let listed = listed(kinds, task.holds.as_ref()?);
+    let allocated = |task: &TaskShape| {
+        let listed = listed(kinds, task.allocated.as_ref()?);
         Some(if listed.is_empty() { "nothing".to_owned() } else { listed })
     };
     let always: [Column; 4] = [
@@ -100,7 +100,7 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let some: [Column; 3] = [
         ("devices", &|task| numbers(&task.devices)),
         ("cores", &|task| numbers(&task.cores)),
-        ("holds", &|task| holds(task).unwrap_or_default()),
+        ("allocated", &|task| allocated(task).unwrap_or_default()),
     ];
     let some = some.into_iter().filter(|(_, of)| tasks.iter().any(|task| !of(task).is_empty()));
     let shown: Vec<Column> = always.into_iter().chain(some).collect();

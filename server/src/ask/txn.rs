@@ -4,7 +4,7 @@
 //! touched: where a scheduler takes the name meanwhile, its numbers jump, and this one is fenced like any other
 //! that comes too late. Which bytes are sent depends on the file, on `--id` and on the ids that the names have, so
 //! that the same file under the same number is the same transaction. It is sent as one that was sent before:
-//! such a one is never refused early, so its answer is remembered even where nothing of it was taken.
+//! such a one is never refused early, so its answer is remembered even where nothing of it was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -97,7 +97,7 @@ struct AnswerShape {
     scheduler: String,
     number: u64,
     version: u64,
-    /// Every item that is not here was taken.
+    /// Every item that is not here was committed.
     refused: Vec<RefusedShape>,
 }
 
@@ -114,7 +114,7 @@ struct RefusedShape {
 /// Why an item was refused.
 #[derive(Debug, Serialize)]
 pub(super) struct WhyShape {
-    /// As the API has it: `NO_ROOM`. `null`: it was taken.
+    /// As the API has it: `NO_ROOM`. `null`: it was committed.
     reason: Option<&'static str>,
     /// Which resource kind, where the reason is about one.
     kind: Option<String>,
@@ -127,7 +127,7 @@ struct CommittedShape {
     scheduler: String,
     number: u64,
     version: u64,
-    taken: usize,
+    committed: usize,
     refused: usize,
     items: Vec<ItemShape>,
 }
@@ -139,7 +139,7 @@ struct ItemShape {
     index: u32,
     task: String,
     machine: Option<String>,
-    taken: bool,
+    committed: bool,
     #[serde(flatten)]
     why: WhyShape,
 }
@@ -207,8 +207,10 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
             (
                 "answer",
                 match shape.refused.len() {
-                    0 => "all of it was taken".to_owned(),
-                    n => format!("{n} of its items were refused, and every other one was taken"),
+                    0 => "all of it was committed".to_owned(),
+                    n => {
+                        format!("{n} of its items were refused, and every other one was committed")
+                    }
                 },
             ),
         ]);
@@ -381,7 +383,7 @@ fn committed(
             index,
             task: task.to_owned(),
             machine,
-            taken: conflict.is_none(),
+            committed: conflict.is_none(),
             why,
         }
     };
@@ -400,7 +402,7 @@ fn committed(
         scheduler: args.name.clone(),
         number: txn.id.number,
         version: commit.version.0,
-        taken: items.len().saturating_sub(refused),
+        committed: items.len().saturating_sub(refused),
         refused,
         items,
     }
@@ -416,7 +418,7 @@ fn commit_table(shape: &CommittedShape) -> String {
     let head = facts(&[
         ("transaction", shape.transaction.clone()),
         ("version", shape.version.to_string()),
-        ("taken", format!("{} of {}", shape.taken, shape.items.len())),
+        ("committed", format!("{} of {}", shape.committed, shape.items.len())),
     ]);
     format!("{head}\n{}", columns(&heading, &rows))
 }
@@ -463,7 +465,7 @@ impl WhyShape {
 
     /// For people: `no room: cpu`.
     pub(super) fn words(&self) -> String {
-        let Some(reason) = self.reason else { return "taken".to_owned() };
+        let Some(reason) = self.reason else { return "committed".to_owned() };
         let reason = reason.to_lowercase().replace('_', " ");
         match &self.kind {
             Some(kind) => format!("{reason}: {kind}"),

@@ -82,7 +82,7 @@ pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport
     view.sync(&remote).map_err(ServedError::Cell).map_err(RebalanceError::Served)?;
     let settings = args.settings(view.kinds(), Vec::new())?;
     let mut go_on = args.clock();
-    let carry = if args.output.apply_plan { Carry::Out } else { Carry::PlanOnly };
+    let carry = if args.output.apply { Carry::Out } else { Carry::PlanOnly };
     let pass = Pass { settings, drain: Vec::new(), go_on: &mut go_on, carry };
     Ok(rebalance_at(&remote, format!("the cell at {cell}"), pass).map_err(RebalanceError::Run)?)
 }

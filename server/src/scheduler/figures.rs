@@ -45,7 +45,7 @@ struct Counts {
     wasted: Duration,
     unschedulable: Duration,
     decisions: u64,
-    taken: u64,
+    committed: u64,
     conflicted: u64,
     claims: u64,
     placements: u64,
@@ -176,7 +176,7 @@ impl Observer for WorkerMeter {
         counts.useful += useful;
         counts.wasted += took.saturating_sub(useful);
         match commit.is_complete() {
-            true => counts.taken += 1,
+            true => counts.committed += 1,
             false => counts.conflicted += 1,
         }
         counts.claims += claims as u64;
@@ -230,7 +230,7 @@ fn write_busyness(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
         };
         [of("useful", useful), of("wasted", wasted), of("unschedulable", unschedulable)]
     });
-    let help = "Time spent deciding, by what became of it: useful (claims were taken), wasted (they conflicted) or \
+    let help = "Time spent deciding, by what became of it: useful (claims were committed), wasted (they conflicted) or \
                 unschedulable (no machine was found)";
     pen.counters(Figure::seconds("worker_busy", help), busy)?;
     let decisions = all.iter().map(|worker| (own(worker), worker.counts.decisions as f64));
@@ -245,9 +245,9 @@ fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     let results = all.iter().flat_map(|worker| {
         let of =
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
-        [of("taken", worker.counts.taken), of("conflicted", worker.counts.conflicted)]
+        [of("committed", worker.counts.committed), of("conflicted", worker.counts.conflicted)]
     });
-    let help = "Transactions that were answered: taken whole, or conflicted";
+    let help = "Transactions that were answered: committed whole, or conflicted";
     pen.counters(Figure::new("worker_transactions", help), results)?;
     let claims = all.iter().map(|worker| (own(worker), worker.counts.claims as f64));
     pen.counters(
@@ -255,7 +255,7 @@ fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
         claims,
     )?;
     let placements = all.iter().map(|worker| (own(worker), worker.counts.placements as f64));
-    pen.counters(Figure::new("worker_placements", "Claims that were taken"), placements)?;
+    pen.counters(Figure::new("worker_placements", "Claims that were committed"), placements)?;
     let conflicts = all.iter().flat_map(|worker| {
         worker.counts.conflicts.iter().map(|(reason, items)| {
             ([("worker", worker.name.as_str()), ("reason", *reason)], *items as f64)

@@ -27,7 +27,7 @@ pub(crate) enum CellError {
     /// Say what a new replica is to begin with.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
-         one with --start join and an id that was never used; after a lost disk, join", .0.display()
+         one with --join and an id that was never used; after a lost disk, join", .0.display()
     )]
     NoReplica(PathBuf),
     /// See the error.
@@ -105,7 +105,7 @@ fn open_replicated(
                 Expected { cell: Some(of.cell), replica: Some(of.replica), ..Expected::default() };
             Directory::open(Arc::new(RealDisk), &of.dir, expected)?
         }
-        (false, Some(Start::Found)) => make(new, of.cell, of.replica, Some(&founders))?,
+        (false, Some(Start::Bootstrap)) => make(new, of.cell, of.replica, Some(&founders))?,
         (false, Some(Start::Join)) => make(new, of.cell, of.replica, None)?,
         (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
     };

@@ -66,10 +66,12 @@ pub(crate) struct Given {
     /// whole things, or bytes: licence,cloud-disk=bytes. They stay as they are.
     #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
-    /// What a replica of several does with a folder that is not there: `found` the cell with its
-    /// peers, once and never again, or `join` a cell that runs, as a new replica with a new id.
-    #[arg(long, env = "OMEGA_START", value_name = "HOW", value_enum)]
-    start: Option<Start>,
+    /// Bootstrap a new cell with the peers, where this replica of several has no folder yet: once, and never again.
+    #[arg(long, env = "OMEGA_BOOTSTRAP", num_args = 0..=1, default_missing_value = "true", conflicts_with = "join")]
+    bootstrap: Option<bool>,
+    /// Join a cell that runs, as a new replica with a new id, where this one has no folder yet.
+    #[arg(long, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
+    join: Option<bool>,
     /// Where changes and denials are written down.
     #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
@@ -92,10 +94,10 @@ pub(crate) struct Given {
     /// Listen to other machines without certificates: everyone who reaches this one is an operator.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
-    /// After how many seconds of silence the machine of an agent is lost [default: 40].
+    /// After how many seconds of silence the machine of an agent is unreachable [default: 40].
     #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
-    /// How many machines may be lost in a second [default: 10].
+    /// The most machines that become unreachable in a second [default: 10].
     #[arg(long, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
     /// After how many milliseconds a commit is slow, and told of with its stages [default: 500].
@@ -124,8 +126,8 @@ pub(crate) struct Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Start {
-    /// An empty cell, the same at each founding replica.
-    Found,
+    /// An empty cell, the same at each replica that bootstraps it.
+    Bootstrap,
     /// Nothing: the leader sends what there is.
     Join,
 }
@@ -230,7 +232,7 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Files>,
     /// Where changes and denials are written down, if anywhere.
     pub(crate) audit_log: Option<PathBuf>,
-    /// When machines are lost.
+    /// When machines are unreachable.
     pub(crate) monitor: MonitorSettings,
     /// When a commit is slow.
     pub(crate) slow_commit: SlowCommit,
@@ -294,6 +296,9 @@ pub(crate) enum SettingsError {
         "of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing"
     )]
     Incomplete(&'static str),
+    /// Leave out one of them.
+    #[error("--bootstrap makes a new cell and --join joins one that runs: leave out one of them")]
+    BootstrapOrJoin,
     /// Add this replica to the list.
     #[error("--peers does not say where replica {0} is: add it")]
     NotAmongPeers(ReplicaId),
@@ -342,7 +347,8 @@ impl Given {
             peers: self.peers.or(other.peers),
             peer_listen: self.peer_listen.or(other.peer_listen),
             kinds: self.kinds.or(other.kinds),
-            start: self.start.or(other.start),
+            bootstrap: self.bootstrap.or(other.bootstrap),
+            join: self.join.or(other.join),
             audit_log: self.audit_log.or(other.audit_log),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
@@ -455,7 +461,13 @@ impl Given {
             return Err(SettingsError::SamePort(listen));
         }
         let cell = cell_of(&name, self.cell_generation.unwrap_or(0));
-        Ok(Replicated { dir, cell, replica, listen, start: self.start, peers: peers.clone() })
+        let start = match (self.bootstrap, self.join) {
+            (Some(true), Some(true)) => return Err(SettingsError::BootstrapOrJoin),
+            (Some(true), _) => Some(Start::Bootstrap),
+            (_, Some(true)) => Some(Start::Join),
+            _ => None,
+        };
+        Ok(Replicated { dir, cell, replica, listen, start, peers: peers.clone() })
     }
 }
 

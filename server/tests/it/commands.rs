@@ -106,13 +106,13 @@ b-1   up          0    8 of 8  32.0 GiB of 32.0 GiB    2 of 2
 ";
     assert_eq!(cell.ok("machine list"), expected);
     let expected = "\
-name    b-1
-id      m2
-status  up
-tasks   0
-devices   2
-labels  rack=b
-taints  keep=off:NoSchedule
+name     b-1
+id       m2
+status   up
+tasks    0
+devices  2
+labels   rack=b
+taints   keep=off:NoSchedule
 
 RESOURCE  CAPACITY  CLAIMABLE  CLAIMED      FREE  LOAD
 cpu              8          8        0         8     0
@@ -314,24 +314,21 @@ team    0 of 10  0 B of 1.0 TiB   0 B    0
 #[test]
 fn a_tenant_is_put_below_another_with_a_guarantee() {
     let cell = Served::new(&[]);
-    let said = cell.ok("quota guarantee search --parent runtime affinity --cpu 600 --weight 3");
+    let said = cell.ok("quota guarantee search --parent company --cpu 600 --weight 3");
     assert_eq!(said, "tenant search has its standing\n");
     let listed = cell.ok("quota list");
     let row = listed.lines().find(|line| line.starts_with("search")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[..6], ["search", "runtime_affinity", "3", "0", "(600", "sure)"], "{listed}");
+    assert_eq!(words[..6], ["search", "company", "3", "0", "(600", "sure)"], "{listed}");
     let listed = cell.json("quota list");
     let of = |name: &str| {
         listed["items"].as_array().unwrap().iter().find(|of| of["name"] == name).unwrap().clone()
     };
     let search = of("search");
-    assert_eq!((&search["parent"], &search["weight"]), (&"runtime_affinity".into(), &3.into()));
+    assert_eq!((&search["parent"], &search["weight"]), (&"company".into(), &3.into()));
     assert_eq!(search["guaranteed"]["cpu"], 600_000);
-    assert_eq!(
-        (&of("runtime_affinity")["parent"], &of("runtime_affinity")["weight"]),
-        (&Value::Null, &1.into())
-    );
-    let why = cell.fails(1, "quota guarantee runtime affinity --parent search");
+    assert_eq!((&of("company")["parent"], &of("company")["weight"]), (&Value::Null, &1.into()));
+    let why = cell.fails(1, "quota guarantee company --parent search");
     assert!(why.contains("cannot be above") && why.contains("BAD_TENANT"), "{why}");
 }
 
@@ -517,15 +514,15 @@ fn the_help_of_each_verb_has_an_example() {
         "quota admit",
         "quota clear",
         "policy get",
-        "resource list",
-        "resource set",
+        "cluster-resource list",
+        "cluster-resource set",
         "reservation list",
         "reservation create",
         "reservation delete",
         "peak list",
         "peak set",
         "peak remove",
-        "peak keep",
+        "peak run",
         "policy set",
         "member list",
         "member add",
@@ -533,7 +530,7 @@ fn the_help_of_each_verb_has_an_example() {
         "member remove",
         "member transfer",
         "lease list",
-        "lease end",
+        "lease revoke",
         "txn list",
         "txn get",
         "txn commit",

@@ -59,7 +59,7 @@ fn a_keeper_has_batch_step_back() {
     cell.ok("job submit night --count 4 --cpu 1");
     until(|| placed() == 4);
     cell.ok("task resize night/0 --cpu 3");
-    let _keeper = start(&["peak", "keep", "--every=100ms"]);
+    let _keeper = start(&["peak", "run", "--every=100ms"]);
     cell.ok("peak set web --machine m1 --peak 00:00-24:00,cpu=25");
     until(|| placed() == 2);
     cell.ok("peak remove web");

@@ -144,7 +144,7 @@ fn a_served_cell_is_looked_at_and_changed_only_if_that_is_asked_for() {
     assert_eq!((&report["moves"][0]["from"], &report["applied"]), (&"m-1".into(), &Value::Null));
     let there = |cell: &Served| cell.json("task list --machine m-1")["items"].clone();
     assert_eq!(there(&cell).as_array().map(Vec::len), Some(1), "nothing is done");
-    let done: Value = serde_json::from_str(&cell.ok(&format!("{improve} --apply"))).unwrap();
-    assert_eq!((&done["applied"]["taken"], &done["misplaced"]), (&1.into(), &1.into()));
+    let done: Value = serde_json::from_str(&cell.ok(&format!("{rebalance} --apply"))).unwrap();
+    assert_eq!((&done["applied"]["committed"], &done["misplaced"]), (&1.into(), &1.into()));
     assert_eq!(there(&cell), Value::Array(Vec::new()));
 }

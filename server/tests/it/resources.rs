@@ -15,25 +15,25 @@ cluster_request = { licence = 1, cloud-disk = "2GiB" }
 fn what_the_cell_has_is_set_listed_and_claimed() {
     let kinds = ["--kinds=licence,cloud-disk=bytes".to_owned()];
     let cell = Served::with(&[("job.toml", JOB)], &kinds);
-    assert_eq!(cell.json("resource list"), serde_json::json!([]));
-    assert_eq!(cell.ok("resource set licence 40"), "resource licence is set\n");
-    cell.ok("resource set cloud-disk 1TiB");
+    assert_eq!(cell.json("cluster-resource list"), serde_json::json!([]));
+    assert_eq!(cell.ok("cluster-resource set licence 40"), "resource licence is set\n");
+    cell.ok("cluster-resource set cloud-disk 1TiB");
     cell.ok("job submit -f job.toml");
     let one = |name, capacity: u64, waiting: u64| serde_json::json!({ "name": name, "capacity": capacity, "claimed": 0, "waiting": waiting });
     let wanted = serde_json::json!([one("licence", 40, 3), one("cloud-disk", 1 << 40, 6 << 30)]);
     // What waits is told as of a second ago, or more where the machine is busy.
-    until(|| cell.json("resource list") == wanted);
-    let table = cell.ok("resource list");
+    until(|| cell.json("cluster-resource list") == wanted);
+    let table = cell.ok("cluster-resource list");
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["licence", "40", "0", "3"]);
     let group = &cell.json("job get solve")["groups"][0]["cluster_request"];
     assert_eq!((&group["licence"], &group["cpu"]), (&1.into(), &0.into()));
     assert!(cell.ok("job get solve").contains("1 cpu; of the cell 1 licence, 2.0 GiB cloud-disk"));
-    let why = cell.fails(2, "resource set tape 4");
+    let why = cell.fails(2, "cluster-resource set tape 4");
     assert!(why.contains("tape") && why.contains("licence"), "{why}");
-    let why = cell.fails(2, "resource set licence 4GiB");
+    let why = cell.fails(2, "cluster-resource set licence 4GiB");
     assert!(why.contains("whole number"), "{why}");
-    let why = cell.fails(2, "resource set licence 0.5");
+    let why = cell.fails(2, "cluster-resource set licence 0.5");
     assert!(why.contains("whole number"), "{why}");
     cell.ok("job submit flags --cluster-amount licence=2 --cluster-amount cloud-disk=1GiB");
     let claimed = &cell.json("job get flags")["groups"][0]["cluster_request"];
@@ -63,7 +63,7 @@ fn what_a_group_wants_and_how_it_varies_is_shown() {
     cell.ok("job submit -f job.toml");
     let shown = cell.ok("job get varied");
     assert!(shown.contains("4 cpu; cpu from 0.5 to 4 over the day, in 3 parts\n"), "{shown}");
-    assert!(shown.contains("1 cpu; wants 8.0 GiB memory, 1 gpu, 1 device\n"), "{shown}");
+    assert!(shown.contains("1 cpu; optional 8.0 GiB memory, 1 gpu, 1 device\n"), "{shown}");
     let groups = &cell.json("job get varied")["groups"];
     assert_eq!(groups[0]["demand_profiles"], serde_json::json!({ "cpu": [500, 4000, 2000] }));
     assert_eq!(

@@ -60,7 +60,7 @@ impl Three {
             peers: peers.join(","),
             replicas: BTreeMap::new(),
         };
-        (1..=3).for_each(|id| three.start(id, &["--start", "found"]));
+        (1..=3).for_each(|id| three.start(id, &["--bootstrap"]));
         three
     }
 
@@ -399,12 +399,12 @@ fn metrics_and_probes_tell_how_it_goes() {
     place(&mut view, &remote, omega_core::JobId(job), 0, &mut BTreeMap::new());
     let text = get(all[1], "/metrics").body;
     for line in [
-        "omega_transactions_total{result=\"taken\"} 1",
+        "omega_transactions_total{result=\"committed\"} 1",
         "omega_claims_total 10",
         "omega_commit_seconds_count 1",
         "omega_commit_stage_seconds_count{stage=\"replicate\"}",
         "omega_commit_stage_seconds_count{stage=\"log\"}",
-        "omega_scheduler_transactions_total{scheduler=\"default\",result=\"taken\"} 1",
+        "omega_scheduler_transactions_total{scheduler=\"default\",result=\"committed\"} 1",
         "omega_scheduler_pending_tasks{scheduler=\"default\"} 30",
         "omega_cell_tasks{state=\"placed\"} 10",
         "omega_sync_delay_seconds_count",

@@ -313,7 +313,7 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
         let line = [&["lease"], line, &["--cell", &address, "-o", "json"]].concat();
         say(world.dir.path(), &line)
     };
-    let told = lease(&["end", "default"]);
+    let told = lease(&["revoke", "default"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.stderr.contains("no scheduler is called \"default\""), "{told:?}");
     let mut active = world.scheduler(&["--workers=2", "--lease=60s"]);
@@ -321,7 +321,7 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
     let mut standby = world.scheduler(&["--standby", "--lease=60s"]);
     standby.says("stands by");
     let before = world.holders()["default"].clone();
-    let told = lease(&["end", "default-1"]);
+    let told = lease(&["revoke", "default-1"]);
     assert_eq!(told.code, Some(0), "{told:?}");
     for what in [&*format!(":{}", active.id()), "default-0", "default-1"] {
         assert!(told.stdout.contains(what), "{what}: {told:?}");

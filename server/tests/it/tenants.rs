@@ -88,8 +88,8 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
 
 /// Gives a tenant a standing: from then on views hear of tenants.
 async fn weigh(operator: &Channel, tenant: &str) {
-    let tenant_config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
-    let request = proto::SetTenantRequest { tenant: tenant.to_owned(), tenant_config };
+    let config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
+    let request = proto::SetTenantRequest { tenant: tenant.to_owned(), config };
     TenantServiceClient::new(operator.clone()).set_tenant(request).await.unwrap();
 }
 

@@ -49,11 +49,11 @@ fn what_holds_is_taken_and_the_rest_is_told() {
     let expected = "\
 transaction  by-hand:0
 version      6
-taken        2 of 3
+committed    2 of 3
 
 ITEM   TASK   MACHINE  ANSWER
-claim  web/0  m-1      taken
-claim  web/1  m-1      taken
+claim  web/0  m-1      committed
+claim  web/1  m-1      committed
 claim  j0/2   m-1      no room: cpu
 ";
     assert_eq!((table.as_str(), why.as_str()), (expected, "omega: 1 of 3 items were refused\n"));
@@ -61,7 +61,7 @@ claim  j0/2   m-1      no room: cpu
     let expected = "\
 transaction  by-hand:0
 version      6
-answer       1 of its items were refused, and every other one was taken
+answer       1 of its items were refused, and every other one was committed
 
 ITEM     WHY
 claim 2  no room: cpu
@@ -117,7 +117,7 @@ fn all_or_nothing_takes_nothing_and_is_remembered_too() {
     let (told, why) = refused(&cell, "txn commit -f all.toml -o json");
     assert_eq!(why, "omega: 3 of 3 items were refused\n");
     let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["taken"], &told["refused"]), (&json!(0), &json!(3)));
+    assert_eq!((&told["committed"], &told["refused"]), (&json!(0), &json!(3)));
     let reasons: Vec<&Value> =
         told["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
     assert_eq!(reasons, ["OTHERS_CONFLICT", "OTHERS_CONFLICT", "NO_ROOM"]);
@@ -153,7 +153,7 @@ fn tasks_are_moved_displaced_and_checked_by_sequence() {
     std::fs::write(cell.path().join("big.json"), big).unwrap();
     cell.ok("job submit -f big.json");
     let table = cell.ok("txn commit -f evict.toml");
-    assert!(table.contains("eviction  web/1           taken\n"), "{table}");
+    assert!(table.contains("eviction  web/1           committed\n"), "{table}");
     let on = cell.json("task list --machine m-1");
     assert_eq!(
         (&on["items"][0]["task"], &on["items"][0]["devices"]),
@@ -215,7 +215,7 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     let said = ask("txn commit -f three.toml --as ann --id 3");
     assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
     let said = ask("txn commit -f three.toml --as ann");
-    assert!(said.stdout.contains("taken        2 of 3\n"), "{} {}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("committed    2 of 3\n"), "{} {}", said.stdout, said.stderr);
     // A replica answers alike after a restart: answers are part of the state.
     let told = ask("txn list -o json").stdout;
     drop(server);
@@ -269,22 +269,23 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
     assert_eq!(said, "j0/0 was not resized: no room: cpu\n");
     assert_eq!(why, "omega: 1 of 1 items were refused\n");
-    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 holds 0.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 is allocated 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
-    assert!(table.contains("resize  web/1           taken\n"), "{table}");
+    assert!(table.contains("resize  web/1           committed\n"), "{table}");
     let of_cpu = |cpu: u64| json!({ "cpu": cpu, "memory": 0, "disk": 0, "gpu": 0 });
-    let holds = |index: usize| cell.json("task list --job web")["items"][index]["holds"].clone();
+    let holds =
+        |index: usize| cell.json("task list --job web")["items"][index]["allocated"].clone();
     assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
     // What is not named stays, and as much as its group requests is nothing of its own.
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 holds 1.5 cpu\n");
-    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 holds 1 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated 1.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);
     let table = cell.ok("task list --job web");
     assert!(table.contains("  HOLDS\n") && table.contains("  0.5 cpu\n"), "{table}");
-    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 holds nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 is allocated nothing\n");
     assert_eq!(holds(1), of_cpu(0));
     assert!(cell.ok("task list --job web").contains("  nothing\n"));
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 holds nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated nothing\n");
     cell.ok("task resize web/1 --cpu 1");
     let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
     assert_eq!(said, "j0/2 was not resized: task not placed\n");

@@ -63,10 +63,10 @@ impl Twin {
         let (request, devices) = taken(group, take);
         let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
         self.judge_peaks(of.id, row, &more)?;
-        // What is taken on top of the request is taken all day.
+        // Optional resources are allocated all day; a group without any varies as it requests.
         let claimed = match take {
-            Take::WithOptional => TaskGroup::new(1, request.clone()),
-            Take::Request => group.clone(),
+            Take::WithOptional if group.optional.is_some() => TaskGroup::new(1, request.clone()),
+            Take::WithOptional | Take::Request => group.clone(),
         };
         let left = self.free_with(row, [claimed]);
         for (kind, _) in request.iter() {

@@ -122,7 +122,7 @@ pub struct StuckLine {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Applied {
     /// Steps that the cell took.
-    pub taken: usize,
+    pub committed: usize,
     /// Steps whose task was no longer where the plan had it.
     pub stale: usize,
     /// Steps that were refused, by reason.
@@ -341,9 +341,9 @@ fn end(report: &RebalanceReport) -> String {
     );
     if let Some(done) = &report.applied {
         let refused: usize = done.refused.iter().map(|(_, number)| number).sum();
-        let steps = plural(wide(done.taken), "transaction");
+        let steps = plural(wide(done.committed), "transaction");
         text.push_str(&format!(
-            "carried out: {steps} taken, {} out of date, {} refused",
+            "applied: {steps} committed, {} out of date, {} refused",
             done.stale, refused
         ));
         for (reason, number) in &done.refused {
@@ -403,7 +403,7 @@ mod tests {
             seconds: 0.25,
             ended: "nothing is better".into(),
             applied: Some(Applied {
-                taken: 21,
+                committed: 21,
                 stale: 0,
                 refused: vec![("too little cpu left".into(), 1)],
             }),
@@ -427,7 +427,7 @@ mod tests {
             "  - db/0 on m0: no machine takes it; machines: 1,199 too little cpu left\n",
             "other tasks that stay where it is dear: 7 not worth a move\n",
             "looked at 64 moves in 0.25 s; nothing is better\n",
-            "carried out: 21 transactions taken, 0 out of date, 1 refused; 1 too little cpu left\n",
+            "applied: 21 transactions committed, 0 out of date, 1 refused; 1 too little cpu left\n",
             "a note\n",
         ];
         for line in lines {

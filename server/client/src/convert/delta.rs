@@ -83,7 +83,7 @@ impl From<&Delta> for proto::Delta {
             calendars.map(|all| proto::PeakCalendars { all: all.iter().map(Into::into).collect() });
         let batch = delta.batch.iter();
         message.batch = batch
-            .map(|(slot, held)| proto::BatchAllocated { slot: *slot, held: held.to_vec() })
+            .map(|(slot, held)| proto::BatchAllocated { slot: *slot, allocated: held.to_vec() })
             .collect();
         message.demand_profiles = delta
             .demand_profiles
@@ -110,8 +110,8 @@ impl From<&Delta> for proto::Delta {
         };
         message.tenants = delta.tenants.iter().map(tenant).collect();
         for (at, held) in &delta.held {
-            let held = proto::Held { at: *at, amounts: values(held) };
-            message.held.push(held);
+            let held = proto::Allocation { at: *at, amounts: values(held) };
+            message.allocations.push(held);
         }
         let cores =
             |(at, cores): &(u32, NodeCores)| proto::TaskCores { at: *at, nodes: node_list(cores) };
@@ -215,7 +215,8 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     };
     read.reservations = message.reservations.map(|given| all(given.all)).transpose()?;
     read.peaks = message.peaks.map(|given| all(given.all)).transpose()?;
-    read.batch = by_row("batch.slot", rows, message.batch, |one| Ok((one.slot, one.held.into())))?;
+    read.batch =
+        by_row("batch.slot", rows, message.batch, |one| Ok((one.slot, one.allocated.into())))?;
     for machine in message.machines {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);
@@ -224,7 +225,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     read.cores = by_row("cores.slot", rows, message.cores, cores_in)?;
     read.demand_profiles = demand_profiles_in(message.demand_profiles, rows)?;
     read.loads = by_row("loads.slot", rows, message.loads, load_in)?;
-    read_holdings(&mut read, message.held, &message.task_cores)?;
+    read_holdings(&mut read, message.allocations, &message.task_cores)?;
     for tracker in message.trackers {
         let key = tracker.key.map(TryFrom::try_from).transpose()?;
         read.trackers.push((TrackerId(tracker.id), key));
@@ -271,12 +272,12 @@ fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
 /// What tasks hold that their groups do not tell.
 fn read_holdings(
     read: &mut Delta,
-    held: Vec<proto::Held>,
+    held: Vec<proto::Allocation>,
     cores: &[proto::TaskCores],
 ) -> Result<(), Malformed> {
     let tasks = read.tasks.len() as u64;
     let held = held.into_iter().map(|held| (held.at, Ok(amounts(held.amounts))));
-    read.held = by_position(held, tasks, "held.at")?;
+    read.held = by_position(held, tasks, "allocations.at")?;
     let of = |cores: &proto::TaskCores| (cores.at, nodes(&cores.nodes, "task_cores.nodes"));
     read.task_cores = by_position(cores.iter().map(of), tasks, "task_cores.at")?;
     Ok(())

@@ -125,7 +125,7 @@ macro_rules! lists {
                 task_incarnations: u32, unsigned;
                 task_devices: u32, unsigned;
                 task_placed_ms: u64, unsigned;
-                held: proto::Held, Item::bytes;
+                allocations: proto::Allocation, Item::bytes;
                 task_cores: proto::TaskCores, Item::bytes;
             }
             {

@@ -1033,7 +1033,7 @@ pub struct Delta {
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
     #[prost(message, repeated, tag = "34")]
-    pub held: ::prost::alloc::vec::Vec<Held>,
+    pub allocations: ::prost::alloc::vec::Vec<Allocation>,
     /// Of those rows of `slots` whose machines have cores for tasks alone, and of the tasks that have some: by position,
     /// ascending.
     #[prost(message, repeated, tag = "37")]
@@ -1065,7 +1065,7 @@ pub struct BatchAllocated {
     pub slot: u32,
     /// of each kind
     #[prost(sint64, repeated, tag = "2")]
-    pub held: ::prost::alloc::vec::Vec<i64>,
+    pub allocated: ::prost::alloc::vec::Vec<i64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reservations {
@@ -1088,7 +1088,7 @@ pub struct DemandProfileSum {
 }
 /// What a task holds of its machine that is not what its group requests.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Held {
+pub struct Allocation {
     /// the position of the task in the columns of tasks
     #[prost(uint32, tag = "1")]
     pub at: u32,
@@ -2683,13 +2683,13 @@ pub struct JobStatus {
     pub failed: u32,
     #[prost(uint32, tag = "8")]
     pub killed: u32,
-    /// if its tasks hold their places, and do not run yet
+    /// if its tasks wait on their machines for the rest of the gang
     #[prost(message, optional, tag = "9")]
-    pub hold: ::core::option::Option<GangHold>,
+    pub gang_wait: ::core::option::Option<GangWait>,
 }
 /// A gang that has not all the places that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GangHold {
+pub struct GangWait {
     #[prost(uint32, tag = "1")]
     pub have: u32,
     #[prost(uint32, tag = "2")]
@@ -2797,7 +2797,7 @@ pub struct TaskStatus {
     pub devices: ::prost::alloc::vec::Vec<u32>,
     /// what it has of its machine; empty: what its group requests
     #[prost(uint64, repeated, tag = "7")]
-    pub holds: ::prost::alloc::vec::Vec<u64>,
+    pub allocated: ::prost::alloc::vec::Vec<u64>,
     /// how many of each NUMA node it has to itself
     #[prost(uint32, repeated, tag = "8")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
@@ -3048,7 +3048,7 @@ pub struct SetTenantRequest {
     pub tenant: ::prost::alloc::string::String,
     /// absent: alone, with no guarantee
     #[prost(message, optional, tag = "2")]
-    pub tenant_config: ::core::option::Option<TenantConfig>,
+    pub config: ::core::option::Option<TenantConfig>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetTenantResponse {
@@ -3096,13 +3096,13 @@ pub struct TenantStatus {
     pub used: ::prost::alloc::vec::Vec<u64>,
     /// absent: alone, with no guarantee
     #[prost(message, optional, tag = "4")]
-    pub tenant_config: ::core::option::Option<TenantConfig>,
+    pub config: ::core::option::Option<TenantConfig>,
     /// what its jobs may ask for, with those of tenants below it; absent: anything
     #[prost(message, optional, tag = "5")]
     pub admission: ::core::option::Option<Quota>,
-    /// what they ask for; empty while no tenant of the cell has such a limit
+    /// what they request; empty while no tenant of the cell has such a limit
     #[prost(uint64, repeated, tag = "6")]
-    pub asked: ::prost::alloc::vec::Vec<u64>,
+    pub requested: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DescribeClusterRequest {}
@@ -3189,16 +3189,16 @@ pub struct TaskCounts {
 pub struct SchedulerStatistics {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// transactions that were taken whole
+    /// transactions that were committed whole
     #[prost(uint64, tag = "2")]
-    pub taken: u64,
+    pub committed: u64,
     /// transactions that were refused in part or wholly
     #[prost(uint64, tag = "3")]
     pub conflicted: u64,
     /// claims in both
     #[prost(uint64, tag = "4")]
     pub claims: u64,
-    /// those of them that were taken
+    /// those of them that were committed
     #[prost(uint64, tag = "5")]
     pub placements: u64,
     #[prost(message, repeated, tag = "6")]
@@ -3419,9 +3419,9 @@ pub struct ExplainedGang {
     /// for how many of those that wait there is room at once
     #[prost(uint64, tag = "3")]
     pub room: u64,
-    /// whether those that have a machine hold it, and do not run yet
+    /// those that have a machine wait there for the rest of the gang
     #[prost(bool, tag = "4")]
-    pub holds: bool,
+    pub waits_for_gang: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedGroup {
@@ -7096,7 +7096,8 @@ pub mod cell_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as CellService>::set_cluster_capacity(&inner, request).await
+                                <T as CellService>::set_cluster_capacity(&inner, request)
+                                    .await
                             };
                             Box::pin(fut)
                         }
@@ -7349,8 +7350,8 @@ pub mod cell_service_server {
 /// incarnations may be empty: then all are 0.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentReport {
-    /// Machines that the agent speaks for from now on. It is told everything that should run on them, and
-    /// whoever spoke for them before is told that it does no more. To attach counts as a heartbeat.
+    /// Machines that the agent manages from now on. It is sent everything that should run on them, and the
+    /// agent that managed them before is sent that it no longer does. To attach counts as a heartbeat.
     #[prost(uint32, repeated, tag = "1")]
     pub attach_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
@@ -7395,15 +7396,15 @@ pub struct AgentDirectives {
     pub stops: ::prost::alloc::vec::Vec<StopTask>,
     #[prost(message, repeated, tag = "4")]
     pub starts: ::prost::alloc::vec::Vec<StartTask>,
-    /// Machines that the agent no longer speaks for: they were removed from the cell, or another agent
-    /// speaks for them. What runs there is to stop.
+    /// Machines that the agent no longer manages: they were removed from the cell, or another agent
+    /// manages them. What runs there is to stop.
     #[prost(uint32, repeated, tag = "5")]
     pub detached_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "6")]
     pub detached_incarnations: ::prost::alloc::vec::Vec<u32>,
 }
 /// A task that should run. It may run already: then nothing is to be done, but for saying that it runs
-/// where the cell does not know, and for giving it what it holds, where `request` is not as it was.
+/// where the cell does not know, and for changing its allocation, where `request` is not as it was.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartTask {
     #[prost(message, optional, tag = "1")]
@@ -7535,7 +7536,7 @@ pub mod agent_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Attaches an agent to the leader. It speaks for one machine or for many. Another replica, or a leader
+        /// Attaches an agent to the leader. It manages one machine or many. Another replica, or a leader
         /// that loses its place, ends the stream with `NO_LEADER`: go on at the next replica.
         pub async fn attach(
             &mut self,
@@ -7582,7 +7583,7 @@ pub mod agent_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Attaches an agent to the leader. It speaks for one machine or for many. Another replica, or a leader
+        /// Attaches an agent to the leader. It manages one machine or many. Another replica, or a leader
         /// that loses its place, ends the stream with `NO_LEADER`: go on at the next replica.
         async fn attach(
             &self,

@@ -87,7 +87,7 @@ impl PolicyFigures {
         pen.counters(Figure::new("peak_changes", help), changes)?;
         let HeldCounts { resized, resizes_refused, optional_met, optional_missed } = self.held;
         let resizes = [
-            ([("result", "taken")], resized as f64),
+            ([("result", "committed")], resized as f64),
             ([("result", "refused")], resizes_refused as f64),
         ];
         let help = "Tasks that were to get more or less of their machines while they run";

@@ -86,11 +86,11 @@ impl Now {
 
     fn write_commits(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let results = [
-            ([("result", "taken")], self.sum(|one| one.taken)),
+            ([("result", "committed")], self.sum(|one| one.committed)),
             ([("result", "conflicted")], self.sum(|one| one.conflicted)),
             ([("result", "failed")], self.statistics.transactions_failed as f64),
         ];
-        let help = "Transactions by how they were answered: taken, conflicted (in part or wholly) or failed (not \
+        let help = "Transactions by how they were answered: committed, conflicted (in part or wholly) or failed (not \
                     judged)";
         pen.counters(Figure::new("transactions", help), results)?;
         let help = "Claims in transactions that were judged";
@@ -142,9 +142,10 @@ impl Now {
             let of = |result, count: u64| {
                 ([("scheduler", one.name.as_str()), ("result", result)], count as f64)
             };
-            [of("taken", one.taken), of("conflicted", one.conflicted)]
+            [of("committed", one.committed), of("conflicted", one.conflicted)]
         });
-        let help = "Transactions of a scheduler through this replica, taken whole or conflicted";
+        let help =
+            "Transactions of a scheduler through this replica, committed whole or conflicted";
         pen.counters(Figure::new("scheduler_transactions", help), results)?;
         let claims = all.iter().map(|one| ([("scheduler", one.name.as_str())], one.claims as f64));
         let help = "Claims of a scheduler that were judged through this replica";

@@ -72,7 +72,7 @@ struct ResourceShape {
 #[derive(Serialize)]
 struct SchedulerShape {
     name: String,
-    taken: u64,
+    committed: u64,
     conflicted: u64,
     claims: u64,
     placements: u64,
@@ -126,7 +126,7 @@ pub(super) async fn cell(State(shown): State<Shown>) -> Answer {
 fn scheduler(of: proto::SchedulerStatistics) -> SchedulerShape {
     SchedulerShape {
         name: of.name,
-        taken: of.taken,
+        committed: of.committed,
         conflicted: of.conflicted,
         claims: of.claims,
         placements: of.placements,

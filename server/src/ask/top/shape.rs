@@ -47,7 +47,7 @@ pub(super) struct SchedulerShape {
     pub(super) pending_jobs: u64,
     pub(super) oldest_wait_ms: u64,
     pub(super) oldest_job: Option<String>,
-    pub(super) taken: u64,
+    pub(super) committed: u64,
     pub(super) conflicted: u64,
     pub(super) claims: u64,
     pub(super) placements: u64,
@@ -147,7 +147,7 @@ fn schedulers(
         let then = before.statistics.get(at).filter(|then| then.started == now.started);
         for one in &now.schedulers {
             let shape = all.entry(&one.name).or_default();
-            shape.taken += one.taken;
+            shape.committed += one.committed;
             shape.conflicted += one.conflicted;
             shape.claims += one.claims;
             shape.placements += one.placements;
@@ -156,8 +156,8 @@ fn schedulers(
             }
             let Some(then) = then else { continue };
             let old = then.schedulers.iter().find(|old| old.name == one.name);
-            let old = old.map_or([0; 3], |old| [old.taken, old.conflicted, old.placements]);
-            let new = [one.taken, one.conflicted, one.placements];
+            let old = old.map_or([0; 3], |old| [old.committed, old.conflicted, old.placements]);
+            let new = [one.committed, one.conflicted, one.placements];
             let counted = since.entry(&one.name).or_default();
             for (sum, (new, old)) in counted.iter_mut().zip(new.iter().zip(old)) {
                 *sum += new.saturating_sub(old);
@@ -172,12 +172,12 @@ fn schedulers(
     }
     let ms = elapsed_ms(before, after);
     let finish = |(name, mut shape): (&str, SchedulerShape)| {
-        let [taken, conflicted, placements] = since.get(name).copied().unwrap_or_default();
+        let [committed, conflicted, placements] = since.get(name).copied().unwrap_or_default();
         shape.name = name.to_owned();
         shape.oldest_wait_ms = oldest_wait_ms(after, name);
-        shape.commits_per_second = per_second(taken, ms);
+        shape.commits_per_second = per_second(committed, ms);
         shape.placements_per_second = per_second(placements, ms);
-        let judged = taken + conflicted;
+        let judged = committed + conflicted;
         shape.conflicted_percent = (judged > 0).then(|| conflicted as f64 * 100.0 / judged as f64);
         shape
     };

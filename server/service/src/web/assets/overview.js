@@ -26,7 +26,7 @@ function tiles(cell) {
     tile("tasks on machines", count(placed), `${count(cell.tasks.running)} running`),
     tile("tasks waiting", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in all`),
     tile("placements/s", rate(perSecond("placements"))),
-    tile("commits/s", rate(perSecond("taken"))),
+    tile("commits/s", rate(perSecond("committed"))),
     tile("conflicted", share(conflictPercent()), "of transactions lately"),
     tile("changes/s", rate(perSecond("version")), `version ${count(cell.version)}`),
   ];
@@ -51,7 +51,7 @@ function schedulers(cell) {
     { name: "jobs", number: true, wide: true, of: (row) => count(row.pending_jobs) },
     { name: "longest wait", class: "nowrap", of: (row) => (row.oldest_job ? time(row.oldest_wait_ms) : "–") },
     { name: "placements/s", number: true, of: (row) => rate(perSecond("placements", row.name)) },
-    { name: "commits/s", number: true, of: (row) => rate(perSecond("taken", row.name)) },
+    { name: "commits/s", number: true, of: (row) => rate(perSecond("committed", row.name)) },
     { name: "conflicted", number: true, of: (row) => share(conflictPercent(row.name)) },
     { name: "conflicts since the start", of: (row) => reasons(row) || "none" },
   ], cell.schedulers, "no job names one, and none has committed yet");

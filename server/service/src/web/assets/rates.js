@@ -4,10 +4,10 @@ const WINDOW_MS = 5000;
 const seen = [];
 
 function sums(cell) {
-  const all = { version: cell.version, taken: 0, conflicted: 0, claims: 0, placements: 0 };
+  const all = { version: cell.version, committed: 0, conflicted: 0, claims: 0, placements: 0 };
   const each = {};
   for (const one of cell.schedulers) {
-    each[one.name] = { taken: one.taken, conflicted: one.conflicted, claims: one.claims, placements: one.placements };
+    each[one.name] = { committed: one.committed, conflicted: one.conflicted, claims: one.claims, placements: one.placements };
     for (const name of Object.keys(each[one.name])) all[name] += one[name];
   }
   return { all, each };
@@ -30,7 +30,7 @@ export function perSecond(name, scheduler = null) {
 
 /** Which part of the transactions lately was refused in part or wholly, in percent; null without any. */
 export function conflictPercent(scheduler = null) {
-  const [taken, conflicted] = [perSecond("taken", scheduler), perSecond("conflicted", scheduler)];
-  if (taken === null || taken + conflicted === 0) return null;
-  return (conflicted / (taken + conflicted)) * 100;
+  const [committed, conflicted] = [perSecond("committed", scheduler), perSecond("conflicted", scheduler)];
+  if (committed === null || committed + conflicted === 0) return null;
+  return (conflicted / (committed + conflicted)) * 100;
 }
