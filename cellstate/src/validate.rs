@@ -382,10 +382,10 @@ fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection
     let Some(optional) = &group.optional else { return Ok(None) };
     let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     if optional.amounts.is_zero() && optional.devices.is_none() {
-        return bad("optional nothing: leave it out");
+        return bad("has empty optional resources: leave them out");
     }
     if optional.devices.is_some() && group.devices.is_some() {
-        return bad("needs devices, so that it cannot want others");
+        return bad("requests devices, so that it has no optional ones");
     }
     if !group.demand_profiles.is_empty() {
         return bad(

@@ -225,8 +225,11 @@ fn every_page_is_in_the_index_of_pages() {
 fn no_replaced_word_comes_back() {
     let list = include_str!("replaced_words.txt");
     let pair = |line: &'static str| line.strip_suffix(')')?.split_once(" (");
-    let pairs: Vec<_> =
-        list.lines().filter(|line| !line.starts_with('#')).map(|line| pair(line).expect(line)).collect();
+    let pairs: Vec<_> = list
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| pair(line).expect(line))
+        .collect();
     let root = root();
     let mut wrong = Vec::new();
     let endings = [".rs", ".toml", ".md", ".txt", ".proto", ".js", ".py", ".html", ".json"];

@@ -22,7 +22,7 @@ pub(super) struct JobFlags {
     #[command(flatten)]
     amounts: AmountArgs,
     /// What each task claims of the cell as a whole, such as a licence, rather than of its machine. May be repeated.
-    #[arg(long = "cell-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
+    #[arg(long = "cluster-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
     /// Cores that each task needs to itself; --cpu is as much, unless it says more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]

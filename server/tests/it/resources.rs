@@ -28,7 +28,9 @@ fn what_the_cell_has_is_set_listed_and_claimed() {
     assert_eq!(row, ["licence", "40", "0", "3"]);
     let group = &cell.json("job get solve")["groups"][0]["cluster_request"];
     assert_eq!((&group["licence"], &group["cpu"]), (&1.into(), &0.into()));
-    assert!(cell.ok("job get solve").contains("1 cpu; of the cell 1 licence, 2.0 GiB cloud-disk"));
+    assert!(
+        cell.ok("job get solve").contains("1 cpu; cluster resources 1 licence, 2.0 GiB cloud-disk")
+    );
     let why = cell.fails(2, "cluster-resource set tape 4");
     assert!(why.contains("tape") && why.contains("licence"), "{why}");
     let why = cell.fails(2, "cluster-resource set licence 4GiB");

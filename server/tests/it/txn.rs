@@ -281,7 +281,7 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);
     let table = cell.ok("task list --job web");
-    assert!(table.contains("  HOLDS\n") && table.contains("  0.5 cpu\n"), "{table}");
+    assert!(table.contains("  ALLOCATED\n") && table.contains("  0.5 cpu\n"), "{table}");
     assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 is allocated nothing\n");
     assert_eq!(holds(1), of_cpu(0));
     assert!(cell.ok("task list --job web").contains("  nothing\n"));
