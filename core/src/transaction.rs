@@ -41,7 +41,7 @@ pub enum Take {
     /// What the task's group requests.
     #[default]
     Request,
-    /// What it wants, too (see [`TaskGroup::wants`](crate::TaskGroup::wants)): all of that, or the claim
+    /// What it wants, too (see [`TaskGroup::optional`](crate::TaskGroup::optional)): all of that, or the claim
     /// conflicts.
     WithOptional,
 }
