@@ -35,7 +35,7 @@ struct Pair {
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
     asked: Option<(AskId, u64)>,
-    /// How many of the commands before the first transaction are answered.
+    /// Number of the commands before the first transaction that are answered.
     prepared: usize,
     next: u64,
     restarts: u64,

@@ -26,7 +26,7 @@ use std::path::Path;
 /// Machines in a rack.
 const RACK: usize = 40;
 
-/// Who pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
+/// Tenant that pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
 const TENANTS: [(&str, &str, u32, u64); 9] = [
     ("production", "runtime_affinity", 1, 60),
     ("batch", "runtime_affinity", 1, 30),

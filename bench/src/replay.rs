@@ -11,7 +11,7 @@ pub struct Options {
     /// Files of recorded cases, one JSON object a line; gzip is accepted.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// How many differences of each file are printed.
+    /// Number of differences of each file that are printed.
     #[arg(long, default_value_t = 5)]
     first: usize,
 }

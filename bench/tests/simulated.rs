@@ -250,7 +250,7 @@ const JUDGED: [Judged; 4] = [
 
 // --- The tests ---------------------------------------------------------------------------------
 
-/// That both did what this is about, and as often.
+/// Checks that both did what this is about, and as often.
 fn check_work(live: &RunReport, simulated: &Outcome) {
     let all = live.all_schedulers();
     let of = |of: fn(&omega_sim::scenario::SchedulerReport) -> u64| {

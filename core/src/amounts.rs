@@ -1,4 +1,4 @@
-//! How much of each resource: integers in the smallest unit that users name.
+//! Amount of each resource: integers in the smallest unit that users name.
 //!
 //! Integers, because replicas must agree on every sum whatever the order of its terms; one vector
 //! over the cell's registered kinds, because a cell's operator may name more kinds than we know.
@@ -109,7 +109,7 @@ impl Kinds {
         ])
     }
 
-    /// How many kinds there are.
+    /// Number of kinds there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
@@ -174,7 +174,7 @@ fn display_bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// How much of each resource kind.
+/// Amount of each resource kind.
 ///
 /// Invariant: no trailing zeros, so that equal amounts are equal values however they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

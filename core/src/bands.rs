@@ -33,7 +33,7 @@ pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
 /// At most so many evictions in any span of so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EvictionCap {
-    /// How many.
+    /// The number.
     pub count: u32,
     /// In how many milliseconds of [`Command::Expire`](crate::Command::Expire). Without that command the time
     /// stands still, and what is used up does not come back.

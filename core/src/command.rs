@@ -52,7 +52,7 @@ pub enum Command {
     ReportLoad {
         /// Which machine.
         id: MachineId,
-        /// What is in use.
+        /// Usage.
         load: Amounts,
     },
     /// Adds a job; its tasks are pending.
@@ -64,7 +64,7 @@ pub enum Command {
         job: JobId,
         /// The group's name.
         group: Text,
-        /// How many tasks it now wants.
+        /// Number of tasks it now wants.
         count: u32,
     },
     /// Ends a job and all its tasks.
@@ -78,7 +78,7 @@ pub enum Command {
         task: TaskId,
         /// The machine that reports; a report from one that the task has left is refused.
         machine: MachineId,
-        /// What happened.
+        /// Event.
         report: TaskReport,
     },
     /// Notes that a pending task runs on a machine already, as its operator found it there. No
@@ -113,9 +113,9 @@ pub enum Command {
     HoldScheduler {
         /// The name.
         name: Text,
-        /// Who is to hold it.
+        /// Those to hold it.
         holder: HolderId,
-        /// How long the holder may be silent before somebody else may end it, in milliseconds. The
+        /// Time for which the holder may be silent before somebody else may end it, in milliseconds. The
         /// cell keeps it for those who watch, and reads no clock.
         lease_ms: u32,
     },
@@ -130,7 +130,7 @@ pub enum Command {
     SetTenant {
         /// Which tenant.
         tenant: Text,
-        /// How it stands from now on.
+        /// The way in which it stands from now on.
         tenant_config: TenantConfig,
     },
     /// Limits what a tenant's jobs may ask for together, placed or not, with those of tenants below it; `None` lifts
@@ -154,7 +154,7 @@ pub enum Command {
     SetClusterCapacity {
         /// Of which registered kind.
         kind: KindId,
-        /// How much; 0 is none.
+        /// Amount; 0 is none.
         amount: u64,
     },
     /// Says when batch steps back on some machines, in place of what the calendar of that name said. The same one
@@ -167,16 +167,16 @@ pub enum Command {
     },
 }
 
-/// Who holds a scheduler's name.
+/// The one that holds a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     /// Which process.
     pub holder: HolderId,
-    /// How long it may be silent before somebody else may end it, in milliseconds.
+    /// Time for which it may be silent before somebody else may end it, in milliseconds.
     pub lease_ms: u32,
 }
 
-/// What became of a task.
+/// Outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskReport {
@@ -196,16 +196,16 @@ pub struct Policy {
     /// The most that a machine's overcommit may be, per kind. Machines that ask for more get this
     /// much. Kinds that are not compressible stay at 100.
     pub overcommit_max: Overcommit,
-    /// How long a job that has ended is remembered, in milliseconds of [`Command::Expire`].
+    /// Time for which a job that has ended is remembered, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
     /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
     /// tenant is guaranteed is reclaimed even so (see [`TenantConfig`]).
     pub bands: Vec<Band>,
-    /// How many evictions are taken in any span of time, whatever they are for; `None`: any number.
+    /// Number of evictions that are taken in any span of time, whatever they are for; `None`: any number.
     pub eviction_cap: Option<EvictionCap>,
 }
 
-/// What a command did.
+/// Actions of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -242,7 +242,7 @@ pub enum Rejection {
     /// The machine's name cannot change: remove it and register the new one.
     #[error("the machine is called {is:?}, not {given:?}")]
     OtherName {
-        /// What it is called.
+        /// Its name.
         is: Text,
         /// What the command called it.
         given: Text,
@@ -258,7 +258,7 @@ pub enum Rejection {
     UnknownGroup {
         /// Which job.
         job: JobId,
-        /// What was asked for.
+        /// Request.
         group: Text,
     },
     /// The job has no such task.
@@ -286,9 +286,9 @@ pub enum Rejection {
     TooMany {
         /// What there is too much of.
         what: Text,
-        /// How many.
+        /// The number.
         given: u64,
-        /// How many are allowed.
+        /// Number of those that are allowed.
         max: u64,
     },
     /// A job needs at least one group with at least one task, and each group a name of its own.
@@ -302,13 +302,13 @@ pub enum Rejection {
     NameHeld {
         /// Which name.
         name: Text,
-        /// Who holds it. The number is no part of the sentence: who knows it can speak for the process.
+        /// The one that holds it. The number is no part of the sentence: who knows it can speak for the process.
         holder: HolderId,
     },
     /// Choose a lease within the bounds.
     #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
     BadLease {
-        /// How long it was to be.
+        /// Time for which it was to be.
         given: u32,
     },
     /// Choose another parent, guarantee or weight.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Whole cores that one task needs to itself, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CoreRequest {
-    /// How many.
+    /// The number.
     pub count: u16,
     /// Whether they must be near each other.
     pub place: CorePlace,
@@ -76,7 +76,7 @@ impl NodeCores {
         Some(cores)
     }
 
-    /// How many of one node.
+    /// Number of one node.
     #[must_use]
     pub fn of(&self, node: usize) -> u16 {
         self.0.get(node).copied().unwrap_or(0)
@@ -105,7 +105,7 @@ impl NodeCores {
         *self == NodeCores::NONE
     }
 
-    /// How many of all nodes together.
+    /// Number of all nodes together.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.0.iter().map(|count| u32::from(*count)).sum()

@@ -11,7 +11,7 @@ use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// How much a task claims of one kind in each part of the day, all parts being equally long.
+/// Amount that a task claims of one kind in each part of the day, all parts being equally long.
 ///
 /// The cell takes as many points as divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by
 /// point, and only demand profiles whose highest point is what the group requests of the kind: so everyone who knows no
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub struct DemandProfile {
     /// Of which kind.
     pub kind: KindId,
-    /// How much, from the beginning of the day on.
+    /// Amount, from the beginning of the day on.
     pub points: Vec<u64>,
 }
 

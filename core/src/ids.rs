@@ -53,7 +53,7 @@ define_id!(
     "#"
 );
 define_id!(
-    /// Who may displace whom: a task can be evicted only for one of higher precedence. It does not
+    /// Those who may displace whom: a task can be evicted only for one of higher precedence. It does not
     /// order a queue.
     Precedence(i32),
     "p"
@@ -86,7 +86,7 @@ impl SequenceNumber {
 pub struct MachineId {
     /// The row.
     pub slot: u32,
-    /// How many machines had this row before.
+    /// Number of machines that had this row before.
     pub incarnation: u32,
 }
 

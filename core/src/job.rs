@@ -39,7 +39,7 @@ pub enum Preemption {
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
     pub name: Text,
-    /// Who pays: quotas count by tenant.
+    /// Tenant that pays: quotas count by tenant.
     pub tenant: Text,
     /// The name of the scheduler that is to place it. Schedulers take the jobs of their name.
     pub scheduler: Text,
@@ -59,7 +59,7 @@ pub struct Job {
     /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
     /// machines. Without it one transaction places the gang.
     pub gang_timeout_ms: Option<u32>,
-    /// How long a task is expected to run, in milliseconds, if anyone knows.
+    /// Time for which a task is expected to run, in milliseconds, if anyone knows.
     pub runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
     /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
@@ -84,7 +84,7 @@ impl Job {
         }
     }
 
-    /// How many tasks all groups ask for.
+    /// Number of tasks all groups ask for.
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
@@ -102,15 +102,15 @@ impl Job {
 pub struct TaskGroup {
     /// Its name, of its own among the job's groups.
     pub name: Text,
-    /// How many tasks it wants.
+    /// Number of tasks it wants.
     pub count: u32,
-    /// What each task claims.
+    /// Resources that each task claims.
     pub request: Amounts,
     /// Accelerator devices that each task needs. They are counted in `request` too.
     pub devices: Option<DeviceRequest>,
     /// What rules of other jobs select these tasks by.
     pub labels: Labels,
-    /// How often a task that fails is started again before it counts as failed; above 65,535, for
+    /// Number of times a task that fails is started again before it counts as failed; above 65,535, for
     /// ever.
     pub restarts: u32,
     /// The images of its containers, one for each: machines that hold them already start sooner.
@@ -121,16 +121,16 @@ pub struct TaskGroup {
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// How long a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
+    /// Time that a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
     /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
     pub grace_ms: u32,
     /// What of the request varies over the day, ascending by kind: `request` has the highest point of each.
     pub demand_profiles: Vec<DemandProfile>,
-    /// What each task takes on top of its request where that is free, and does without elsewhere.
+    /// Resources that each task takes on top of its request where that is free, and does without elsewhere.
     pub optional: Option<OptionalResources>,
     /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
-    /// What each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
+    /// Resources that each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
     /// cloud. Of each kind the cell has so much as [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity)
     /// says, wherever the tasks run. Zero for nearly all.
     pub cluster_request: Amounts,
@@ -158,7 +158,7 @@ impl TaskGroup {
         }
     }
 
-    /// What each task asks for, of its machine and of the cell.
+    /// Request of each task, of its machine and of the cell.
     pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
         [&self.request, &self.cluster_request].into_iter()
     }
@@ -177,11 +177,11 @@ impl TaskGroup {
     }
 }
 
-/// What a task takes on top of its request, where it is free. (A preferred resource, such as a device that makes
+/// Resources that a task takes on top of its request, where it is free. (A preferred resource, such as a device that makes
 /// it faster.)
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OptionalResources {
-    /// How much of each kind.
+    /// Amount of each kind.
     pub amounts: Amounts,
     /// Accelerator devices, which are counted in `amounts` too. Only tasks that need none may want some.
     pub devices: Option<DeviceRequest>,
@@ -241,9 +241,9 @@ impl Hash for TaskGroup {
 /// Devices that one task needs, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeviceRequest {
-    /// How many.
+    /// The number.
     pub count: u8,
-    /// How much of each, in thousandths: 1000 is a whole device.
+    /// Amount of each, in thousandths: 1000 is a whole device.
     pub milli_each: u16,
 }
 
@@ -259,7 +259,7 @@ pub struct PlacementRules {
     pub affinity: Affinity,
     /// Which taints the tasks put up with.
     pub tolerations: Vec<Toleration>,
-    /// How the tasks stand to other tasks.
+    /// The way in which the tasks stand to other tasks.
     pub tasks: Vec<TaskRule>,
     /// Ports that each task has to itself on its machine.
     pub ports: Vec<Port>,
@@ -277,13 +277,13 @@ pub struct Affinity {
 /// A preference for machines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Preferred {
-    /// How much a match counts, 1 to 100.
+    /// Weight of a match, 1 to 100.
     pub weight: u32,
     /// Which machines.
     pub machines: MachineSelector,
 }
 
-/// How a task stands to other tasks.
+/// The way in which a task stands to other tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -303,21 +303,21 @@ pub enum TaskRule {
     Prefer {
         /// Which tasks, and how near.
         near: Near,
-        /// How much each selected task in the domain counts, -100 to 100.
+        /// Weight of each selected task in the domain, -100 to 100.
         weight: i32,
     },
     /// A domain holds at most so many selected tasks, this one included.
     MaxPerDomain {
         /// Which tasks are counted.
         of: TaskSelector,
-        /// What a domain is.
+        /// Definition of a domain.
         level: TopologyLevel,
-        /// How many.
+        /// The number.
         count: u32,
     },
     /// A domain holds at most this share of the group's tasks, but may always hold one.
     MaxShare {
-        /// What a domain is.
+        /// Definition of a domain.
         level: TopologyLevel,
         /// The share in percent of the group's count, rounded down.
         percent: u8,
@@ -330,9 +330,9 @@ pub enum TaskRule {
     MaxColocated {
         /// Which tasks are counted.
         of: TaskSelector,
-        /// What a domain is.
+        /// Definition of a domain.
         level: TopologyLevel,
-        /// How many, at least 1.
+        /// Number, at least 1.
         count: u32,
     },
     /// Another task that is selected runs in the same domain, as long as this one does: without one
@@ -359,7 +359,7 @@ pub struct Near {
 pub struct Spread {
     /// Which tasks are counted.
     pub of: TaskSelector,
-    /// What a domain is.
+    /// Definition of a domain.
     pub level: TopologyLevel,
     /// By how many tasks, this one included, a domain may exceed the emptiest one.
     pub skew_max: u32,
@@ -393,7 +393,7 @@ impl Spread {
     }
 }
 
-/// What to do with a task whose spread cannot be had.
+/// Operations on a task whose spread cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnsatisfiable {

@@ -47,7 +47,7 @@ impl Labels {
         self.pairs().iter().map(|(key, value)| (key, value))
     }
 
-    /// How many labels there are.
+    /// Number of labels there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs().len()
@@ -76,7 +76,7 @@ impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
     }
 }
 
-/// What a taint does to a task that does not tolerate it.
+/// Actions of a taint to a task that does not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaintEffect {
@@ -99,7 +99,7 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// How a toleration compares values.
+/// The way in which a toleration compares values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TolerationOperator {
@@ -222,7 +222,7 @@ impl Overcommit {
 pub struct DeviceSet(pub u32);
 
 impl DeviceSet {
-    /// How many devices are in the set.
+    /// Number of devices that are in the set.
     #[must_use]
     pub fn count(self) -> u32 {
         self.0.count_ones()
@@ -260,7 +260,7 @@ pub struct Image {
 pub struct Machine {
     /// Its name; no two machines of a cell share one.
     pub name: Text,
-    /// What it has to give.
+    /// Its contents to give.
     pub capacity: Amounts,
     /// By how much more than its capacity it may be claimed.
     pub overcommit: Overcommit,
@@ -270,7 +270,7 @@ pub struct Machine {
     pub taints: Box<[Taint]>,
     /// Images that it already holds.
     pub images: Box<[Image]>,
-    /// How many accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
+    /// Number of accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
     /// The cores of each of its NUMA nodes that tasks may have to themselves, which its `cpu` counts, too. Those that
     /// are left out always stay with the tasks that share. None: it gives no task cores of its own.
@@ -311,7 +311,7 @@ impl Machine {
         self
     }
 
-    /// How much of a kind tasks may claim here: capacity times overcommit.
+    /// Amount of a kind tasks may claim here: capacity times overcommit.
     #[must_use]
     pub fn claimable(&self, kind: KindId) -> u64 {
         // At most 2^50 x 1000, so the product fits.

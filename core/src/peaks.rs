@@ -35,7 +35,7 @@ pub struct Peak {
     pub from_ms: u32,
     /// When it is over, in milliseconds of the day. Before the beginning, it goes on over midnight.
     pub until_ms: u32,
-    /// What the batch tasks of a machine may hold together of what it has, ascending by kind. Of kinds that are not
+    /// Resources that the batch tasks of a machine may hold together of what it has, ascending by kind. Of kinds that are not
     /// named, as much as there is room for.
     pub batch_max: Vec<KindShare>,
 }
@@ -50,7 +50,7 @@ pub struct KindShare {
 }
 
 impl KindShare {
-    /// How much that is of a capacity, rounded down.
+    /// Amount that that is of a capacity, rounded down.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         (u128::from(capacity) * u128::from(self.percent) / 100) as u64
@@ -78,7 +78,7 @@ impl Peak {
         until(self.from_ms) <= within_ms || until(self.until_ms) <= within_ms
     }
 
-    /// How long it is, in milliseconds.
+    /// Time for which it is, in milliseconds.
     #[must_use]
     pub fn length_ms(&self) -> u32 {
         match self.from_ms < self.until_ms {
@@ -87,7 +87,7 @@ impl Peak {
         }
     }
 
-    /// How long ago it began last.
+    /// Time since it began last.
     fn since(&self, now_ms: u64) -> u32 {
         (day_ms(now_ms) + DAY_MS - self.from_ms) % DAY_MS
     }

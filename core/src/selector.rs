@@ -1,4 +1,4 @@
-//! How jobs point at machines and at each other's tasks: by labels.
+//! The way in which jobs point at machines and at each other's tasks: by labels.
 
 use crate::machine::{Labels, Machine};
 use crate::text::Text;
@@ -27,7 +27,7 @@ pub enum Operator {
 pub struct Requirement {
     /// The label's key.
     pub key: Text,
-    /// What is asked of its value.
+    /// Request of its value.
     pub operator: Operator,
     /// What it is compared with.
     pub values: Vec<Text>,
@@ -83,9 +83,9 @@ impl LabelSelector {
 /// matches no machine, as an empty node selector term of Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MachineSelector {
-    /// What is required of the labels.
+    /// Requirement of the labels.
     pub labels: Vec<Requirement>,
-    /// What is required of the machine's name; the requirements' keys do not count.
+    /// Requirement of the machine's name; the requirements' keys do not count.
     pub names: Vec<Requirement>,
 }
 

@@ -20,7 +20,7 @@ use crate::amounts::Amounts;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// How a tenant stands among the others. A tenant of which nothing was said stands alone, with no
+/// The way in which a tenant stands among the others. A tenant of which nothing was said stands alone, with no
 /// guarantee and weight 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TenantConfig {

@@ -20,7 +20,7 @@ pub struct Claim {
     pub seen: SequenceNumber,
     /// The accelerator devices to use. Empty: the cell takes the fullest that fit.
     pub devices: DeviceSet,
-    /// How much it takes.
+    /// Amount that it takes.
     pub take: Take,
 }
 
@@ -32,13 +32,13 @@ impl Claim {
     }
 }
 
-/// How much of a machine a claim takes.
+/// Amount of a machine a claim takes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Take {
-    /// What the task's group requests.
+    /// Request of the task's group.
     #[default]
     Request,
     /// What it wants, too (see [`TaskGroup::optional`](crate::TaskGroup::optional)): all of that, or the claim
@@ -58,7 +58,7 @@ pub struct Resize {
     pub to: Amounts,
 }
 
-/// What happens to the rest of a transaction if a part of it conflicts.
+/// Handling of the rest of a transaction if a part of it conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
@@ -87,7 +87,7 @@ pub struct Transaction {
     pub base: Version,
     /// All or nothing, or what still holds.
     pub granularity: Granularity,
-    /// What a conflict is.
+    /// Definition of a conflict.
     pub check: ConflictCheck,
     /// Placed tasks that give up their machines, and become pending. They come first, so that one
     /// transaction can move a task.
@@ -119,7 +119,7 @@ impl Transaction {
         }
     }
 
-    /// How many claims, releases, evictions and resizes there are.
+    /// Number of claims, releases, evictions and resizes there are.
     #[must_use]
     pub fn items(&self) -> usize {
         self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()
@@ -268,9 +268,9 @@ pub enum TransactionError {
     /// Split it.
     #[error("the transaction has {items} items, at most {max} are allowed")]
     TooManyItems {
-        /// How many it has.
+        /// Number that it has.
         items: usize,
-        /// How many it may have.
+        /// Number that it may have.
         max: usize,
     },
     /// The view belongs to another cell, or to a lost one: start from a fresh snapshot.

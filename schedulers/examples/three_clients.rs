@@ -93,7 +93,7 @@ fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What each client did, as a table.
+/// Actions of each client, as a table.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = cell()?;
     let mut services = Scheduler::new(&cell, Profile::service(), Settings::new("services"))?;

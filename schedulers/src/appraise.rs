@@ -17,7 +17,7 @@ pub struct Appraisal {
     pub refused: Vec<Refusal>,
     /// The rows of the others, ascending. All that follows is in this order.
     pub feasible: Vec<u32>,
-    /// What each score of the profile says about the feasible machines.
+    /// Output of each score of the profile about the feasible machines.
     pub scores: Vec<ScoreAccount>,
     /// The weighted sum for each feasible machine.
     pub totals: Vec<i64>,
@@ -36,12 +36,12 @@ pub struct Refusal {
     pub curable: bool,
 }
 
-/// What one score says about the feasible machines.
+/// Output of one score about the feasible machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreAccount {
     /// The score's name.
     pub name: &'static str,
-    /// How much it counts.
+    /// Its weight.
     pub weight: i32,
     /// Its values; `None` if it has nothing to say about these tasks.
     pub columns: Option<ScoreColumns>,
@@ -95,7 +95,7 @@ pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec
     sift(view, &[filter], group).0
 }
 
-/// What one score alone says about these rows, which are taken as the feasible machines. `None` if
+/// Output of one score alone about these rows, which are taken as the feasible machines. `None` if
 /// it has nothing to say.
 #[must_use]
 pub fn appraise_score(

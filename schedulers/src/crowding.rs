@@ -8,7 +8,7 @@ pub(crate) fn is_of_a_place(reason: Reason) -> bool {
     !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
 }
 
-/// How often claims conflict lately, and what follows: schedulers that meet often spread wider.
+/// Frequency with which claims conflict lately, and what follows: schedulers that meet often spread wider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowding {
     claims: usize,
@@ -39,7 +39,7 @@ impl Crowding {
         (self.claims, self.conflicts) = (0, 0);
     }
 
-    /// How many times the choice is doubled.
+    /// Number of times the choice is doubled.
     pub(crate) fn level(self) -> u32 {
         self.level
     }

@@ -22,7 +22,7 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long jobs wait for machines that they prefer; as a filter, those machines alone for so long.
+/// Time for which jobs wait for machines that they prefer; as a filter, those machines alone for so long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,
@@ -141,7 +141,7 @@ impl Profile {
     }
 }
 
-/// What became of preferences in a scheduler with a [`Delay`].
+/// Outcome of preferences in a scheduler with a [`Delay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitFigures {
     /// Tasks with preferences that were placed on a machine that they prefer.

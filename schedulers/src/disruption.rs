@@ -35,17 +35,17 @@ pub enum Keep {
     MaxUnavailable(Share),
 }
 
-/// How many tasks may be disturbed, whatever runs. (Kubernetes' `PodDisruptionBudget`.)
+/// Number of tasks that may be disturbed, whatever runs. (Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
     /// Which tasks it protects.
     pub set: TaskSet,
-    /// How many of them are to stay.
+    /// Number of them that are to stay.
     pub keep: Keep,
 }
 
 impl DisruptionBudget {
-    /// How many of its tasks may go, where there are so many, and so many are about to go already.
+    /// Number of its tasks may go, where there are so many, and so many are about to go already.
     #[must_use]
     pub fn allowed(&self, counts: TaskCounts, going: usize) -> u32 {
         let up = match self.keep {

@@ -12,10 +12,10 @@ use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
 use omega_core::{KindId, Machine};
 
-/// How many parts the whole of a kind has.
+/// Number of parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
 
-/// How much of a share is worth as much as another's: 1 is usual, 3 is entitled to three times as much.
+/// Part of a share that is worth as much as another's: 1 is usual, 3 is entitled to three times as much.
 ///
 /// Invariant: 1 to [`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     }
 }
 
-/// What all machines of a cell have together: what shares are shares of.
+/// Resources that all machines of a cell have together: what shares are shares of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals(Sums);
 

@@ -24,7 +24,7 @@ impl Events {
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
     /// A machine has more left of something: it grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// What is left on a machine changed, maybe to less. Only a plugin that wants machines *used*
+    /// The rest on a machine changed, maybe to less. Only a plugin that wants machines *used*
     /// is helped by that.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
     /// A task was placed, of a job that the scheduler hears of: its own, or all if it makes room
@@ -61,7 +61,7 @@ impl Events {
     /// Every one of them.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
-    /// How many kinds there are.
+    /// Number of kinds there are.
     pub(crate) const COUNT: usize = 19;
 
     /// Events that say which machines they are about.

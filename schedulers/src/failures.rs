@@ -29,7 +29,7 @@ struct Failed {
     exact: bool,
     /// The cell's time, if a filter reads it.
     moment: u64,
-    /// What happened since.
+    /// Event since.
     events: Events,
     /// The machines that changed; more than are asked about, if it was too much.
     rows: Vec<u32>,
@@ -82,7 +82,7 @@ impl Failures {
         stands
     }
 
-    /// Who refuses the tasks of a group, if its class is known: found once for all of them.
+    /// The one that refuses the tasks of a group, if its class is known: found once for all of them.
     pub(crate) fn refusers(
         &mut self,
         view: &View,

@@ -22,10 +22,10 @@ use rand::{Rng, RngExt};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// How a scheduler places.
+/// The way in which a scheduler places.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
-    /// How far to look.
+    /// Extent of the search.
     pub search: Search,
     /// Among how many of the best machines to choose at random, for single tasks: 1 takes the
     /// best. Schedulers that all take the best collide.

@@ -1,4 +1,4 @@
-//! What a plugin is: a filter says where tasks may run, a score how well they would.
+//! Definition of a plugin: a filter says where tasks may run, a score how well they would.
 //!
 //! Plugins are *columnar*: they look at a block of 64 machines at once. A filter clears bits of a
 //! word, a score adds to a column of integers. That is what makes a full scan cost about a
@@ -21,7 +21,7 @@ pub struct Tasks<'a> {
     pub view: &'a View,
     /// Their group, as the view has compiled it.
     pub compiled: GroupRef,
-    /// What each of them needs, compiled.
+    /// Resources that each of them needs, compiled.
     pub need: &'a Need,
     /// The id of their job.
     pub id: JobId,
@@ -39,9 +39,9 @@ pub struct Tasks<'a> {
 pub struct Reads(u8);
 
 impl Reads {
-    /// What the machine is: labels, taints, images, topology.
+    /// Kind of the machine: labels, taints, images, topology.
     pub const DESCRIPTION: Reads = Reads(1);
-    /// What is free on it, and its devices.
+    /// Free resources on it, and its devices.
     pub const AMOUNTS: Reads = Reads(2);
     /// Its reported load.
     pub const LOAD: Reads = Reads(4);
@@ -49,7 +49,7 @@ impl Reads {
     pub const OTHER_MACHINES: Reads = Reads(8);
     /// What other machines are: a change of one changes the answer for others, but no claim does.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// What the job is, beyond the description of the tasks and its kind: its name, tenant, precedence.
+    /// Kind of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
     /// How late it is in the cell: the answer may change though nothing else does. It wakes no job.
     pub const TIME: Reads = Reads(64);
@@ -226,7 +226,7 @@ impl<'a> MachineRef<'a> {
         self.block.machine_id(self.lane)
     }
 
-    /// What it is.
+    /// Kind.
     ///
     /// # Panics
     /// Never: plugins are asked only about machines that are there.
@@ -235,7 +235,7 @@ impl<'a> MachineRef<'a> {
         self.block.machine(self.lane).expect("plugins are asked about machines that are there")
     }
 
-    /// What may still be claimed of a kind.
+    /// Claimable amount of a kind.
     #[must_use]
     pub fn free(&self, kind: KindId) -> i64 {
         self.block.free(kind)[self.lane]

@@ -39,7 +39,7 @@ pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 pub struct Queued<'a> {
     /// Which: older jobs have lower numbers.
     pub id: JobId,
-    /// What it is.
+    /// Kind.
     pub job: &'a Arc<Job>,
 }
 
@@ -131,7 +131,7 @@ pub trait Reserve: Send + Sync {
     fn unreserve(&mut self, claimed: &Claimed<'_>);
 }
 
-/// What a permit plugin says.
+/// Output of a permit plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Go on.

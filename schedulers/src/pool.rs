@@ -22,7 +22,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// How long an idle worker sleeps unless it is woken: then it looks for changes that nobody told
+/// Time for which an idle worker sleeps unless it is woken: then it looks for changes that nobody told
 /// it of, and for jobs whose waiting is over.
 const IDLE: Duration = Duration::from_millis(1);
 
@@ -38,7 +38,7 @@ pub struct Pool<'scope, O> {
 pub struct Worker<O> {
     /// The scheduler, with its queue and view as they were last.
     pub scheduler: Scheduler,
-    /// What it measured.
+    /// Its measurements.
     pub observer: O,
     /// Why it ended early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
@@ -83,7 +83,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         }
     }
 
-    /// How many workers have not ended yet: less than there were when the cell refused some.
+    /// Number of workers that have not ended yet: less than there were when the cell refused some.
     #[must_use]
     pub fn running(&self) -> usize {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()

@@ -20,12 +20,12 @@ use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// How many tasks may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
+/// Number of tasks that may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Which tasks it protects.
     pub tasks: TaskSet,
-    /// How many of them may go now.
+    /// Number of them that may go now.
     pub allowed: u32,
 }
 
@@ -83,9 +83,9 @@ pub type Victims = SmallVec<[PlacedTask; 4]>;
 pub struct Candidate {
     /// The machine's row.
     pub row: usize,
-    /// Who has to go, the most important first. Never empty.
+    /// The one that has to go, the most important first. Never empty.
     pub victims: Victims,
-    /// How many of them a budget protects.
+    /// Number of them a budget protects.
     pub violations: usize,
 }
 

@@ -30,9 +30,9 @@ pub struct Profile {
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins around the decision.
     pub(crate) chain: Chain,
-    /// What the plugins of a file take for the volumes that there are.
+    /// Kind of the plugins of a file take for the volumes that there.
     pub(crate) volumes: Volumes,
-    /// How long jobs wait for machines that they prefer.
+    /// Time for which jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,
     /// What plans for jobs that find no room.
     pub(crate) backfill: Option<Backfill>,

@@ -39,10 +39,10 @@ pub use patience::Patience;
 /// Nanoseconds since any fixed moment, from the caller.
 pub type Nanos = u64;
 
-/// How a job's turn ended.
+/// The way in which a job's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// What was asked for was placed; if tasks are left, the next turn is at once.
+    /// Request was placed; if tasks are left, the next turn is at once.
     More,
     /// Claims were refused.
     Conflict,
@@ -100,19 +100,19 @@ impl Queue {
         }
     }
 
-    /// How many tasks are pending.
+    /// Number of tasks that are pending.
     #[must_use]
     pub fn pending_tasks(&self) -> usize {
         self.totals.pending
     }
 
-    /// How many jobs may be tried now.
+    /// Number of jobs that may be tried now.
     #[must_use]
     pub fn active_jobs(&self) -> usize {
         self.active.len()
     }
 
-    /// How many of them have a claim that waits for a permit.
+    /// Number of them that have a claim that waits for a permit.
     #[must_use]
     pub fn held_tasks(&self) -> usize {
         self.totals.held
@@ -124,7 +124,7 @@ impl Queue {
         self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
     }
 
-    /// How many tasks belong to jobs that were refused, those that are held left out.
+    /// Number of tasks that belong to jobs that were refused, those that are held left out.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
@@ -468,7 +468,7 @@ impl Queue {
         self.placed_tasks(id) + more >= wanted
     }
 
-    /// How many tasks more a gang needs to run, those aside that are in a transaction; `None` where any number is
+    /// Number of tasks more a gang needs to run, those aside that are in a transaction; `None` where any number is
     /// of use: the job is no gang, or enough of it runs.
     #[must_use]
     pub(crate) fn gang_lacks(&self, id: JobId) -> Option<u32> {
@@ -540,7 +540,7 @@ impl Queue {
         pending
     }
 
-    /// How many tasks of a job have a machine.
+    /// Number of tasks of a job that have a machine.
     #[must_use]
     pub fn placed_tasks(&self, id: JobId) -> usize {
         let tasks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.tasks);
@@ -556,7 +556,7 @@ impl Queue {
         }
     }
 
-    /// How often a job failed since a task of it was placed.
+    /// Number of times a job failed since a task of it was placed.
     #[must_use]
     pub fn failures(&self, id: JobId) -> u32 {
         self.jobs.get(&id).map_or(0, |entry| entry.failures)

@@ -43,7 +43,7 @@ pub fn first_refusals(
     refusals
 }
 
-/// Who refuses a job, and what may change that.
+/// The one that refuses a job, and what may change that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusers {
     /// Filters of the profile, by position. Those beyond the 64th are in `others`.
@@ -227,7 +227,7 @@ impl Refusers {
 /// What a sync brought, for a filter that is asked whether it may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
-    /// What happened.
+    /// Event.
     pub events: Events,
     /// The rows of machines that came, or changed in any way. A row may be there twice.
     pub rows: &'a [u32],

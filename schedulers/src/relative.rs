@@ -80,7 +80,7 @@ impl<'a> Feasible<'a> {
         Feasible { view, words }
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.iter().map(|(_, word)| word.count_ones() as usize).sum()

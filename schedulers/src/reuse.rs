@@ -27,14 +27,14 @@ const CLASSES_MAX: usize = 64;
 /// than to find out what is known of them.
 const FEW_FEASIBLE: usize = 4 * BLOCK;
 
-/// What is known of one block.
+/// Known state of one block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     stamp: u64,
     /// The best score, and the first machine that has it.
     score: i32,
     lane: u8,
-    /// How many machines are feasible.
+    /// Number of machines that are feasible.
     feasible: u8,
 }
 

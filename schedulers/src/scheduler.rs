@@ -58,12 +58,12 @@ use std::sync::Arc;
 pub use observer::{Observer, Unobserved};
 pub use settings::Settings;
 
-/// What a step did.
+/// Actions of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// How many tasks were placed.
+    /// Number of tasks that were placed.
     pub placed: usize,
-    /// How many claims were refused.
+    /// Number of claims that were refused.
     pub conflicts: usize,
     /// Whether there was nothing to do: then wait for changes or for time to pass.
     pub idle: bool,
@@ -85,7 +85,7 @@ pub struct Scheduler {
     settings: Settings,
     /// Transactions whose outcome is unknown, to be sent again first, in order.
     unknown: VecDeque<Flight>,
-    /// How many transactions of this step wait for their answers.
+    /// Number of transactions of this step that wait for their answers.
     flying: usize,
     /// Whether claims of this step were refused, so that there is room that later ones did not see.
     returned: bool,
@@ -203,7 +203,7 @@ impl Scheduler {
         Some(crate::explain::explain(&self.view, &self.profile, group))
     }
 
-    /// What keeps the tasks of a group of a job from finding a machine now, and what would help.
+    /// Obstacle that keeps the tasks of a group of a job from finding a machine now, and what would help.
     #[must_use]
     pub fn diagnose(&mut self, job: JobId, group: usize) -> Option<crate::explain::Diagnosis> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -313,13 +313,13 @@ impl Scheduler {
         }
     }
 
-    /// How much of what is left of a transaction one job may have. Where tenants take turns they all get into each
+    /// Part of what that is left of a transaction one job may have. Where tenants take turns they all get into each
     /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
 
-    /// How much of the open transaction is used.
+    /// Part of the open transaction that is used.
     fn open_items(&self) -> usize {
         self.view.open_claims() + self.view.open_evictions()
     }
@@ -483,7 +483,7 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// Who refuses tasks that found no machine. The first time it may be chance, and a guess is
+    /// The one that refuses tasks that found no machine. The first time it may be chance, and a guess is
     /// enough; after that it is worth another look at the cell.
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.

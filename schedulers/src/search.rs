@@ -16,19 +16,19 @@ use crate::rank::Standings;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use rand::{Rng, RngExt};
 
-/// How far to look.
+/// Extent of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
     /// At every machine: the best there is.
     Full,
     /// From a random place on until so many feasible machines are found, block by block.
     Sampled {
-        /// How many are enough.
+        /// Number of those that are enough.
         feasible: u32,
     },
     /// The same, skipping blocks that cannot have room.
     Indexed {
-        /// How many are enough.
+        /// Number of those that are enough.
         feasible: u32,
     },
     /// Full in small cells and indexed in large ones.
@@ -42,7 +42,7 @@ pub enum Search {
 /// Up to so many machines, `Adaptive` looks at all of them: it takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
-/// How many feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
+/// Number of feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
 /// pack better where devices are scarce (in a published cell of 1,523 machines, 92 % of the GPUs find
 /// a task and not 89 %), and no better, or worse, in cells without.
 const ADAPTIVE_FEASIBLE: u32 = 64;
@@ -88,9 +88,9 @@ pub struct Candidate {
 /// The candidates of a search, reused between searches.
 #[derive(Debug, Default)]
 pub struct Candidates {
-    /// What was found, in the order in which it was met.
+    /// Findings, in the order in which it was met.
     pub found: Vec<Candidate>,
-    /// How many were met: more than were found, if only the best was kept.
+    /// Number of those that were met: more than were found, if only the best was kept.
     met: usize,
     /// Blocks in which nothing fitted although their bounds said that something might.
     misled: Vec<u32>,
@@ -151,9 +151,9 @@ pub struct Request<'a> {
     pub profile: &'a Profile,
     /// The tasks.
     pub group: GroupRef,
-    /// How far to look.
+    /// Extent of the search.
     pub search: Search,
-    /// How many tasks the candidates are for: a sampled search looks for at least as many.
+    /// Number of tasks the candidates are for: a sampled search looks for at least as many.
     pub tasks: usize,
     /// Where to look first.
     pub home: Home,
@@ -245,7 +245,7 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// How many feasible machines are enough in a cell of so many; `None` for all. The rule, with its
+/// Number of feasible machines are enough in a cell of so many; `None` for all. The rule, with its
 /// numbers, is that of Kubernetes: half of a small cell, less of a larger one, never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// A node, by its position.
 type NodeId = usize;
 
-/// How many tenants beside one are looked at to see how much it may have in one turn. Where more wait, each gets little
+/// Number of tenants beside one are looked at to see how much it may have in one turn. Where more wait, each gets little
 /// in a transaction, and their order alone decides.
 const LEVELLED_MAX: usize = 64;
 
@@ -45,14 +45,14 @@ pub(crate) struct Shares {
     totals: Totals,
     /// What no tenant uses, and nobody has claimed since.
     free: Sums,
-    /// How often machines had come, changed or gone when those were counted.
+    /// Number of times machines had come, changed or gone when those were counted.
     counted: Option<u64>,
     /// Whether the cell told of any tenant.
     told: bool,
     /// Those for which something was claimed since the cell told what they have.
     claimed: Vec<NodeId>,
     jobs: usize,
-    /// How many tenants have jobs that wait.
+    /// Number of tenants that have jobs that wait.
     tenants: usize,
 }
 
@@ -64,7 +64,7 @@ struct Node {
     weight: Weight,
     /// What it uses, with all below it, as the cell told.
     used: Sums,
-    /// What was claimed for it since, and for all below it.
+    /// Claims for it since, and for all below it.
     claimed: Sums,
     share: Share,
     jobs: BTreeSet<Place>,
@@ -107,12 +107,12 @@ impl Shares {
         }
     }
 
-    /// How many jobs wait.
+    /// Number of jobs that wait.
     pub(crate) fn len(&self) -> usize {
         self.jobs
     }
 
-    /// How many tenants have jobs that wait.
+    /// Number of tenants that have jobs that wait.
     pub(crate) fn tenants(&self) -> usize {
         self.tenants
     }
@@ -221,7 +221,7 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
-    /// How many tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
+    /// Number of tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
     ///
     /// As many as its tenant would get of them if all that wait were served until they have the same share: so each
     /// transaction holds claims of tenants as they weigh, though each has but one large job. Tasks of others are taken
@@ -264,7 +264,7 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// How many of so many tasks a node gets if it and those beside it in which jobs wait are served until they are
+    /// Number of so many tasks a node gets if it and those beside it in which jobs wait are served until they are
     /// level; `None` if these are too many to be looked at.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
@@ -360,7 +360,7 @@ impl Shares {
         }
     }
 
-    /// What a node's parent has of it while it waits.
+    /// Resources that a node's parent has of it while it waits.
     fn entry(&self, node: NodeId) -> (NodeId, (Share, Text, NodeId)) {
         let Node { parent, share, name, .. } = &self.nodes[node];
         (*parent, (*share, name.clone(), node))

@@ -41,7 +41,7 @@ impl Turns {
         }
     }
 
-    /// How many jobs there are.
+    /// Number of jobs there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {

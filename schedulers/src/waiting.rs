@@ -27,7 +27,7 @@ pub struct WaitingTask {
     pub plugins: Names,
 }
 
-/// What became of a task that waited.
+/// Outcome of a task that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It still waits.
@@ -137,7 +137,7 @@ impl Waiting {
         self.shared().answered = true;
     }
 
-    /// What became of a task.
+    /// Outcome of a task.
     pub(crate) fn answer(&self, task: TaskId, now: Nanos) -> Answer {
         let shared = self.shared();
         let Some(wait) = shared.tasks.get(&task) else { return Answer::Allowed };

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use omega_service::audit::{VerifyError, verify, verify_files};
 use std::path::PathBuf;
 
-/// What to do with audit logs.
+/// Operations on audit logs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Check that no line was changed, taken out or put in, and say the first that does not fit.

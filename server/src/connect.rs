@@ -32,7 +32,7 @@ pub(crate) struct CellArgs {
     tls_key: Option<Pem>,
 }
 
-/// What a file holds. It is read with the arguments, so that a wrong name is told like any other.
+/// Resources that a file holds. It is read with the arguments, so that a wrong name is told like any other.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A whole cell on this machine, to try things out.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// How many replicas keep the cell.
+    /// Number of replicas that keep the cell.
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
@@ -44,7 +44,7 @@ pub(crate) enum DevError {
     Folder {
         /// Which folder.
         path: PathBuf,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// Look into its file.
@@ -60,7 +60,7 @@ pub(crate) enum DevError {
     Process(io::Error),
 }
 
-/// How long a replica may take until it listens.
+/// Time that a replica may take until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// How often is looked whether a process has ended.

@@ -51,7 +51,7 @@ impl TryFrom<String> for LogLevel {
     }
 }
 
-/// How it is told.
+/// The way in which it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read: a hundred thousand machines with labels.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What is wrong with a file.
+/// Mistake with a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     /// Name another file.
@@ -27,7 +27,7 @@ pub(crate) enum FileError {
     Value { file: PathBuf, field: String, why: String },
 }
 
-/// What is in a file; `-` is standard input.
+/// Contents of a file; `-` is standard input.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     let text = text(file)?;
     let text = text.trim_start_matches('\u{feff}');
@@ -66,7 +66,7 @@ fn text(file: &Path) -> Result<String, FileError> {
     }
 }
 
-/// What is wrong, and where.
+/// Mistake, and where.
 struct Fault {
     place: (usize, usize),
     field: String,

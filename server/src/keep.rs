@@ -23,7 +23,7 @@ pub(crate) struct KeepArgs {
     /// The name under which it commits.
     #[arg(long, value_name = "NAME", default_value = "peaks")]
     name: String,
-    /// How often it looks, from 100ms to 1h.
+    /// Interval at which it looks, from 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
     every: Duration,
     /// The most tasks that step back or grow each time.
@@ -32,7 +32,7 @@ pub(crate) struct KeepArgs {
     /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
     #[arg(long)]
     standby: bool,
-    /// How long this process may be silent before a standby may take over: from 1s to 60s.
+    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     kept
 }
 
-/// How long what a step did takes to come back, about.
+/// Time that what a step did takes to come back, about.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {

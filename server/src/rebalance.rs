@@ -86,7 +86,7 @@ struct PassArgs {
     /// What is better, from a file; docs/rebalance.md has its fields. What is named by flags counts beside it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// How much of a kind is safe, in percent: cpu=70,memory=85.
+    /// Part of a kind that is safe, in percent: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
     /// Another weight of a term: misplaced, load, balance, fragments, crowding, moves or job-moves; load.KIND is that of one kind.
@@ -132,7 +132,7 @@ enum OnlyArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// How to print.
+    /// Way to print.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
     /// Print every move, and every task that stays.
@@ -157,7 +157,7 @@ enum Format {
     Json,
 }
 
-/// What is wrong with the objectives of a pass. One line for the user.
+/// Mistake with the objectives of a pass. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
     /// Name a kind that the cell has.

@@ -40,7 +40,7 @@ pub(crate) struct RestoreArgs {
     /// The name of the cell, where it has several replicas. It may stay what it was.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// How often the cell was restored, this time included: `omega serve` must be told the same.
+    /// Number of times the cell was restored, this time included: `omega serve` must be told the same.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
     /// Which replica this is, where there are several.

@@ -48,13 +48,13 @@ pub(crate) enum Verb {
     /// The tasks of a job, or of a machine.
     #[command(subcommand)]
     Task(ask::task::TaskCommand),
-    /// What the tasks of a tenant may claim together.
+    /// Resources that the tasks of a tenant may claim together.
     #[command(subcommand)]
     Quota(ask::quota::QuotaCommand),
     /// Machines that some tenants have to themselves for a time to come.
     #[command(subcommand)]
     Reservation(ask::reservation::ReservationCommand),
-    /// What the cell as a whole has that tasks claim, such as licences.
+    /// Resources that the cell as a whole has that tasks claim, such as licences.
     #[command(subcommand)]
     ClusterResource(ask::resource::ResourceCommand),
     /// Hours in which services need their machines, and batch is throttled.
@@ -66,13 +66,13 @@ pub(crate) enum Verb {
     /// The replicas of a cell.
     #[command(subcommand)]
     Member(ask::member::MemberCommand),
-    /// Who places: the schedulers of a cell, and the processes that hold their names.
+    /// The one that places: the schedulers of a cell, and the processes that hold their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
     /// What transactions were answered, and transactions by hand.
     #[command(subcommand)]
     Txn(ask::txn::TxnCommand),
-    /// What a cell is, and how much of it is taken.
+    /// Definition of a cell, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
     /// Watch a cell: how full it is, what its schedulers do, what waits and why.
     Top(ask::top::TopArgs),

@@ -41,9 +41,9 @@ pub enum EncodeError {
     /// Ask for less in one command: nobody could read it again.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
-        /// How many it has.
+        /// Number that it has.
         bytes: usize,
-        /// How many it may have.
+        /// Number that it may have.
         max: usize,
     },
 }
@@ -71,9 +71,9 @@ pub enum CodecError {
     /// No program of ours writes so many: the bytes come from somewhere else.
     #[error("{bytes} bytes, at most {max} are allowed")]
     TooLarge {
-        /// How many there are.
+        /// Their number.
         bytes: usize,
-        /// How many there may be.
+        /// Their number.
         max: usize,
     },
     /// The bytes were damaged, or no program of ours wrote them.
@@ -82,7 +82,7 @@ pub enum CodecError {
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// How many follow.
+        /// Number of those that follow.
         bytes: usize,
     },
 }

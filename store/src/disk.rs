@@ -56,7 +56,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
 /// An open file. Its lock lasts as long as it does.
 pub trait DiskFile: fmt::Debug + Send + Sync {
-    /// How many bytes it has.
+    /// Number of bytes it has.
     ///
     /// # Errors
     /// Those of the disk.

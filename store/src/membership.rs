@@ -83,9 +83,9 @@ pub enum ChangeError {
         "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
     )]
     NoQuorum {
-        /// How many would vote.
+        /// Number of those that would vote.
         voters: usize,
-        /// How many of them answer.
+        /// Number of them answer.
         answering: usize,
     },
     /// Let another replica lead first.

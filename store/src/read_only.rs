@@ -34,7 +34,7 @@ struct Changes {
 struct Over {
     /// Later ones lie over earlier ones.
     written: Vec<(u64, Vec<u8>)>,
-    /// How long the file is, if that has changed.
+    /// Duration of the file, if that has changed.
     length: Option<u64>,
     /// Bytes of the file below that are still seen.
     seen: u64,

@@ -75,7 +75,7 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     assert_eq!(placed(&cell, long), 0);
 }
 
-/// Who waits for a quota is in nobody's way: the first that waits for room has the plan.
+/// The one that waits for a quota is in nobody's way: the first that waits for room has the plan.
 #[test]
 fn a_job_over_its_quota_has_no_plan() {
     let cell = cell(&[4, 4]);
@@ -270,7 +270,7 @@ fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     (cell.now_ms()..cell.now_ms() + 200).find(|at_ms| fits(*at_ms))
 }
 
-/// What is claimed of each machine is what is expected to leave it.
+/// Claimed amount of each machine is what is expected to leave it.
 fn assert_all_leave(view: &View) {
     for row in 0..view.rows() {
         let capacity = &view.machine(row).unwrap().capacity;

@@ -102,7 +102,7 @@ impl Scheduler {
         self.kept.retain(|kept| kept.number != Some(TAKEN));
     }
 
-    /// What is free in the view is what would be free in the cell with the kept claims.
+    /// Free resources in the view is what would be free in the cell with the kept claims.
     fn check_free(&self, world: &World) {
         let twin = &world.twin;
         for row in 0..twin.rows().len() {

@@ -44,7 +44,7 @@ fn claimed(cell: &SharedCell) -> u64 {
     cell.read(|cell| cell.resources().claimed.get(LICENCE))
 }
 
-/// How many decisions there were.
+/// Number of decisions there were.
 #[derive(Default)]
 struct Decisions(usize);
 

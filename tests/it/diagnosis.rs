@@ -98,7 +98,7 @@ fn check_sums(world: &World, profile: &Profile, group: GroupRef) -> Diagnosis {
     diagnosis
 }
 
-/// How many machines take a group.
+/// Number of machines that take a group.
 fn feasible(world: &mut World, group: TaskGroup) -> usize {
     let group = world.submit(group);
     diagnose(&world.view, &Profile::first_fit(), group).feasible
@@ -160,7 +160,7 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
     smaller
 }
 
-/// How many machines would take a group if the cell were empty.
+/// Number of machines that would take a group if the cell were empty.
 fn feasible_when_empty(world: &World, group: &TaskGroup) -> usize {
     let mut empty = World::new(0, 0);
     for row in 0..world.view.rows() {

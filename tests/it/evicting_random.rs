@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often room was made, and how often that broke a budget.
+/// Number of times room was made, and how often that broke a budget.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 

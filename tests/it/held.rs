@@ -17,7 +17,7 @@ fn wanting(name: &str, tasks: u32, more: u64) -> Job {
     job
 }
 
-/// How many cores each task of a job holds.
+/// Number of cores each task of a job holds.
 fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())

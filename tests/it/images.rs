@@ -131,7 +131,7 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
 const JOBS: usize = 3000;
 const MACHINES: usize = 1500;
 
-/// How long ended jobs are kept: until the first steps, and then a few are forgotten at a time.
+/// Time for which ended jobs are kept: until the first steps, and then a few are forgotten at a time.
 const KEEP_MS: u64 = 10_000;
 
 /// Many pieces, some of which are copied in turn and some because they are to change.

@@ -211,7 +211,7 @@ impl World {
         claims.into_iter().any(|(_, machine, _)| self.machine(machine.row()) != machine)
     }
 
-    /// How many tasks of a job are on each row, counted anew.
+    /// Number of tasks of a job that are on each row, counted anew.
     fn recount(&self, job: JobId) -> BTreeMap<usize, u32> {
         let evicted: BTreeSet<_> = self.open.iter().flat_map(|(.., victims)| victims).collect();
         let seen = self.seen.iter().filter(|(task, _)| !evicted.contains(task));

@@ -17,7 +17,7 @@ fn limits() -> Vec<Limit> {
     vec![Limit { kind: KindId::CPU, service_percent: 60, batch_percent: 85 }]
 }
 
-/// What is in use of a kind on a machine, reckoned with amounts of any size.
+/// Usage of a kind on a machine, reckoned with amounts of any size.
 fn naive_use(view: &View, row: usize, kind: KindId) -> i128 {
     let block = view.block(row / BLOCK);
     let claimable = i128::from(block.capacity(kind).unwrap()[row % BLOCK]);

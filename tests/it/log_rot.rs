@@ -1,4 +1,4 @@
-//! What becomes of a log whose files were damaged anywhere: all of it, a part that ends where
+//! Outcome of a log whose files were damaged anywhere: all of it, a part that ends where
 //! nobody could know better, or a refusal with a name; never other entries.
 
 use crate::histories::seeds;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 struct Case {
     disk: SimulatedDisk,
     states: Vec<Held>,
-    /// How many steps were synced by the last sync.
+    /// Number of steps that were synced by the last sync.
     last_synced: usize,
 }
 

@@ -26,7 +26,7 @@ type Deltas = fn(u64) -> Vec<Delta>;
 #[derive(Clone)]
 struct Misleading {
     commits: Commits,
-    /// How many transactions of a stream are read before the first is answered.
+    /// Number of transactions of a stream that are read before the first is answered.
     together: usize,
     deltas: Deltas,
     streams: Arc<Mutex<Vec<Vec<proto::CommitRequest>>>>,

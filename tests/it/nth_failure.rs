@@ -87,7 +87,7 @@ fn a_full_disk_stops_nobody_and_loses_nothing() {
     assert!(refused > 0, "the disk was full");
 }
 
-/// What becomes of a file.
+/// Outcome of a file.
 #[derive(Clone, Copy, Debug)]
 enum Rot {
     Flip,

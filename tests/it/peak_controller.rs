@@ -98,7 +98,7 @@ struct Twin {
     placed_ms: u64,
     holds: [i64; 2],
     request: [i64; 2],
-    /// What is left of it: what it holds, its request, or nothing.
+    /// The rest of it: what it holds, its request, or nothing.
     now: [i64; 2],
 }
 
@@ -202,7 +202,7 @@ fn random_cell(dice: &mut Dice) -> (SharedCell, [Option<i64>; 2]) {
     (cell, most)
 }
 
-/// What the twin knows of the batch tasks of a machine.
+/// Knowledge of the twin of the batch tasks of a machine.
 fn twins(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Twin> {
     let of = |id: &TaskId| {
         let job = cell.job(id.job).unwrap();
@@ -317,7 +317,7 @@ fn keepers_and_schedulers_on_threads_come_to_the_share() {
     cell.read(|cell| cell.audit_no_overcommit().unwrap());
 }
 
-/// How many cores batch holds on a machine.
+/// Number of cores batch that holds on a machine.
 fn on(cell: &Cell, row: u32) -> i64 {
     cell.batch_allocated(omega_core::MachineId::first(row), KindId::CPU) / 1000
 }

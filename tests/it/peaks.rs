@@ -48,12 +48,12 @@ pub(crate) fn wanting(name: &str, tasks: u32, cores: u64, more: u64) -> Job {
     job
 }
 
-/// How many cores batch holds on a machine.
+/// Number of cores batch that holds on a machine.
 pub(crate) fn batch(cell: &SharedCell, row: u32) -> i64 {
     cell.read(|cell| cell.batch_allocated(MachineId::first(row), KindId::CPU)) / 1000
 }
 
-/// How many cores each task of a job holds.
+/// Number of cores each task of a job holds.
 pub(crate) fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
@@ -68,7 +68,7 @@ fn resize(cell: &SharedCell, job: JobId, cores: u64) -> Option<Reason> {
     cell.commit(&txn).unwrap().conflict_of(Item::Resize(0))
 }
 
-/// How many decisions there were.
+/// Number of decisions there were.
 #[derive(Default)]
 struct Decisions(usize);
 

@@ -375,7 +375,7 @@ fn a_task_that_finds_no_machine_takes_one_by_evicting() {
     assert_eq!(scheduler.queue().unplaceable(), [(low, 6)], "they are pending again");
 }
 
-/// What a refused claim evicted is back on the view, and the next one finds it there.
+/// Resources that a refused claim evicted is back on the view, and the next one finds it there.
 #[test]
 fn evictions_go_back_with_their_claim() {
     let cell = cell(&[4]);

@@ -43,7 +43,7 @@ fn pass(cell: &SharedCell, settings: Settings) -> Plan {
     plan
 }
 
-/// How many tasks run on each row.
+/// Number of tasks that run on each row.
 fn counts(cell: &SharedCell, rows: usize) -> Vec<usize> {
     let mut counts = vec![0; rows];
     cell.read(|cell| running(cell).iter().for_each(|(.., machine)| counts[machine.row()] += 1));

@@ -20,7 +20,7 @@ use omega_tests::twin::claimed_together;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What a machine has of each kind, and what its tasks claim of it.
+/// Resources that a machine has of each kind, and what its tasks claim of it.
 struct Use<'c> {
     id: MachineId,
     takes_tasks: bool,

@@ -82,7 +82,7 @@ fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
     }
 }
 
-/// What a view knows of the cell's time, its policy and what belongs to no machine stays when nothing happens.
+/// Knowledge of a view of the cell's time, its policy and what belongs to no machine stays when nothing happens.
 #[test]
 fn where_nothing_happens_a_view_stays_as_it_was() {
     let served = Served::start();

@@ -39,7 +39,7 @@ fn runs(job: Job, run_ms: u64) -> Job {
     Job { runtime_estimate_ms: Some(run_ms), ..job }
 }
 
-/// How many decisions there were.
+/// Number of decisions there were.
 #[derive(Default)]
 struct Decisions(usize);
 

@@ -46,7 +46,7 @@ struct Case {
     folder: TempDir,
     /// Its history since it was last opened.
     naive: NaiveLog,
-    /// How long the WAL was after the last sync.
+    /// Time for which the WAL was after the last sync.
     synced_bytes: u64,
 }
 

@@ -256,7 +256,7 @@ fn limit(cell: &SharedCell, tenant: &str, cores: u64) {
     cell.apply(Command::SetQuota { tenant: tenant.into(), limit }).unwrap();
 }
 
-/// What a limit does not allow is not tried: a scheduler knows it as the cell does, and nothing is refused.
+/// Actions of a limit not allow is not tried: a scheduler knows it as the cell does, and nothing is refused.
 #[test]
 fn no_more_is_claimed_than_a_limit_leaves() {
     let cell = cell(&[20]);

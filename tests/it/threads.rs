@@ -13,7 +13,7 @@ const MACHINES: usize = 200;
 const TASKS: u32 = 600;
 const ROUNDS: usize = 300;
 
-/// What one scheduler was told.
+/// Information that one scheduler was gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     placed: usize,
@@ -119,7 +119,7 @@ impl Scheduler {
         self.told.finished += 1;
     }
 
-    /// What the scheduler was told is what the cell has.
+    /// Information that the scheduler was gives is what the cell has.
     fn check(mut self) -> Told {
         self.view.sync(&self.cell).unwrap();
         let mut fresh = View::new(self.view.scheduler(), 0);

@@ -257,7 +257,7 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
     }
 }
 
-/// What a reader of deltas knows of jobs.
+/// Knowledge of a reader of deltas of jobs.
 #[derive(Default)]
 struct Heard {
     interest: Interest,

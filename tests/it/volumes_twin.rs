@@ -50,7 +50,7 @@ struct Used {
     runs: bool,
 }
 
-/// What there is.
+/// Everything there is.
 #[derive(Default, Debug)]
 struct Naive {
     volumes: BTreeMap<Text, Volume>,

@@ -21,10 +21,10 @@ pub const BEFORE: u64 = 3;
 /// Tasks that are placed and released in turn.
 const TASKS: u64 = 50;
 
-/// How long a log may become while no snapshot is saved.
+/// Time for which a log may become while no snapshot is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 10;
 
-/// How large the segments are: small, so that there are many.
+/// Size of the segments: small, so that there are many.
 pub const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 
 /// Settings with which snapshots are taken all the time.
@@ -114,7 +114,7 @@ impl Lone {
         Ok(lone)
     }
 
-    /// How many transactions were taken. Checks the whole state.
+    /// Number of transactions that were taken. Checks the whole state.
     ///
     /// # Errors
     /// What is wrong.

@@ -6,7 +6,7 @@ use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-/// What happens to one transaction on its way.
+/// Handling of one transaction on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is judged, and the answer arrives.

@@ -10,7 +10,7 @@ use omega_store::log::{
     WriteError,
 };
 
-/// What was asked of a log.
+/// Request of a log.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A batch.
@@ -23,7 +23,7 @@ pub enum Step {
     Sync,
 }
 
-/// What a log holds, kept as simply as can be.
+/// Resources that a log holds, kept as simply as can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// The entry before the first.
@@ -62,7 +62,7 @@ impl Held {
         }
     }
 
-    /// What a log holds, read from it.
+    /// Resources that a log holds, read from it.
     ///
     /// # Panics
     /// If it cannot be read, or reading by pieces gives something else.
@@ -173,7 +173,7 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
 /// A naive log with its history.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveLog {
-    /// What it holds now.
+    /// Its contents now.
     pub now: Held,
     /// What it held when it was last safe, and the steps since.
     safe: Held,

@@ -40,13 +40,13 @@ const AGREE: u64 = 2_000;
 pub struct Trio {
     /// What each has.
     pub disks: [SimulatedDisk; 3],
-    /// Who runs.
+    /// The one that runs.
     pub up: [Started; 3],
     /// Whom nobody reaches, and who reaches nobody.
     pub cut: Option<usize>,
     /// Is told who works from now on; nobody in between.
     pub at_work: fn(Option<usize>),
-    /// How often a replica was started again.
+    /// Number of times a replica was started again.
     pub restarts: u64,
     /// The number of the next transaction: those before it were acknowledged.
     pub next: u64,
@@ -114,7 +114,7 @@ impl Trio {
         }
     }
 
-    /// Who leads with all that was committed.
+    /// The leader with all that was committed.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         let leads = |at: &usize| self.up[*at].replica.node().leads_with_all();

@@ -71,7 +71,7 @@ impl RunCell {
 const IN_FLIGHT: usize = 16;
 
 impl RunCell {
-    /// How many transactions a scheduler should submit before it waits.
+    /// Number of transactions a scheduler should submit before it waits.
     pub(crate) fn commits_in_flight(&self) -> usize {
         match self {
             RunCell::Memory(_) => 1,

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a front with nothing to do sleeps.
+/// Time for which a front with nothing to do sleeps.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Clients of one kind, with their front.
@@ -37,10 +37,10 @@ trait Client: Send {
     fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError>;
 }
 
-/// What came of a round.
+/// Result of a round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// What was seen of the cell.
+    /// Observations of the cell.
     version: Version,
     /// Tasks that wait.
     waiting: usize,
@@ -142,7 +142,7 @@ impl<'scope> Fronts<'scope> {
         all
     }
 
-    /// How many have not ended yet.
+    /// Number of those that have not ended yet.
     pub(super) fn running(&self) -> usize {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }

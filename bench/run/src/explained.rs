@@ -16,7 +16,7 @@ use omega_schedulers::explain::{
 };
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 
-/// How many jobs are explained if none is named: what comes after waits for less.
+/// Number of jobs that are explained if none is named: what comes after waits for less.
 const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended.
@@ -70,9 +70,9 @@ pub fn explain_cell(
 pub struct AskedJob<'a> {
     /// Its id.
     pub id: JobId,
-    /// What it asks for.
+    /// Its request.
     pub job: &'a Job,
-    /// How many tasks of each of its groups wait.
+    /// Number of tasks of each of its groups that wait.
     pub waiting: Vec<usize>,
 }
 
@@ -135,7 +135,7 @@ fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
     explained
 }
 
-/// How many tasks of each group wait.
+/// Number of tasks of each group that wait.
 fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
     let mut waiting = vec![0; job.groups.len()];
     cell.read(|cell| {
@@ -182,7 +182,7 @@ fn group(
     })
 }
 
-/// What each task of a group asks for.
+/// Request of each task of a group.
 fn request(group: &TaskGroup, kinds: &Kinds) -> String {
     let amount = |(kind, amount)| {
         let name = kinds.get(kind).map_or("units", |kind| kind.name.as_str());

@@ -21,18 +21,18 @@ use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// How many samples a run takes over the workload's time.
+/// Number of samples a run takes over the workload's time.
 const SAMPLES: u64 = 240;
 
-/// How long the feeder waits for a message before it looks at the clock again.
+/// Time for which the feeder waits for a message before it looks at the clock again.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// What became of a task that was evicted.
+/// Outcome of a task that was evicted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Evicted {
     /// When last.
     last: Version,
-    /// How often.
+    /// Number of times.
     pub(crate) times: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Feeder {
     pub(crate) lost: u64,
     /// Tasks that were evicted.
     pub(crate) evicted: HashMap<TaskId, Evicted>,
-    /// How often, over all of them.
+    /// Number of times, over all of them.
     evictions: u64,
     conflicts: u64,
     pub(crate) series: Vec<Sample>,
@@ -68,7 +68,7 @@ pub(crate) struct Feeder {
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     budgets: Vec<DisruptionBudget>,
-    /// How long the tasks of each job run, by job number.
+    /// Time for which the tasks of each job run, by job number.
     runs: Vec<RunTime>,
     ends: Ends,
     messages: Receiver<Message>,
@@ -571,7 +571,7 @@ impl Feeder {
     }
 }
 
-/// What came of submitting a job.
+/// Result of submitting a job.
 pub(super) fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Result<JobId, RunError> {
     match answer {
         Ok(Outcome::Job(id)) => Ok(id),

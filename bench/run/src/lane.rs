@@ -74,7 +74,7 @@ impl Lane {
         None
     }
 
-    /// How many commands are not answered.
+    /// Number of commands that are not answered.
     pub(super) fn on_the_way(&self) -> usize {
         self.on_the_way
     }
@@ -109,7 +109,7 @@ fn apply(cell: &RunCell, errands: Vec<Errand>) -> Done {
     Done { purposes, answers: cell.apply_all(commands) }
 }
 
-/// What is told of commands after one that was not answered: they are not sent, to keep the order.
+/// Report on commands after one that was not answered: they are not sent, to keep the order.
 fn not_sent(errands: Vec<Errand>, error: &KeepError) -> Done {
     let purposes = errands.into_iter().map(|(purpose, _)| purpose).collect();
     Done { purposes, answers: Err(error.clone()) }

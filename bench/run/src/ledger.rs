@@ -1,4 +1,4 @@
-//! What each tenant and each scheduler got: waits, shares over time, evictions, preferences.
+//! Resources that each tenant and each scheduler got: waits, shares over time, evictions, preferences.
 //!
 //! All times are the workload's. The wait of a task is from its job's arrival to its placement, and after an
 //! eviction or the loss of its machine from that: what a user feels, whatever the schedulers did meanwhile.
@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     since: Option<HashMap<TaskId, u64>>,
     /// When tasks that wait again began to.
     again: HashMap<TaskId, u64>,
-    /// How many tasks asked for the same.
+    /// Number of tasks that asked for the same.
     pub(super) requests: Requests,
 }
 
@@ -42,7 +42,7 @@ struct Known {
     prefers: bool,
 }
 
-/// What one tenant or one scheduler got.
+/// Resources that one tenant or one scheduler got.
 #[derive(Debug)]
 struct Book {
     jobs: usize,
@@ -52,7 +52,7 @@ struct Book {
     evicted: u64,
     /// Of those, for somebody's guarantee.
     reclaimed: u64,
-    /// How long evicted tasks had run.
+    /// Time for which evicted tasks had run.
     lost_ms: u64,
     /// Weights of the preferences of placed tasks, and of those that were met.
     asked: u64,

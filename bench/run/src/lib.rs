@@ -92,7 +92,7 @@ pub enum Evict {
     Always,
 }
 
-/// How to run.
+/// Way to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Schedulers for the jobs named `service`.
@@ -101,7 +101,7 @@ pub struct RunOptions {
     pub batch_schedulers: u32,
     /// Claims in one transaction.
     pub claims_max: usize,
-    /// How long a scheduler keeps a transaction open when no job has its turn, in nanoseconds.
+    /// Time for which a scheduler keeps a transaction open when no job has its turn, in nanoseconds.
     pub hold: Nanos,
     /// Whether a transaction is taken in parts.
     pub granularity: Granularity,
@@ -119,7 +119,7 @@ pub struct RunOptions {
     pub seed: u64,
     /// The storage that keeps the cell; `None` is memory.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// What the cell is told before all else: tenants and their standings, quotas, a policy beyond the workload's.
+    /// Information that the cell is gives before all else: tenants and their standings, quotas, a policy beyond the workload's.
     pub setup: Vec<Command>,
 }
 
@@ -181,7 +181,7 @@ pub enum RunError {
         /// Why.
         why: Rejection,
     },
-    /// What the cell is told before all else makes no sense to it.
+    /// Information that the cell is gives before all else makes no sense to it.
     #[error("the set-up of the cell: {0}")]
     Setup(Rejection),
     /// A profile does not suit the workload's cell.

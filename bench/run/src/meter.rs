@@ -32,7 +32,7 @@ pub(crate) enum Message {
 pub(crate) struct IdleState {
     /// What it has seen of the cell.
     pub(crate) version: Version,
-    /// How many of its tasks find no room.
+    /// Number of its tasks find no room.
     pub(crate) unplaceable: usize,
     /// Whether it has tried them since room came free last, and not only before.
     pub(crate) settled: bool,

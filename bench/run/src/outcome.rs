@@ -34,7 +34,7 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     (used.iter().zip(&capacity).map(share).collect(), running)
 }
 
-/// How many tasks have no machine. (The feeder does not hear of all that the cell takes off their machines, as it does
+/// Number of tasks that have no machine. (The feeder does not hear of all that the cell takes off their machines, as it does
 /// with gangs whose time is over.)
 fn waiting(cell: &Cell) -> usize {
     let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;

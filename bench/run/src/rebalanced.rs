@@ -44,7 +44,7 @@ impl Moment {
 
 /// What is done in a pass.
 pub struct Pass<'a> {
-    /// How it works.
+    /// The way in which it works.
     pub settings: Settings,
     /// Machines that are to take no new tasks, by name.
     pub drain: Vec<String>,

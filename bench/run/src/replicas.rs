@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a tick is: with the default settings an election takes half a second to a second.
+/// Duration of a tick: with the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long replicas are waited for at the end until all have applied the same: a follower that is
+/// Time for which replicas are waited for at the end until all have applied the same: a follower that is
 /// behind gets what it lacks in milliseconds, and a snapshot in seconds.
 const SAME: Duration = Duration::from_secs(60);
 
@@ -27,13 +27,13 @@ const SAME: Duration = Duration::from_secs(60);
 const APPENDS: usize = 200;
 const APPEND_BYTES: usize = 4 << 10;
 
-/// How the cell of a run is kept, if not in memory alone.
+/// The way in which the cell of a run is kept, if not in memory alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durability {
     /// Where: the folder of the only replica, or of the folders of several. A temporary one if there
     /// is none.
     pub dir: Option<PathBuf>,
-    /// How many replicas, all in this process; at least one.
+    /// Number of replicas, all in this process; at least one.
     pub replicas: u32,
     /// What keeps their logs.
     pub engine: EngineKind,
@@ -56,7 +56,7 @@ pub enum ReplicaError {
     Io {
         /// Which folder.
         path: PathBuf,
-        /// What the system said.
+        /// Output of the system.
         source: io::Error,
     },
     /// See the error.
@@ -102,7 +102,7 @@ pub enum ReplicaError {
     Audit {
         /// Which one.
         id: ReplicaId,
-        /// What is wrong.
+        /// Mistake.
         why: omega_cellstate::AuditError,
     },
 }
@@ -289,7 +289,7 @@ fn dice() -> impl Rng {
     rand_pcg::Pcg64Mcg::from_seed(seed)
 }
 
-/// What the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
+/// Resources that the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
 /// file that has its room already, as a log has.
 ///
 /// # Errors

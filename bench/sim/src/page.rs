@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Page {
     /// Its heading.
     pub title: String,
-    /// What it is about, in a few sentences.
+    /// Its subject, in a few sentences.
     pub lead: String,
     /// Its parts, in order.
     pub sections: Vec<Section>,
@@ -46,7 +46,7 @@ pub struct Check {
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// What it holds.
+    /// Its contents.
     pub title: String,
     /// The names of its columns.
     pub head: Vec<String>,

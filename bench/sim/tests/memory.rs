@@ -19,7 +19,7 @@ use std::path::Path;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// What a run holds of each job beside what is there at one time: 24 bytes of the roll, 40 of the books, 8 of the cell, 32
+/// Resources that a run holds of each job beside what is there at one time: 24 bytes of the roll, 40 of the books, 8 of the cell, 32
 /// of its name; room that grows by doubling may be twice that.
 const JOB_BYTES: usize = 208;
 

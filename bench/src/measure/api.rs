@@ -246,7 +246,7 @@ impl SchedulingService for Bare {
     }
 }
 
-/// How long after a commit the slowest of a hundred views has it.
+/// Time after a commit the slowest of a hundred views has it.
 fn fan_out(made: &Made, options: &Options) -> Row {
     let count = options.work(5 * PLACEMENTS_PER_SECOND) / CLAIMS;
     let mut cell = made.copy();

@@ -16,7 +16,7 @@ use std::hint::black_box;
 /// Resource kinds.
 pub(crate) const KINDS: usize = 4;
 
-/// What a task of the bare loops claims: so little that a cell never fills up.
+/// Resources that a task of the bare loops claims: so little that a cell never fills up.
 const REQUEST: [i64; KINDS] = [100, 256 << 20, 1 << 30, 0];
 
 /// Changes that the rings remember: what the cell remembers.
@@ -63,7 +63,7 @@ impl Columns {
         sum
     }
 
-    /// How many blocks there are.
+    /// Number of blocks there are.
     pub(crate) fn blocks(&self) -> usize {
         self.free.len()
     }

@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 /// kinds has four to compare.
 const GPU_MILLI: u64 = 8000;
 
-/// What the tasks that are there already claim: processor in thousandths, memory in GiB.
+/// Resources that the tasks that are there already claim: processor in thousandths, memory in GiB.
 const FILLERS: [(u64, u64); 4] = [(500, 1), (1000, 4), (2000, 4), (4000, 16)];
 
 /// Tasks of one job of fillers.
 const FILLER_TASKS: u32 = 1000;
 
-/// What a task that is placed in a measurement claims: little, so that a cell takes many between
+/// Resources that a task that is placed in a measurement claims: little, so that a cell takes many between
 /// 60 and 70 % use.
 pub(crate) fn small_request() -> Amounts {
     Amounts::new([100, 256 << 20, 1 << 30])

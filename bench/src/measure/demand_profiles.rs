@@ -21,10 +21,10 @@ pub(crate) const WORKLOAD: &str = "10,000 machines; commits of a claim; a task p
 
 const MACHINES: usize = 10_000;
 
-/// What each machine has, in thousandths of a core.
+/// Resources that each machine has, in thousandths of a core.
 const CORES: u64 = 32_000;
 
-/// What the task asks for for which a machine is searched.
+/// Request of the task for which a machine is searched.
 const NIGHT: u64 = 2000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -64,7 +64,7 @@ fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
     )
 }
 
-/// What a commit takes of a claim of a small task with a demand profile of so many points, or with none.
+/// Resources that a commit takes of a claim of a small task with a demand profile of so many points, or with none.
 fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     let mut cell = made.copy();
     let demand_profile = |at: usize, points: usize| {

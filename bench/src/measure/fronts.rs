@@ -123,7 +123,7 @@ fn offers_alone(made: &Made, tasks: usize) -> Figure {
     span.each((front.counters().declined - before) as usize)
 }
 
-/// What each application asks for.
+/// Request of each application.
 fn anywhere(_: usize) -> Vec<Ask> {
     vec![Ask::new("main", Place::Anywhere, EACH as u32)]
 }

@@ -23,10 +23,10 @@ use std::sync::Arc;
 pub(crate) const WORKLOAD: &str =
     "the default profile of Kubernetes; one task placed on a view and taken back; limit: its own";
 
-/// How many tasks of a service run when one more is decided.
+/// Number of tasks of a service that run when one more is decided.
 const AT_WORK: u32 = 1000;
 
-/// How many identical tasks are decided together.
+/// Number of identical tasks are decided together.
 const BATCH: u32 = 1000;
 
 /// What Kubernetes calls its default: as many machines as suffice in a cell of this size, each of
@@ -58,7 +58,7 @@ fn kinds() -> Kinds {
     Kinds::new(kinds).expect("six kinds with different names")
 }
 
-/// What a task requests.
+/// Request of a task.
 fn request(cpu: u64, memory: u64) -> Amounts {
     Amounts::new([cpu, memory, 1 << 30, 1, cpu, memory])
 }
@@ -203,7 +203,7 @@ fn marked() -> Made {
     cells::fill(empty, machines, |_| 550..650, request)
 }
 
-/// What a decision costs when some tasks of the group have their machines already.
+/// Cost of a decision when some tasks of the group have their machines already.
 fn decisions(options: &Options, made: &Made, group: &TaskGroup, how: Placement) -> Figure {
     let mut group = group.clone();
     group.count = AT_WORK + 1;
@@ -245,7 +245,7 @@ fn prepared(made: &Made, group: TaskGroup) -> (View, Profile, GroupRef) {
     (view, profile, group)
 }
 
-/// What a decision for many identical tasks costs, all machines scored.
+/// Cost of a decision for many identical tasks, all machines scored.
 fn together_at_once(options: &Options, made: &Made) -> Figure {
     let (mut view, profile, group) = prepared(made, TaskGroup { count: BATCH, ..small() });
     let how = FULL;

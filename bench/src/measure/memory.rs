@@ -22,13 +22,13 @@ pub(crate) const WORKLOAD: &str =
 /// What to build.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Build {
-    /// How many machines.
+    /// Number of machines.
     #[arg(long)]
     machines: usize,
-    /// How many placed tasks.
+    /// Number of those that placed tasks.
     #[arg(long, default_value_t = 0)]
     tasks: usize,
-    /// How many tasks each job has.
+    /// Number of tasks each job has.
     #[arg(long, default_value_t = 100)]
     job_tasks: usize,
     /// Print what a view of it takes instead of what it takes.

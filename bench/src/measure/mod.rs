@@ -74,7 +74,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// How often each figure is measured: enough for a median that one disturbance cannot move,
+    /// Number of times each figure is measured: enough for a median that one disturbance cannot move,
     /// or, in a hurry, two.
     fn runs(&self) -> usize {
         if self.quick { 3 } else { 7 }
@@ -85,7 +85,7 @@ impl Options {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("target"))
     }
 
-    /// How much work one run does, scaled down in a hurry.
+    /// Amount of work one run does, scaled down in a hurry.
     fn work(&self, full: usize) -> usize {
         if self.quick { full / 5 } else { full }
     }

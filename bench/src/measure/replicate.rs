@@ -32,7 +32,7 @@ const CLAIMS: usize = 10;
 /// Tasks of one run, a second of work on three replicas.
 const TASKS: usize = 50_000;
 
-/// How long a tick is: far longer than a commit takes.
+/// Duration of a tick: far longer than a commit takes.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Transactions that a worker has on the way while it waits for none.
@@ -111,7 +111,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// What is measured for one number of replicas.
+/// Measurement for one number of replicas.
 struct Each<'a> {
     options: &'a Options,
     made: &'a Made,

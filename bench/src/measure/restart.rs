@@ -28,7 +28,7 @@ const TXNS: usize = 100_000;
 /// Claims of a transaction.
 const CLAIMS: usize = 10;
 
-/// How many times less there is in a hurry.
+/// Number of times less there is in a hurry.
 const HURRY: usize = 10;
 
 const TICK: Duration = Duration::from_millis(50);

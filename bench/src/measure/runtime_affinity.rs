@@ -110,7 +110,7 @@ fn furnished(made: &Made, on: On) -> SharedCell {
     cell
 }
 
-/// What a scheduler takes for each of the jobs.
+/// Resources that a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = furnished(made, on);
     let settings = Settings::new("default").with_seed(SEED);
@@ -132,7 +132,7 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     span.each(jobs.len())
 }
 
-/// What a commit takes that releases one task, which nobody needs.
+/// Resources that a commit takes that releases one task, which nobody needs.
 fn released(made: &Made, count: usize, on: On) -> Figure {
     let cell = furnished(made, on);
     let group = TaskGroup::new(count as u32, Amounts::new([1]));

@@ -96,7 +96,7 @@ impl Row {
         self
     }
 
-    /// How many times the bare loop's cost ours is.
+    /// Number of times the bare loop's cost ours is.
     fn ratio(&self) -> f64 {
         match self.unit {
             Unit::MillionsPerSecond | Unit::ThousandsPerSecond => self.bare / self.ours,

@@ -143,7 +143,7 @@ fn month() -> [Row; 2] {
     ]
 }
 
-/// How much sooner the same points of a sweep are done by two threads, and how much processor time that takes: if they
+/// Amount of sooner the same points of a sweep are done by two threads, and how much processor time that takes: if they
 /// are in each other's way, more.
 fn sweep(options: &Options) -> [Row; 2] {
     let workload = synthesize(&synthetic(2000, if options.quick { 4 } else { 24 }));

@@ -79,7 +79,7 @@ enum Submitted {
     Limited,
 }
 
-/// What the cell takes to have each of the jobs submitted, and killed.
+/// Resources that the cell takes to have each of the jobs submitted, and killed.
 fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     let cell = SharedCell::new(made.copy());
     if how == Submitted::Limited {
@@ -107,7 +107,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// What a scheduler takes for each of the jobs.
+/// Resources that a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

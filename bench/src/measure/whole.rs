@@ -24,12 +24,12 @@ pub(crate) const FEASIBLE: u32 = 64;
 /// Tasks of one wave: several thousand decisions, and small beside what the cell remembers.
 const WAVE: usize = 10_000;
 
-/// What a run is about.
+/// Subject of a run.
 #[derive(Clone)]
 pub(crate) struct Load {
-    /// How many tasks are placed.
+    /// Number of tasks that are placed.
     pub(crate) tasks: usize,
-    /// How many of them each job has.
+    /// Number of them each job has.
     pub(crate) job_tasks: usize,
     /// Settings of each worker.
     pub(crate) workers: Vec<Settings>,
@@ -48,7 +48,7 @@ impl Load {
     }
 }
 
-/// What a run did.
+/// Actions of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) placed: usize,
@@ -161,7 +161,7 @@ fn worker(
     done
 }
 
-/// How many tasks bring a cell from 60 to below 70 %.
+/// Number of tasks bring a cell from 60 to below 70 %.
 fn tasks(options: &Options, machines: usize) -> usize {
     options.work(100_000).min(machines * 15)
 }

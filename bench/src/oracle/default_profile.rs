@@ -7,7 +7,7 @@ use super::plugin::{Case, NoArgs};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was decided.
+/// Decision.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {

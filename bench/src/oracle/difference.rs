@@ -1,4 +1,4 @@
-//! What is told of a replay: how many cases are equal, and where the first others differ.
+//! Report on a replay: how many cases are equal, and where the first others differ.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
@@ -23,12 +23,12 @@ impl Display for Difference {
     }
 }
 
-/// What became of the cases of one file.
+/// Outcome of the cases of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
-    /// How many cases there are.
+    /// Number of cases there are.
     pub cases: u64,
-    /// How many of them we answer as it was recorded.
+    /// Number of them we answer as it was recorded.
     pub equal: u64,
     /// The first differences, in the order of the file.
     pub first: Vec<Difference>,

@@ -38,7 +38,7 @@ pub(super) struct Status {
     _reasons: Vec<String>,
 }
 
-/// What one plugin said about all machines.
+/// Output of one plugin about all machines.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {

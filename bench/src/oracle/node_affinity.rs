@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Args {
-    /// What every pod asks for beside its own affinity.
+    /// Request of every pod beside its own affinity.
     added_affinity: Option<api::NodeAffinity>,
 }
 

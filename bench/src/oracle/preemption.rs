@@ -30,7 +30,7 @@ pub(super) struct Case {
     expect: Expect,
 }
 
-/// How many pods may go.
+/// Number of pods that may go.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DisruptionBudget {

@@ -11,7 +11,7 @@ use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// What is compared.
+/// Subject of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
     BalancedAllocation,

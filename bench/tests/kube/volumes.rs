@@ -153,7 +153,7 @@ fn of_default_classes_the_newest_counts() {
     assert_eq!(&*default([class("b", old), class("a", old)]), "a");
 }
 
-/// How many pods with this claim to this volume run.
+/// Number of pods with this claim to this volume that run.
 fn run_with(volume: &str, claim: &str) -> u64 {
     let objects = [node("n0"), LOCAL.into(), volume.into(), claim.into(), claiming("p", &["c"])];
     let options = RunOptions { profiles: profiles(), ..RunOptions::default() };

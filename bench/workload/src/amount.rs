@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is wrong with an amount.
+/// Mistake with an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
     /// Write a number.
@@ -18,7 +18,7 @@ pub enum AmountError {
     Number {
         /// What was written.
         text: String,
-        /// What is wrong with it.
+        /// Mistake with it.
         why: DecimalError,
     },
     /// Use another unit, or none.
@@ -32,7 +32,7 @@ pub enum AmountError {
     OtherUnit {
         /// What was written.
         text: String,
-        /// How it may be written.
+        /// The way in which it may be written.
         like: &'static str,
     },
     /// Write less.

@@ -24,7 +24,7 @@ use rand_pcg::Pcg64;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-/// What a step of the trace's clock is.
+/// Definition of a step of the trace's clock.
 const STEP_MS: u64 = 300_000;
 
 /// What to place it on, and the seed of the life times.

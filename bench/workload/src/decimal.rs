@@ -13,7 +13,7 @@ pub struct Decimal {
     exponent: i32,
 }
 
-/// What to do with a fraction of a unit.
+/// Operations on a fraction of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// To the next whole unit: for what is asked, so that nothing is lost.

@@ -1,4 +1,4 @@
-//! How much of what is free is of no use: on machines where tasks that ask for it do not fit.
+//! Part of what that is free is of no use: on machines where tasks that ask for it do not fit.
 //!
 //! (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for devices, for any kind.)
 
@@ -13,10 +13,10 @@ const REQUESTS_MAX: usize = 4096;
 /// The requests that fragmentation is told for: the most frequent ones stand for all.
 const TOLD_MAX: usize = 256;
 
-/// What one request is: amounts, and devices.
+/// Definition of one request: amounts, and devices.
 type Request = (Amounts, Option<DeviceRequest>);
 
-/// How many tasks asked for the same.
+/// Number of tasks that asked for the same.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(HashMap<Request, u64>);
 

@@ -44,11 +44,11 @@ pub struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
-    /// How many machines the synthetic cell has.
+    /// Number of machines the synthetic cell has.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
     synthetic: u32,
-    /// How many hours of work the synthetic workload has.
+    /// Number of hours of work the synthetic workload has.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
     hours: u32,
@@ -132,7 +132,7 @@ impl InputArgs {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
-    /// What is missing in a file, or there beside what it excludes; clap holds a command line to the same.
+    /// Missing part in a file, or there beside what it excludes; clap holds a command line to the same.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());

@@ -1,4 +1,4 @@
-//! What a run is about: a cell of machines, and the jobs that come to it over time.
+//! Subject of a run: a cell of machines, and the jobs that come to it over time.
 //!
 //! Every source of input (a trace, a cluster's own description, two tables, a generator) is a
 //! reader that makes a [`Workload`]; nothing after it knows where the input came from. A reader
@@ -47,13 +47,13 @@ pub struct Workload {
     pub policy: Policy,
     /// The machines at the start. Positions in this list stand for them below.
     pub machines: Vec<Machine>,
-    /// What happens to the machines later, ascending by time.
+    /// Handling of the machines later, ascending by time.
     pub machine_events: Vec<MachineEvent>,
     /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
     pub arrivals: Vec<Arrival>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// How many of some tasks are to stay up, where a scheduler evicts.
+    /// Number of some tasks are to stay up, where a scheduler evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// What was not carried over, in sentences that a user understands.
     pub notes: Vec<String>,
@@ -70,11 +70,11 @@ pub struct Arrival {
     /// order), and position in [`Workload::machines`]. The cell adopts them before any
     /// scheduler decides; one for which the machine has no devices stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
-    /// How long its tasks run once they are placed.
+    /// Time for which its tasks run once they are placed.
     pub run: RunTime,
 }
 
-/// How long the tasks of a job run.
+/// Time for which the tasks of a job run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunTime {
     /// Beyond the end of the workload.
@@ -86,7 +86,7 @@ pub enum RunTime {
 }
 
 impl RunTime {
-    /// How long this task runs; `None` is for ever.
+    /// Time for which this task runs; `None` is for ever.
     #[must_use]
     pub fn of(&self, task: u32) -> Option<u64> {
         match self {
@@ -106,7 +106,7 @@ pub struct MachineEvent {
     pub change: MachineChange,
 }
 
-/// What happens to a machine.
+/// Handling of a machine.
 #[derive(Clone, Debug)]
 pub enum MachineChange {
     /// It joins the cell; a machine of the same name that is there is updated.
@@ -124,7 +124,7 @@ pub struct LoadError {
     pub line: Option<u64>,
     /// The column or path of the field; `None` if the fault is not in one field.
     pub field: Option<String>,
-    /// What is wrong, and where it helps, what was expected.
+    /// Mistake, and where it helps, what was expected.
     pub message: String,
 }
 

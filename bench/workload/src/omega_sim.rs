@@ -17,7 +17,7 @@ use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
 use std::path::Path;
 
-/// What every machine has: 4 cores and 16 GiB.
+/// Resources that every machine has: 4 cores and 16 GiB.
 const MACHINE: [u64; 2] = [4000, 16 << 30];
 
 /// A cell: its name, its machines, and its lists (prefill, batch, service).
@@ -92,7 +92,7 @@ impl Stream for OmegaSimStream {
     }
 }
 
-/// How long the jobs of a list run.
+/// Time for which the jobs of a list run.
 #[derive(Clone, Copy)]
 enum Run {
     AsListed,

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 
-/// What is known of a workload before anything happens.
+/// Known state of a workload before anything happens.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// Where it is from, in a few words for a heading.
@@ -35,7 +35,7 @@ pub struct Head {
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// How many of some tasks are to stay up, where a scheduler evicts.
+    /// Number of some tasks are to stay up, where a scheduler evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// Where jobs are named.
     pub jobs_at: JobsAt,

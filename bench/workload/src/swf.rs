@@ -49,15 +49,15 @@ pub struct LoggedJob {
     pub line: u64,
     /// When it was submitted, in milliseconds.
     pub submit_ms: u64,
-    /// How long it waited.
+    /// Time for which it waited.
     pub wait_ms: Option<u64>,
-    /// How long it ran, as the wall clock saw it.
+    /// Time for which it ran, as the wall clock saw it.
     pub run_ms: Option<u64>,
     /// The processors it got.
     pub allocated: Option<u64>,
     /// The processors it asked for.
     pub requested: Option<u64>,
-    /// How long it asked to run at most.
+    /// Time for which it asked to run at most.
     pub requested_ms: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ pub struct Log {
     notes: Vec<String>,
 }
 
-/// What the header says of the machine, as far as it was read.
+/// Output of the header of the machine, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Its processors (`MaxProcs`).

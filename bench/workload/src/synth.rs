@@ -50,7 +50,7 @@ impl Shape {
         Shape { share, platform, cpu, memory }
     }
 
-    /// How much of `unit` so many ten-thousandths are.
+    /// Amount of `unit` so many ten-thousandths are.
     fn part(unit: u64, share: u64) -> u64 {
         unit * share / 10_000
     }
@@ -69,16 +69,16 @@ const SHAPES: [Shape; 10] = [
     Shape::new(1, "P2", 5000, 616),
 ];
 
-/// What to make up.
+/// Output to make up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynthOptions {
-    /// How many machines the cell has: 1 to [`MACHINES_MAX`].
+    /// Number of machines the cell has: 1 to [`MACHINES_MAX`].
     pub machines: u32,
     /// The seed of all chance.
     pub seed: u64,
-    /// How long the workload lasts, in hours: 1 to 8,760.
+    /// Duration of the workload, in hours: 1 to 8,760.
     pub span_hours: u32,
-    /// How much of the cell's CPU is asked for on average, in percent: 1 to 100.
+    /// Part of the cell's CPU that is asked for on average, in percent: 1 to 100.
     pub utilisation_percent: u32,
 }
 
@@ -186,7 +186,7 @@ fn zone(number: usize) -> Text {
     format!("z{number}").into()
 }
 
-/// How many thousandths of a core the machines have together.
+/// Number of thousandths of a core the machines have together.
 fn cpu_of(machines: &[Machine]) -> u64 {
     machines.iter().map(|machine| machine.capacity.get(KindId::CPU)).sum()
 }

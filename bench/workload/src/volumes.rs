@@ -13,7 +13,7 @@ pub struct VolumesAtStart {
     pub volumes: Vec<Volume>,
     /// The claims.
     pub claims: Vec<VolumeClaim>,
-    /// How many volumes of a driver can be attached to a machine: its name, the driver, how many.
+    /// Number of volumes of a driver that can be attached to a machine: its name, the driver, how many.
     pub limits: Vec<(Text, Text, u32)>,
 }
 

@@ -53,7 +53,7 @@ impl Turns {
 }
 
 impl Front {
-    /// How many turns an application has in a row, up to `most`, which is above 0, if each gives it a task
+    /// Number of turns an application has in a row, up to `most`, which is above 0, if each gives it a task
     /// of this group.
     pub(super) fn turns_in_a_row(
         &self,

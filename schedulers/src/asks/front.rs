@@ -66,7 +66,7 @@ pub struct Front {
     pub(super) places: Places,
     /// Containers that were decided on and have no answer yet.
     pub(super) given: BTreeMap<TaskId, Given>,
-    /// What is free, as of the last step; added up when somebody asks.
+    /// Free resources, as of the last step; added up when somebody asks.
     headroom: Option<Amounts>,
     pub(super) counters: Counters,
 }
@@ -296,7 +296,7 @@ impl Front {
         self.counters
     }
 
-    /// What is free on all machines that take tasks. The first to ask after a step has it added up.
+    /// Free resources on all machines that take tasks. The first to ask after a step has it added up.
     pub(super) fn headroom(&mut self) -> Amounts {
         let view = &self.desk.view;
         let sum = || {

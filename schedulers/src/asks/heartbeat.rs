@@ -124,7 +124,7 @@ impl Front {
         application.untold.iter().chain(flying)
     }
 
-    /// How many of those count against what is asked for now: whoever asks has not heard of them, and means
+    /// Number of those that count against what is asked for now: whoever asks has not heard of them, and means
     /// them too.
     fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);

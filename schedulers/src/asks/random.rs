@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// What an application knows: what it wants in all, and how often each task was told to run.
+/// Knowledge of an application: what it wants in all, and how often each task was told to run.
 #[derive(Default)]
 struct Known {
     wanted: u32,

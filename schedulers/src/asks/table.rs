@@ -1,4 +1,4 @@
-//! What an application wants of one size at one priority: how many in all, and where they had better be.
+//! Resources that an application wants of one size at one priority: how many in all, and where they had better be.
 //!
 //! A container counts against each line that it meets: one on a machine that was asked for against that
 //! machine, its rack and the total; one in a rack against the rack and the total. Which lines those were
@@ -60,7 +60,7 @@ impl Table {
         }
     }
 
-    /// How many are wanted.
+    /// Number of those that are wanted.
     pub(super) fn total(&self) -> u32 {
         self.total
     }
@@ -72,7 +72,7 @@ impl Table {
         !self.has_total && is_asked
     }
 
-    /// How many lines it has.
+    /// Number of lines it has.
     pub(super) fn lines(&self) -> usize {
         self.machines.len() + self.racks.len() + 1
     }

@@ -30,7 +30,7 @@ pub enum Relax {
     Forbidden,
 }
 
-/// How many containers are wanted at one place. It replaces what was asked before for the same priority, size
+/// Number of containers that are wanted at one place. It replaces what was asked before for the same priority, size
 /// and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -40,7 +40,7 @@ pub struct Ask {
     pub group: Text,
     /// Where.
     pub at: Place,
-    /// How many; 0 takes the ask back.
+    /// Number; 0 takes the ask back.
     pub containers: u32,
     /// Whether they may be farther away.
     pub relax: Relax,
@@ -60,7 +60,7 @@ impl Ask {
     }
 }
 
-/// What an application says with a heartbeat. All of it may be empty.
+/// Output of an application with a heartbeat. All of it may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
     /// What it wants.
@@ -108,7 +108,7 @@ pub struct Container {
     pub locality: Locality,
 }
 
-/// How a container came to its end.
+/// The way in which a container came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
     /// Its task came to its end.
@@ -133,7 +133,7 @@ pub struct Completed {
     pub task: TaskId,
     /// The machine that it had.
     pub machine: MachineId,
-    /// How it ended.
+    /// The way in which it ended.
     pub how: How,
 }
 
@@ -146,7 +146,7 @@ pub struct Missing {
     pub tasks: u64,
 }
 
-/// What an application is told with a heartbeat.
+/// Information that an application is gives with a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Containers that it got since the last heartbeat.
@@ -203,12 +203,12 @@ pub enum HeartbeatError {
     /// Ask for fewer places.
     #[error("{lines} places are asked for or refused, at most {max} may be", max = super::LINES_MAX)]
     TooMany {
-        /// How many there would be.
+        /// Number of there that would be.
         lines: usize,
     },
 }
 
-/// How a front serves.
+/// The way in which a front serves.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler may join.
@@ -223,7 +223,7 @@ pub struct Settings {
     /// After how long without a heartbeat an application is served no more, until the next one; one whose job
     /// is over is forgotten. `None`: never.
     pub silence_max: Option<Nanos>,
-    /// How machines are looked for, where any will do.
+    /// The way in which machines are looked for, where any will do.
     pub placement: Placement,
     /// At most so many containers a step.
     pub claims_max: usize,
@@ -271,7 +271,7 @@ pub struct Counters {
     pub completed: u64,
     /// Rounds in which an ask let room pass that was not where it wanted it.
     pub passed_up: u64,
-    /// How long containers were waited for, all together, in nanoseconds of the caller's clock: each since
+    /// Time for which containers were waited for, all together, in nanoseconds of the caller's clock: each since
     /// its application began to want any of its size and priority.
     pub waited: Nanos,
     /// The longest of these waits.

@@ -43,7 +43,7 @@ use std::fmt;
 use std::sync::Arc;
 use timeline::{Hold, Part, Timeline, is_too_much};
 
-/// How long after a search the next one may be, unless somebody says otherwise.
+/// Time after a search the next one may be, unless somebody says otherwise.
 const INTERVAL_MS: u64 = 10_000;
 
 /// Its name in profiles.
@@ -99,7 +99,7 @@ impl Backfill {
         self
     }
 
-    /// How many jobs have plans at most.
+    /// Number of jobs that have plans at most.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What a job lacks.
+/// Missing resources of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lack {
     /// Its groups with tasks that wait, in order.
     pub(crate) groups: SmallVec<[GroupLack; 2]>,
-    /// How many tasks must find room together: all of them, or what a gang's minimum lacks.
+    /// Number of tasks that must find room together: all of them, or what a gang's minimum lacks.
     pub(crate) tasks: u32,
     /// For how long they run; beyond all times if nobody says.
     pub(crate) run_ms: u64,
@@ -36,7 +36,7 @@ pub(crate) struct GroupLack {
     pub(crate) group: GroupRef,
     /// Its position in its job.
     pub(crate) index: usize,
-    /// How many tasks.
+    /// Number of tasks.
     pub(crate) tasks: u32,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Search<'a> {
             && !self.is_reserved(row, group, slot.hold.from_ms)
     }
 
-    /// What a task of each group takes.
+    /// Resources that a task of each group takes.
     fn parts(&self) -> SmallVec<[Part; 2]> {
         let part = |lack: &GroupLack| {
             let need = self.view.need(lack.group);

@@ -27,12 +27,12 @@ impl Order for ByPrecedence {
     }
 }
 
-/// What became of plans.
+/// Outcome of plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackfillFigures {
     /// Plans that are held now.
     pub held: u64,
-    /// How often a plan was made or made anew.
+    /// Number of times a plan was made or made anew.
     pub made: u64,
     /// Tasks of other jobs that were placed while a plan was held which they had to keep clear of.
     pub backfilled: u64,
@@ -40,7 +40,7 @@ pub struct BackfillFigures {
     pub started: u64,
     /// Of those, the ones that were placed after what they were promised first.
     pub late: u64,
-    /// How much later, in milliseconds, all together.
+    /// Amount of later, in milliseconds, all together.
     pub late_ms: u64,
 }
 
@@ -83,7 +83,7 @@ fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
-    /// How long after a search for a job's plan the next one may be, in milliseconds of the cell's time.
+    /// Time after a search for a job's plan the next one may be, in milliseconds of the cell's time.
     interval_ms: u64,
     /// How far from now a plan begins at the latest, likewise.
     window_ms: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Plans {
     pub(crate) figures: BackfillFigures,
 }
 
-/// How the plans of a job bind another one.
+/// The way in which the plans of a job bind another one.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// By those of all others.

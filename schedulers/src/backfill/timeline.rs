@@ -1,4 +1,4 @@
-//! What one machine has free from when to when, as far as anyone says: its departures, and what is kept on it.
+//! Resources that one machine has free from when to when, as far as anyone says: its departures, and what is kept on it.
 //!
 //! ```text
 //!   free ─┐        ┌── a task leaves
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// Amounts by kind.
 pub(super) type Values = SmallVec<[i64; 4]>;
 
-/// What one task takes of a machine.
+/// Resources that one task takes of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) amounts: Values,
@@ -59,7 +59,7 @@ struct Step {
 }
 
 impl Step {
-    /// How many tasks there is room for, at most so many.
+    /// Number of tasks there is room for, at most so many.
     fn room(&self, part: &Part, most: u32) -> u32 {
         let wanted = part.amounts.iter().zip(&self.free).filter(|(amount, _)| **amount > 0);
         let room = wanted.fold(i64::from(most), |room, (amount, free)| room.min(free / amount));
@@ -74,7 +74,7 @@ impl Step {
     }
 }
 
-/// What is free in a row now.
+/// Free resources in a row now.
 fn now(view: &View, row: usize) -> Step {
     let kinds = (0..view.kinds().count() as u8).map(KindId);
     let free = kinds.map(|kind| view.free(row, kind)).collect();

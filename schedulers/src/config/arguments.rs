@@ -15,14 +15,14 @@ use toml::Spanned;
 pub struct ArgumentError {
     /// Which argument, as a path such as `kinds[1].name`.
     pub argument: String,
-    /// What is wrong with it.
+    /// Mistake with it.
     pub why: String,
     /// Its bytes in the file, where they are known better than those of all arguments.
     place: Option<Range<usize>>,
 }
 
 impl ArgumentError {
-    /// What is wrong with an argument.
+    /// Mistake with an argument.
     pub fn new(argument: impl Into<String>, why: impl Into<String>) -> ArgumentError {
         ArgumentError { argument: argument.into(), why: why.into(), place: None }
     }
@@ -104,7 +104,7 @@ pub(super) struct Resources {
 pub(super) struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,
-    /// How much it counts beside the others.
+    /// Its weight beside the others.
     #[serde(default = "one", deserialize_with = "small_weight")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = SMALL_WEIGHT_MAX)))]
     weight: u32,

@@ -33,11 +33,11 @@ const DEPTH_MAX: u32 = 1024;
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Depth {
-    /// How many of the jobs that find no room are promised machines, the first of the queue first.
+    /// Number of the jobs that find no room are promised machines, the first of the queue first.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = DEPTH_MAX)))]
     depth: u32,
-    /// How long after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
+    /// Time after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
     /// How far from now a plan begins at the latest, in seconds of the cell's time; without it, as far as anybody

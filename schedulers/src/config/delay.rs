@@ -1,4 +1,4 @@
-//! How long jobs wait for machines that they prefer.
+//! Time for which jobs wait for machines that they prefer.
 
 use super::arguments::{ArgumentError, some_text};
 use super::registry::{Plugin, Point};
@@ -43,11 +43,11 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
-    /// How long a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
+    /// Time for which a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
-    /// How long it then waits for a machine in the rack of one that it prefers.
+    /// Time for which it then waits for a machine in the rack of one that it prefers.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,

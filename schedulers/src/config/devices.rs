@@ -30,16 +30,16 @@ struct Expected {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExpectedTask {
-    /// How many devices each asks for, of any machine's 0 to 32.
+    /// Number of devices each asks for, of any machine's 0 to 32.
     #[serde(default)]
     devices: u32,
-    /// How much of each, in thousandths.
+    /// Amount of each, in thousandths.
     #[serde(default = "whole")]
     milli_each: u32,
-    /// How many thousandths of a processor it asks for.
+    /// Number of thousandths of a processor it asks for.
     #[serde(default)]
     cpu_milli: u32,
-    /// How likely it is, beside the others.
+    /// Probability that it is, beside the others.
     weight: u32,
 }
 

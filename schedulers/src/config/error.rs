@@ -1,4 +1,4 @@
-//! What is wrong with a profile file: the place, the field, and what to do about it.
+//! Mistake with a profile file: the place, the field, and what to do about it.
 
 use super::file::Base;
 use super::registry::Point;
@@ -19,7 +19,7 @@ pub struct ConfigError {
     pub column: usize,
     /// The path of the field; empty if the fault is not in one field.
     pub field: String,
-    /// What is wrong.
+    /// Mistake.
     pub fault: Fault,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What is wrong with a profile file.
+/// Mistake with a profile file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -176,7 +176,7 @@ impl Source<'_> {
         ConfigError { line, column, field: field.into(), fault }
     }
 
-    /// What the TOML parser says, in one line.
+    /// Output of the TOML parser, in one line.
     pub(super) fn malformed(self, error: &toml::de::Error, field: String) -> ConfigError {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
         let said = lines.join(", ");

@@ -162,13 +162,13 @@ enum FitStrategy {
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
 
-/// What a percentage in use is worth.
+/// Resources that a percentage in use is worth.
 #[derive(Clone, Copy, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
 #[cfg_attr(feature = "schema", schemars(rename = "point"))]
 struct Point {
-    /// How much of a kind is in use.
+    /// Part of a kind that is in use.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     percent: u8,
     /// What that is worth.
@@ -250,7 +250,7 @@ impl Balance {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
-    /// What it counts that a task on the machine requires this one near it.
+    /// Its value that a task on the machine requires this one near it.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
@@ -322,7 +322,7 @@ struct Labelled {
     labels: Vec<Label>,
 }
 
-/// What is required of a label.
+/// Requirement of a label.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with key, operator and values")]
@@ -330,7 +330,7 @@ struct Labelled {
 struct Label {
     /// The label's key.
     key: String,
-    /// What is asked of its value.
+    /// Request of its value.
     #[cfg_attr(feature = "schema", schemars(with = "OperatorName"))]
     operator: Operator,
     /// What it is compared with.
@@ -359,11 +359,11 @@ enum OperatorName {
 #[serde(deny_unknown_fields, expecting = "a table with weight and labels")]
 #[cfg_attr(feature = "schema", schemars(rename = "better"))]
 struct Better {
-    /// How much a match counts.
+    /// Weight of a match.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     #[serde(deserialize_with = "super::arguments::small_weight")]
     weight: u32,
-    /// What is required of the labels.
+    /// Requirement of the labels.
     #[serde(deserialize_with = "some_labels")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     labels: Vec<Label>,

@@ -79,7 +79,7 @@ struct Limits {
     kinds: Vec<KindLimit>,
 }
 
-/// How much of a kind may be in use on a machine that takes a task more.
+/// Part of a kind that may be in use on a machine that takes a task more.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -21,7 +21,7 @@ pub(super) fn post_filters() -> [Plugin; 1] {
         .about("Evicts tasks of lower precedence where that hurts least.")]
 }
 
-/// How far to look, and whom to spare.
+/// Extent of the search, and whom to spare.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -60,7 +60,7 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: it is tried on 1 at least")))
 }
 
-/// How many tasks are to stay up.
+/// Number of tasks that are to stay up.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]

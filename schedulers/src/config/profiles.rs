@@ -90,7 +90,7 @@ impl ProfileSpec {
         self.place
     }
 
-    /// How far to look for machines, if the file says so.
+    /// Extent of the search for machines, if the file says so.
     #[must_use]
     pub fn search(&self) -> Option<Search> {
         self.search

@@ -40,7 +40,7 @@ struct Steps {
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,
-    /// How long a job counts as running that does not say it.
+    /// Time for which a job counts as running that does not say it.
     #[serde(default = "hour")]
     unknown_ms: u32,
 }

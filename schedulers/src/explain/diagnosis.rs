@@ -9,7 +9,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
 
-/// How many different misses a diagnosis has: enough to see what they have in common.
+/// Number of different misses a diagnosis has: enough to see what they have in common.
 const MISSES_MAX: usize = 5;
 
 /// Machines that miss being feasible by the same.
@@ -17,20 +17,20 @@ const MISSES_MAX: usize = 5;
 pub struct Miss {
     /// The first of them.
     pub example: MachineId,
-    /// How many there are.
+    /// Their number.
     pub machines: usize,
     /// All that each of them lacks; never empty.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// What keeps a task from finding a machine.
+/// Obstacle that keeps a task from finding a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// How many machines there are.
+    /// Number of machines there are.
     pub machines: usize,
-    /// How many would take the task now.
+    /// Number of those that would take the task now.
     pub feasible: usize,
-    /// How many machines each filter of the profile removes of those that the filters before it
+    /// Number of machines each filter of the profile removes of those that the filters before it
     /// left; those that have nothing to say about the task are left out.
     pub removed: Vec<(&'static str, usize)>,
     /// The machines that come nearest: those that lack nothing but room first, then by how many
@@ -42,7 +42,7 @@ pub struct Diagnosis {
 
 /// A machine that does not take the task.
 struct Near {
-    /// How many obstacles there are beside room, and the worst shortage of room.
+    /// Number of obstacles there are beside room, and the worst shortage of room.
     distance: (usize, u64),
     row: usize,
     obstacles: Vec<Obstacle>,

@@ -26,14 +26,14 @@ use omega_core::{KindId, Reason};
 /// Why the machines of a cell do not take a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// How many machines there are.
+    /// Number of machines there are.
     pub machines: usize,
-    /// How many would take the task now.
+    /// Number of those that would take the task now.
     pub feasible: usize,
-    /// How many the judge refuses for each reason, the most frequent first, or the commit would for something that
+    /// Number that the judge refuses for each reason, the most frequent first, or the commit would for something that
     /// belongs to no machine. A machine that has too little of several kinds counts for each of them.
     pub refused: Vec<(Reason, usize)>,
-    /// How many each filter of the profile beyond the judge's takes away.
+    /// Number that each filter of the profile beyond the judge's takes away.
     pub filtered: Vec<(&'static str, usize)>,
 }
 

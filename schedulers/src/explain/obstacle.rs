@@ -16,7 +16,7 @@ pub enum Obstacle {
     Cell {
         /// Of which kind.
         kind: KindId,
-        /// How much more the task claims than there is, in the kind's unit.
+        /// Additional amount that the task claims than there is, in the kind's unit.
         missing: u64,
     },
     /// A tenant may claim too little more, on this machine as on any.
@@ -37,17 +37,17 @@ pub enum Obstacle {
     Room {
         /// Of which kind.
         kind: KindId,
-        /// How much more the task requests than there is, in the kind's unit.
+        /// Additional amount that the task requests than there is, in the kind's unit.
         missing: u64,
     },
     /// There are too few devices with enough left.
     Devices {
-        /// How many more are needed.
+        /// Number of more that are needed.
         missing: u32,
     },
     /// There are too few cores left for tasks that need some to themselves.
     Cores {
-        /// How many more are needed: on one NUMA node, if they must be together.
+        /// Number of more that are needed: on one NUMA node, if they must be together.
         missing: u32,
     },
     /// A rule about other tasks: the first of its family.
@@ -123,7 +123,7 @@ pub fn obstacles(
     found
 }
 
-/// What the machine is.
+/// Kind of the machine.
 fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     let (need, block) = (tasks.need, tasks.view.block(row / BLOCK));
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
@@ -151,7 +151,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     found
 }
 
-/// What is left of it.
+/// The rest of it.
 fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     let (view, need) = (tasks.view, tasks.need);
     let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {
@@ -177,7 +177,7 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     room.chain(devices).chain(cores)
 }
 
-/// How many cores more a request needs than are left: on the node that has most, if they must be together.
+/// Number of cores more a request needs than are left: on the node that has most, if they must be together.
 pub(super) fn missing_cores(left: Option<&CoresLeft>, request: CoreRequest) -> u32 {
     let there = left.map_or(0, |left| match request.place {
         CorePlace::OneNode => left.most().max(0),

@@ -16,9 +16,9 @@ pub struct Shortage {
     pub machine: MachineId,
     /// How much more of each kind is needed than there is, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// How many more devices with enough left are needed.
+    /// Number of more devices with enough that left are needed.
     pub devices: u32,
-    /// How many more cores are needed that tasks may have to themselves.
+    /// Number of more cores that are needed that tasks may have to themselves.
     pub cores: u32,
 }
 
@@ -72,7 +72,7 @@ impl Shortage {
         self.amounts.is_empty() && self.devices == 0 && self.cores == 0
     }
 
-    /// How much is missing at worst, in millionths of what is requested.
+    /// Amount that is missing at worst, in millionths of what is requested.
     pub(super) fn share(&self, tasks: &Tasks<'_>) -> u64 {
         let share = |missing: u64, of: u64| {
             let millionths = u128::from(missing) * 1_000_000 / u128::from(of.max(1));
@@ -94,20 +94,20 @@ pub enum Remedy {
     Room {
         /// What it is short of.
         shortage: Shortage,
-        /// How many machines are large enough, were they empty.
+        /// Number of machines that are large enough, were they empty.
         hold: usize,
     },
     /// A larger machine joins: even empty, none that is open to the task is large enough.
     LargerMachine {
-        /// What the machine that comes nearest lacks even if empty.
+        /// Missing resources of the machine that comes nearest even if empty.
         shortage: Shortage,
     },
     /// What alone keeps the task off some machines is lifted: the taints are tolerated, the labels
     /// not required, the machines not draining.
     Lift {
-        /// What it is: never room.
+        /// Kind: never room.
         obstacle: Obstacle,
-        /// How many machines it alone keeps the task off.
+        /// Number of machines it alone keeps the task off.
         machines: usize,
     },
 }

@@ -37,7 +37,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
     }
 }
 
-/// What one machine lacks, in a few words.
+/// Missing resources of one machine, in a few words.
 #[must_use]
 pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {

@@ -10,7 +10,7 @@ use omega_cellstate::{CellHandle, HandleError, Interest, Share, View};
 use omega_core::{Commit, JobId, Reason, TaskId, Text, Transaction};
 use std::collections::BTreeSet;
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// The cell judged it.

@@ -48,7 +48,7 @@ pub(crate) struct Left {
     pub(crate) machine: MachineId,
     /// What it is now; `None` if its job is gone.
     pub(crate) state: Option<TaskState>,
-    /// Who pays for it.
+    /// Tenant that pays for it.
     pub(crate) tenant: Text,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
-    /// What each group's tasks need.
+    /// Resources that each group's tasks need.
     needs: Vec<Vec<i64>>,
     tasks: Vec<(u16, Mark)>,
     waiting: Vec<BTreeSet<u32>>,
-    /// What its tasks use.
+    /// Resources that its tasks use.
     pub(crate) used: Sums,
 }
 
@@ -102,7 +102,7 @@ impl Entry {
         self.waiting.resize_with(self.job.groups.len(), BTreeSet::new);
     }
 
-    /// What a task needs, of each kind in order.
+    /// Resources that a task needs, of each kind in order.
     fn need(&self, group: u16) -> &[i64] {
         self.needs.get(usize::from(group)).map_or(&[], Vec::as_slice)
     }
@@ -112,12 +112,12 @@ impl Entry {
         self.waiting.get(group).into_iter().flatten().copied()
     }
 
-    /// How many tasks of a group wait.
+    /// Number of tasks of a group that wait.
     pub(crate) fn waiting_count(&self, group: usize) -> usize {
         self.waiting.get(group).map_or(0, BTreeSet::len)
     }
 
-    /// How many tasks it was ever heard to have.
+    /// Number of tasks it was ever heard to have.
     pub(crate) fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -158,7 +158,7 @@ impl Roster {
         self.jobs.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// What the tasks of a tenant's jobs use, as far as this front places them.
+    /// Resources that the tasks of a tenant's jobs use, as far as this front places them.
     pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }

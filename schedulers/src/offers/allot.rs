@@ -100,7 +100,7 @@ impl Front {
 }
 
 impl super::book::Book {
-    /// What may be offered of a machine; `None` if there is nothing, or too many offers are out.
+    /// Offerable resources of a machine; `None` if there is nothing, or too many offers are out.
     fn available(&self, view: &View, row: usize, portion: &Portion) -> Option<Amounts> {
         let on = self.on(row as u32);
         if on.is_some_and(|on| on.offers.len() >= OFFERS_PER_MACHINE_MAX) {

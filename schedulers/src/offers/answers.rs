@@ -10,7 +10,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{KindId, MachineId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the named offers hold of a machine, and what tasks need of it.
+/// Resources that the named offers hold of a machine, and what tasks need of it.
 #[derive(Debug, Default)]
 struct Pool {
     offered: Vec<u64>,
@@ -207,7 +207,7 @@ impl Front {
     }
 }
 
-/// What the offers hold together, by machine.
+/// Resources that the offers hold together, by machine.
 fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
     let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
     for offer in offers {

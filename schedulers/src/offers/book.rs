@@ -24,7 +24,7 @@ struct Out {
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
     pub(super) offers: SmallVec<[OfferId; 2]>,
-    /// What is in them together.
+    /// Contents of them together.
     pub(super) held: SmallVec<[i64; 4]>,
     /// The one that has the devices.
     pub(super) devices: Option<OfferId>,
@@ -113,7 +113,7 @@ impl Book {
         self.of.get(&framework).into_iter().flatten().copied()
     }
 
-    /// How many offers a framework has.
+    /// Number of offers a framework has.
     pub(super) fn count_of(&self, framework: FrameworkId) -> usize {
         self.of.get(&framework).map_or(0, BTreeSet::len)
     }

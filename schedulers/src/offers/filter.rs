@@ -1,4 +1,4 @@
-//! What a framework does not want to be offered for a while.
+//! Actions of a framework not want to be offered for a while.
 //!
 //! There is one filter for a machine at most, the last that was set, so there are never more of them than
 //! the cell has rows. One that is over is dropped when its machine is next looked at.

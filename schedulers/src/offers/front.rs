@@ -21,7 +21,7 @@ use omega_core::{Amounts, Job, JobId, KindId, TaskId, Transaction, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a front knows of a framework.
+/// Knowledge of a front of a framework.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) framework: Framework,

@@ -35,7 +35,7 @@ pub struct Framework {
     /// Whose jobs it places: those that name this tenant, and the front as their scheduler. Frameworks of
     /// one tenant share its jobs and its dominant share. (A role of Mesos.)
     pub tenant: Text,
-    /// How much of the cell it is entitled to, beside the others.
+    /// Amount of the cell it is entitled to, beside the others.
     pub weight: Weight,
     /// Machines of which less than this is available are of no use to it.
     pub least: Amounts,
@@ -49,7 +49,7 @@ impl Framework {
     }
 }
 
-/// How much of a machine an offer holds.
+/// Amount of a machine an offer holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
     /// All that is available.
@@ -59,17 +59,17 @@ pub enum Portion {
     AtMost(Amounts),
 }
 
-/// How a front offers.
+/// The way in which a front offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
-    /// How many machines a framework is offered before shares are compared again: 1 shares what is free
+    /// Number of machines a framework is offered before shares are compared again: 1 shares what is free
     /// evenly, as Mesos does; `usize::MAX` offers all of it to one framework after the other.
     pub machines_at_once: usize,
-    /// How much of each.
+    /// Amount of each.
     pub portion: Portion,
-    /// How many offers a framework has out at most: what it must be able to look at before they are old.
+    /// Number of offers a framework has out at most: what it must be able to look at before they are old.
     pub offers_max: usize,
     /// After how long an offer that was not answered is taken back; it is not made to the same framework
     /// again for as long. `None`: never.
@@ -90,24 +90,24 @@ impl Settings {
     }
 }
 
-/// What is free on a machine, for one framework.
+/// Free resources on a machine, for one framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Its number.
     pub id: OfferId,
-    /// Who may use it.
+    /// Those who may use it.
     pub framework: FrameworkId,
     /// The machine.
     pub machine: MachineId,
     /// What that is like: name, labels, taints.
     pub description: Arc<Machine>,
-    /// How much is offered of each kind.
+    /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// What is left in each of its devices; `None` if it has none, or another offer holds them.
+    /// The rest in each of its devices; `None` if it has none, or another offer holds them.
     pub devices: Option<Devices>,
 }
 
-/// What a framework does not want to be offered again for a while.
+/// Actions of a framework not want to be offered again for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refuse {
     /// Nothing: it may be offered again at once.
@@ -144,7 +144,7 @@ pub struct Event {
     pub happened: Happened,
 }
 
-/// What happened.
+/// Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
@@ -212,7 +212,7 @@ pub enum RegisterError {
     TooMany,
 }
 
-/// What is wrong with the offers that a framework names. Nothing was done.
+/// Mistake with the offers that a framework names. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// Register first.
@@ -259,9 +259,9 @@ pub enum AcceptError {
         machine: MachineId,
         /// Of which kind.
         kind: KindId,
-        /// How much the tasks need.
+        /// Amount that the tasks need.
         needed: u64,
-        /// How much the offers hold.
+        /// Amount that the offers hold.
         offered: u64,
     },
     /// Use the offer that holds the machine's devices.
@@ -279,13 +279,13 @@ pub enum AcceptError {
     Judged {
         /// Which task.
         task: TaskId,
-        /// What the judge says.
+        /// Output of the judge.
         reason: Reason,
     },
     /// Step first: the transaction that is being filled has no room for so many.
     #[error("{tasks} tasks more do not fit into one transaction; step first, or launch fewer")]
     TooMany {
-        /// How many were to be launched.
+        /// Number of those that were to be launched.
         tasks: usize,
     },
 }
@@ -293,9 +293,9 @@ pub enum AcceptError {
 /// Where all that is free in the view is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// What is free, less what was accepted and is not committed yet.
+    /// Free resources, less what was accepted and is not committed yet.
     pub free: Amounts,
-    /// What is in offers.
+    /// Contents of offers.
     pub offered: Amounts,
     /// What is on machines that take no tasks.
     pub held_back: Amounts,

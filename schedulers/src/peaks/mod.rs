@@ -32,7 +32,7 @@ pub struct Settings {
     pub name: Text,
     /// The most changes in one transaction.
     pub changes_max: usize,
-    /// How many tasks of a set are to stay up. They are kept, even where batch then holds too much.
+    /// Number of tasks of a set that are to stay up. They are kept, even where batch then holds too much.
     pub disruptions: Vec<DisruptionBudget>,
 }
 
@@ -76,7 +76,7 @@ impl Kept {
     }
 }
 
-/// How long a task is left alone whose change was refused, in milliseconds of the cell's time: as long as it takes
+/// Time for which a task is left alone whose change was refused, in milliseconds of the cell's time: as long as it takes
 /// that a quota or the runtime affinity of another task changes, rather than a machine.
 const REST_MS: u64 = 60_000;
 

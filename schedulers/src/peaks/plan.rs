@@ -32,7 +32,7 @@ impl Plan {
         self.len() == 0
     }
 
-    /// How many changes it has.
+    /// Number of changes it has.
     #[must_use]
     pub fn len(&self) -> usize {
         self.throttles.len() + self.releases.len() + self.grows.len()
@@ -111,7 +111,7 @@ fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     tasks
 }
 
-/// How much more batch may hold of each kind that a peak bounds on a machine.
+/// Additional amount that batch may hold of each kind that a peak bounds on a machine.
 struct Room(Vec<(KindId, i64)>);
 
 impl Room {
@@ -184,7 +184,7 @@ fn step_back(
 }
 
 impl Batch {
-    /// What it holds still once it has given up what it can.
+    /// Its contents still once it has given up what it can.
     fn rest(&self) -> Amounts {
         let kinds = (0..).map(KindId).zip(self.holds.as_slice());
         Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))

@@ -71,7 +71,7 @@ impl pulp::NullaryFnOnce for OfTwo<'_> {
     }
 }
 
-/// What an even use is worth with the task against without.
+/// Resources that an even use is worth with the task against without.
 #[inline(always)]
 fn gain(with: i32, without: i32) -> i32 {
     (50 + ((50 + with - without) >> 1)) * POINT

@@ -1,4 +1,4 @@
-//! How much of a machine's devices the next task could not use, whatever it is.
+//! Amount of a machine's devices the next task could not use, whatever it is.
 //!
 //! The tasks to come are taken to be like a list of shapes, each as likely as its weight. For a shape that does not fit,
 //! all that is left of the devices is a *fragment*; for one that does, what is left of those devices that are too small for
@@ -18,7 +18,7 @@ pub struct DeviceShape {
     pub devices: Option<DeviceRequest>,
     /// The processors that it asks for, in thousandths.
     pub cpu_milli: i64,
-    /// How likely it is, beside the others.
+    /// Probability that it is, beside the others.
     pub weight: u32,
 }
 
@@ -53,7 +53,7 @@ impl DeviceFragments {
         shapes.map(shape).into()
     }
 
-    /// What the next task could not use of a machine of which so much is left, in thousandths of a device, times the sum
+    /// Resources that the next task could not use of a machine of which so much is left, in thousandths of a device, times the sum
     /// of the weights.
     fn fragment(&self, cpu_milli: i64, left: &[i16]) -> i64 {
         let sum =

@@ -20,7 +20,7 @@ impl Score for ImageLocality {
         "image_locality"
     }
 
-    /// How many machines hold an image counts, too.
+    /// Number of machines that hold an image counts, too.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS
     }

@@ -1,4 +1,4 @@
-//! How much of a machine is really in use, as far as its reports tell; a score and a filter that go by it.
+//! Part of a machine that is really in use, as far as its reports tell; a score and a filter that go by it.
 //!
 //! What tasks claim is a bound on what they use, and mostly a bad guess. A report is better while it is
 //! fresh, and worse than the claims once it is old. So the estimate of what is in use is a mean of both, and the
@@ -72,7 +72,7 @@ impl HalfLife {
     }
 }
 
-/// What is in use of one kind on the machines of a block, and what they have.
+/// Usage of one kind on the machines of a block, and what they have.
 struct InUse<'a> {
     used: [i64; BLOCK],
     capacity: &'a [i64; BLOCK],
@@ -160,7 +160,7 @@ impl Score for LoadAware {
     }
 }
 
-/// How much of one kind may be in use on a machine that takes a task more, in percent of what it has.
+/// Part of one kind that may be in use on a machine that takes a task more, in percent of what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Of which kind.

@@ -14,7 +14,7 @@ pub struct NodeLabel {
     wished: Vec<MachineSet>,
 }
 
-/// What is asked of the labels of these keys.
+/// Request of the labels of these keys.
 fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requirement> + '_ {
     let asked = move |key: &Text| Requirement { key: key.clone(), operator, values: Vec::new() };
     keys.iter().map(asked)

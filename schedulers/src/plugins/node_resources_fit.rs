@@ -54,7 +54,7 @@ pub enum Strategy {
 /// A point of [`Strategy::RequestedToCapacityRatio`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapePoint {
-    /// How much of a kind is in use, in percent.
+    /// Part of a kind that is in use, in percent.
     pub percent: u8,
     /// What that is worth, 0 to 10.
     pub score: u8,
@@ -128,7 +128,7 @@ impl Prefer {
     }
 }
 
-/// What a percentage in use is worth, 0 to 100.
+/// Resources that a percentage in use is worth, 0 to 100.
 fn shape(points: &[ShapePoint], percent: i32) -> i32 {
     let place = |point: &ShapePoint| (i32::from(point.percent), i32::from(point.score) * 10);
     let after = points.iter().position(|point| percent <= i32::from(point.percent));

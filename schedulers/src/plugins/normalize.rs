@@ -32,7 +32,7 @@ fn points_of(raw: i64, most: i64) -> i32 {
 /// rounded down: it is never closer to the next whole number than doubles can tell.
 const EXACT: u64 = 1 << 46;
 
-/// How many hundredths of `most` a value is, without what is left over. Processors divide doubles
+/// Number of hundredths of `most` a value is, without what is left over. Processors divide doubles
 /// several times faster than integers.
 #[inline]
 pub(super) fn hundredths(value: i64, most: i64) -> i64 {

@@ -112,7 +112,7 @@ fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> u
 /// One wish in a decision.
 struct Spread<'a> {
     counts: WishCounts<'a>,
-    /// How many tasks a domain may have more than another without harm.
+    /// Number of tasks a domain may have more than another without harm.
     skew_free: f64,
     weight: f64,
 }

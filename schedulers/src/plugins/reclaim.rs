@@ -26,7 +26,7 @@ pub struct Reclaim {
     rng: Option<Pcg64>,
 }
 
-/// How much of each kind the branches of other tenants use beyond what they are guaranteed.
+/// Amount of each kind the branches of other tenants use beyond what they are guaranteed.
 type Borrowed = BTreeMap<Text, Vec<i64>>;
 
 impl Reclaim {

@@ -37,7 +37,7 @@ impl SelectorSpread {
     }
 }
 
-/// How many tasks that belong together are on a machine.
+/// Number of tasks that belong together are on a machine.
 enum Counts<'a> {
     OfJob(JobPlaces<'a>),
     OfWish(WishCounts<'a>),
@@ -117,7 +117,7 @@ impl Spread<'_> {
     }
 }
 
-/// What is missing to the most, of a hundred; everything where there is nothing at all. In doubles,
+/// Missing part to the most, of a hundred; everything where there is nothing at all. In doubles,
 /// as Kubernetes did it.
 fn share_missing(count: i64, most: i64) -> f64 {
     if most == 0 { 100.0 } else { 100.0 * ((most - count) as f64 / most as f64) }

@@ -56,7 +56,7 @@ impl RelativeScore for TaintToleration {
     }
 }
 
-/// How many taints ask the tasks to stay away.
+/// Number of taints that ask the tasks to stay away.
 struct Unwelcome<'a>(Tasks<'a>);
 
 impl Ranking for Unwelcome<'_> {

@@ -89,7 +89,7 @@ impl PostFilter for Throttle {
     }
 }
 
-/// What it costs: how important the most important task is, then how many there are.
+/// Its cost: how important the most important task is, then how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<Precedence>, usize);
 
@@ -108,7 +108,7 @@ fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> 
     tasks.filter(has).copied().collect()
 }
 
-/// Who must give something up for the task to fit in a row, if all of these could: the most important are spared
+/// Those who must give something up for the task to fit in a row, if all of these could: the most important are spared
 /// first. The view is as before when this returns.
 fn fewest(
     view: &mut View,

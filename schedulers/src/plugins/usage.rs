@@ -1,4 +1,4 @@
-//! How much of a kind is in use, and exact shares of it.
+//! Part of a kind that is in use, and exact shares of it.
 //!
 //! Kubernetes scores in integers that it divides and rounds down; answers that are to equal its own
 //! need the same quotients. Vector units divide no integers, so the quotient comes from a division
@@ -22,7 +22,7 @@ const COUNTED: &str = "pods";
 /// Which of its amounts a task counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// What it claims.
+    /// Its claim.
     Claimed,
     /// What it is reckoned with, if the cell has such a kind, else what it claims.
     Nominal,
@@ -85,7 +85,7 @@ pub(super) struct Usage<'a> {
 // Not `clamp`, which panics where its bounds are turned round: a loop with a way out is not
 // compiled to vectors.
 impl Usage<'_> {
-    /// What is in use on the machine in a lane, without the task: from 0 to its capacity.
+    /// Usage on the machine in a lane, without the task: from 0 to its capacity.
     #[inline(always)]
     pub(super) fn without(&self, lane: usize) -> i64 {
         (self.of[lane] - self.free[lane]).max(0).min(self.capacity[lane])

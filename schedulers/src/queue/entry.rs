@@ -1,4 +1,4 @@
-//! What the queue knows of one job and its tasks.
+//! Knowledge of the queue of one job and its tasks.
 
 use super::Nanos;
 use crate::events::Events;
@@ -57,7 +57,7 @@ impl Turn {
     }
 }
 
-/// How many tasks all jobs have.
+/// Number of tasks all jobs have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) pending: usize,
@@ -68,18 +68,18 @@ pub(super) struct Totals {
 /// elsewhere, and counts are short.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// What it is.
+    /// Kind.
     pub(super) job: Arc<Job>,
     /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
     /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     pub(super) waiting: u32,
-    /// How many of those are held.
+    /// Number of those that are held.
     pub(super) held: u32,
     pub(super) turn: Turn,
     pub(super) failures: u32,
-    /// How often it lost all the places that it held for its gang.
+    /// Number of times it lost all the places that it held for its gang.
     pub(super) releases: u8,
 }
 

@@ -1,8 +1,8 @@
-//! How long jobs wait that failed.
+//! Time for which jobs wait that failed.
 
 use super::Nanos;
 
-/// How long jobs wait that failed.
+/// Time for which jobs wait that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// The first wait after a failure; it doubles with each further one.

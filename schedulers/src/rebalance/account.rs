@@ -1,4 +1,4 @@
-//! What the objective is, kept up with each move.
+//! Kind of the objective, kept up with each move.
 //!
 //! A move changes two machines, the pairs of its job in two domains, and the costs of moving. What would
 //! change is reckoned without changing anything, some ten million times in a pass; what does change is then
@@ -24,10 +24,10 @@ pub(super) struct Account {
     capacity: Vec<i64>,
     /// Rows that cost something of themselves: those that take tasks.
     counts: Vec<bool>,
-    /// What each row costs, weighed.
+    /// Cost of each row, weighed.
     values: Vec<i64>,
     domains: Vec<u32>,
-    /// How many tasks each job has in each domain. Only looked up.
+    /// Number of tasks each job has in each domain. Only looked up.
     crowds: HashMap<(JobId, u32), u32, FixedState>,
     costs: Costs,
 }
@@ -59,7 +59,7 @@ impl Account {
         account
     }
 
-    /// What each term costs now.
+    /// Cost of each term now.
     pub(super) fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -74,7 +74,7 @@ impl Account {
         self.counts[row]
     }
 
-    /// What a row costs of itself, weighed.
+    /// Cost of a row of itself, weighed.
     pub(super) fn value(&self, row: usize) -> i64 {
         self.values[row]
     }
@@ -122,7 +122,7 @@ impl Account {
         (i64::from(others) + more).max(0) * PAIR * i64::from(weight)
     }
 
-    /// What a move costs, weighed, if so many tasks of the job have moved: of itself, and for its job.
+    /// Cost of a move, weighed, if so many tasks of the job have moved: of itself, and for its job.
     pub(super) fn of_move(&self, request: &[i64], moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
@@ -131,7 +131,7 @@ impl Account {
             + of_job * i64::from(objectives.job_moves)
     }
 
-    /// What a misplaced task costs, weighed.
+    /// Cost of a misplaced task, weighed.
     pub(super) fn of_misplaced(&self) -> i64 {
         MACHINE * i64::from(self.objective.objectives.misplaced)
     }
@@ -224,7 +224,7 @@ impl Account {
         &self.capacity[row * kinds..][..kinds]
     }
 
-    /// How much would be gained for each task, if all tasks on a row went: where to begin.
+    /// Amount of would be gained for each task, if all tasks on a row went: where to begin.
     pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
         if tasks.is_empty() {
             return 0;
@@ -238,7 +238,7 @@ fn takes_tasks(view: &View, row: usize) -> bool {
     view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
 }
 
-/// What may be claimed of each machine, as the cell's policy allows it.
+/// Claimable total of each machine, as the cell's policy allows it.
 fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     (0..kinds as u8).for_each(|kind| view.keep_capacity(KindId(kind)));
     let of = |row: usize, kind| {

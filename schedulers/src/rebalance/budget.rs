@@ -1,4 +1,4 @@
-//! How much a pass may disturb: moves in all, moves of each job, and disruption budgets.
+//! Amount that a pass may disturb: moves in all, moves of each job, and disruption budgets.
 //!
 //! The first two hold for the whole pass. A disruption budget says how many of its tasks may be down at once,
 //! so it holds for each wave: the next one begins when the moved tasks run again.
@@ -9,16 +9,16 @@ use omega_core::{Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// How many tasks a pass may move.
+/// Number of tasks a pass may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// In all.
     pub moves: usize,
     /// Of each job.
     pub moves_per_job: u32,
-    /// How many waves there may be.
+    /// Number of waves there may be.
     pub waves: usize,
-    /// How many pairs of a task and a machine are looked at: the same in every run, as time is not.
+    /// Number of pairs of a task and a machine are looked at: the same in every run, as time is not.
     pub steps: u64,
 }
 
@@ -31,14 +31,14 @@ impl Default for Bounds {
 /// Positions of disruption budgets.
 pub(super) type Protectors = SmallVec<[u16; 2]>;
 
-/// What is left of the bounds.
+/// The rest of the bounds.
 #[derive(Debug)]
 pub(super) struct Left {
     moves: usize,
     per_job: u32,
     jobs: HashMap<JobId, u32, FixedState>,
     disruptions: Vec<Disruption>,
-    /// How many tasks of each budget are moved in this wave.
+    /// Number of tasks of each budget that are moved in this wave.
     down: Vec<u32>,
 }
 
@@ -102,7 +102,7 @@ impl Left {
         *moved
     }
 
-    /// How many tasks of a job have moved.
+    /// Number of tasks of a job that have moved.
     pub(super) fn moved_of(&self, job: JobId) -> u32 {
         self.jobs.get(&job).copied().unwrap_or(0)
     }

@@ -9,7 +9,7 @@ use omega_cellstate::{CellHandle, HandleError, PlacedTask, View};
 use omega_core::{Granularity, JobId, Reason, Transaction};
 use smallvec::SmallVec;
 
-/// What became of a step.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The tasks have moved.
@@ -20,7 +20,7 @@ pub enum Fate {
     Refused(Reason),
 }
 
-/// What became of the steps of a plan, in order.
+/// Outcome of the steps of a plan, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// One for each step.
@@ -28,7 +28,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// How many steps were taken.
+    /// Number of steps that were taken.
     #[must_use]
     pub fn moved(&self) -> usize {
         self.fates.iter().filter(|fate| **fate == Fate::Moved).count()

@@ -12,16 +12,16 @@ use omega_core::{KindId, Reason};
 use rand::RngExt;
 use smallvec::SmallVec;
 
-/// How many tasks of a machine are offered for an exchange: those whose leaving gains most.
+/// Number of tasks of a machine that are offered for an exchange: those whose leaving gains most.
 const OFFERED: usize = 8;
 
-/// How many machines are looked at for an exchange with one.
+/// Number of machines that are looked at for an exchange with one.
 const PARTNERS: usize = 16;
 
-/// How many tasks of each of them.
+/// Number of tasks of each of them.
 const THEIRS: usize = 8;
 
-/// How many tasks are tried that would make room for one.
+/// Number of tasks that are tried that would make room for one.
 const ROOM_TRIES: usize = 64;
 
 /// Exchanges a task of a row with one of some random others, if one of those exchanges gains.

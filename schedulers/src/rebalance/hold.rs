@@ -62,7 +62,7 @@ impl Hold {
         wanted.all(|(kind, (_, held))| view.free(row, kind) - held >= view.taken(row, need, kind))
     }
 
-    /// How much of a kind is held in a row.
+    /// Part of a kind that is held in a row.
     pub(super) fn held(&self, row: usize, kind: usize) -> i64 {
         if self.rows.is_empty() { 0 } else { self.amounts[row * self.transient.len() + kind] }
     }

@@ -43,16 +43,16 @@ use omega_core::{JobKind, KindId, Text};
 use search::Search;
 use sweep::Sweep;
 
-/// How a pass works.
+/// The way in which a pass works.
 #[derive(Debug)]
 pub struct Settings {
     /// The name under which it commits.
     pub name: Text,
     /// What is to become better.
     pub objectives: Objectives,
-    /// How much it may disturb, and how far it looks.
+    /// Amount that it may disturb, and how far it looks.
     pub bounds: Bounds,
-    /// How many tasks of a set may be down at once.
+    /// Number of tasks of a set that may be down at once.
     pub disruptions: Vec<DisruptionBudget>,
     /// Kinds of which a task has its part of both machines until its move is done.
     pub transient: Vec<KindId>,
@@ -60,7 +60,7 @@ pub struct Settings {
     pub only: Option<JobKind>,
     /// The filters that must allow a machine beside the cell's judge. Scores are not asked.
     pub profile: Profile,
-    /// How many machines that would take a task are looked at, before the best of them is taken. For tasks
+    /// Number of machines that would take a task are looked at, before the best of them is taken. For tasks
     /// that must leave it is all.
     pub machines_each: usize,
     /// Whether two tasks may change places where no single move gains.
@@ -116,7 +116,7 @@ impl Rebalancer {
         &self.view
     }
 
-    /// How it works.
+    /// The way in which it works.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

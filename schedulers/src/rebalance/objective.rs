@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 /// Parts of a mean machine that are one machine.
 pub const MACHINE: i64 = 1_000_000;
 
-/// What each pair of tasks of one job in one domain costs.
+/// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// What each moved task costs, beside its part of a mean machine; and each task of the job that moves most.
+/// Cost of each moved task, beside its part of a mean machine; and each task of the job that moves most.
 pub const MOVE: i64 = 10_000;
 
 /// The largest weight: with it the costs of a machine stay below 2^60.
@@ -44,15 +44,15 @@ pub const PARTS_MAX: u64 = 1 << 40;
 pub enum Term {
     /// Tasks on machines that would not take them now.
     Misplaced,
-    /// What is claimed of a kind above the safety level.
+    /// Claimed amount of a kind above the safety level.
     Load(KindId),
-    /// What is free of one kind without another beside it.
+    /// Free amount of one kind without another beside it.
     Balance,
     /// Machines that are neither full nor empty.
     Fragments,
     /// Tasks of one job that are close together.
     Crowding,
-    /// What it costs to move tasks.
+    /// Its cost to move tasks.
     Moves,
     /// The most tasks that any job has moved.
     JobMoves,
@@ -93,7 +93,7 @@ pub struct Pair {
     pub free: KindId,
     /// The kind that is to be free beside it.
     pub beside: KindId,
-    /// How much of it, as parts of a mean machine: 100 is as large a part.
+    /// Amount of it, as parts of a mean machine: 100 is as large a part.
     pub percent: u32,
 }
 
@@ -187,7 +187,7 @@ impl Objectives {
     }
 }
 
-/// What each term costs, before it is weighed.
+/// Cost of each term, before it is weighed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Load, in the order of the kinds.
@@ -331,7 +331,7 @@ impl Objective {
         used > safe(capacity, self.safety[kind]).max(0)
     }
 
-    /// What a machine costs, weighed.
+    /// Cost of a machine, weighed.
     #[inline]
     pub(super) fn value(&self, spot: Spot<'_>) -> i64 {
         let mut value = 0;
@@ -346,7 +346,7 @@ impl Objective {
         value
     }
 
-    /// What it costs to move a task with this request, not weighed.
+    /// Its cost to move a task with this request, not weighed.
     pub(super) fn of_move(&self, request: &[i64]) -> i64 {
         let parts = request.iter().enumerate().map(|(kind, amount)| self.parts(kind, *amount));
         MOVE + parts.max().unwrap_or(0)
@@ -368,7 +368,7 @@ impl Objective {
     }
 }
 
-/// How much of a capacity is safe.
+/// Part of a capacity that is safe.
 fn safe(capacity: i64, safety: Safety) -> i64 {
     // A capacity is at most 2^50 x 10.
     (i128::from(capacity) * i128::from(safety.percent) / 100) as i64

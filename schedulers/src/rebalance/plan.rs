@@ -33,7 +33,7 @@ pub enum Why {
     MakesRoom,
 }
 
-/// What one transaction does. See the head of the file.
+/// Actions of one transaction. See the head of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The moves, in order.
@@ -121,9 +121,9 @@ pub enum Ended {
 /// What an operator sees of a cell without weights: of the machines that take tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
-    /// How many there are.
+    /// Their number.
     pub machines: usize,
-    /// How many of them something is claimed of.
+    /// Number of them something that is claimed of.
     pub in_use: usize,
     /// By kind: how many are above their safety level.
     pub above: Vec<usize>,
@@ -146,14 +146,14 @@ pub struct Plan {
     pub waves: Vec<Vec<Step>>,
     /// Misplaced tasks that stay.
     pub stuck: Vec<Stuck>,
-    /// How many other tasks would leave a dearer place, and stay for each reason: as of the last look at each
+    /// Number of other tasks would leave a dearer place, and stay for each reason: as of the last look at each
     /// machine.
     pub hindered: Vec<(Hindrance, usize)>,
-    /// How many tasks were running.
+    /// Number of tasks that were running.
     pub tasks: usize,
-    /// How many of them were misplaced.
+    /// Number of them that were misplaced.
     pub misplaced: usize,
-    /// How many pairs of a task and a machine were looked at.
+    /// Number of pairs of a task and a machine were looked at.
     pub considered: u64,
     /// Why it looked no further.
     pub ended: Ended,

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What is known of the tasks of a group.
+/// Known state of the tasks of a group.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) group: GroupRef,
@@ -45,7 +45,7 @@ pub(super) struct Proposed {
     pub(super) to: usize,
 }
 
-/// How many machines are looked at for a task.
+/// Number of machines that are looked at for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// All of them.
@@ -54,16 +54,16 @@ pub(super) enum Look {
     UntilFeasible(usize),
 }
 
-/// What was found for a task.
+/// Findings for a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     /// The cheapest row, and what the task costs there.
     best: Option<(usize, i64)>,
-    /// How many machines would take it.
+    /// Number of machines that would take it.
     feasible: usize,
-    /// How many of them only later, because of what is held there.
+    /// Number of them only later, because of what is held there.
     held: usize,
-    /// How many more would take it, but not those who need it where it was.
+    /// Number of more that would take it, but not those who need it where it was.
     apart: usize,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is known of a task's group, as a position; `None` if its job has ended.
+    /// Known state of a task's group, as a position; `None` if its job has ended.
     pub(super) fn know(&mut self, task: PlacedTask) -> Option<usize> {
         if let Some(number) = self.numbers.get(&(task.id.job, task.group)) {
             return Some(*number as usize);
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
         self.known[known].group
     }
 
-    /// What a known group needs.
+    /// Resources that a known group needs.
     pub(super) fn need(&self, known: usize) -> &Need {
         self.view.need(self.known[known].group)
     }

@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How many tasks of one machine are looked at for a move: those whose leaving gains most.
+/// Number of tasks of one machine that are looked at for a move: those whose leaving gains most.
 const TRIES: usize = 32;
 
 /// By how much less the moves of a sweep may gain than those of the one before.
 const QUARTER: i64 = 4;
 
-/// How many sweeps there are before anything will do: the last of them is for a 256th of the most. For less than
+/// Number of sweeps there are before anything will do: the last of them is for a 256th of the most. For less than
 /// that nearly all tasks would be looked at in each.
 const SWEEPS: usize = 5;
 

@@ -91,7 +91,7 @@ impl Scheduler {
         }
     }
 
-    /// What a job lacks: nothing of what it has in a transaction, and no more than its tenant may have and the cell as
+    /// Missing resources of a job: nothing of what it has in a transaction, and no more than its tenant may have and the cell as
     /// a whole has. A gang that may not have enough lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);

@@ -1,4 +1,4 @@
-//! What one job has of the transaction that is being decided, and what becomes of its turn.
+//! Resources that one job has of the transaction that is being decided, and what becomes of its turn.
 
 use crate::queue::Verdict;
 use crate::refusals::Refusers;
@@ -9,12 +9,12 @@ use omega_core::JobId;
 pub(super) struct Decided {
     pub(super) job: JobId,
     pub(super) asked: usize,
-    /// How many of them are in the transaction.
+    /// Number of them that are in the transaction.
     pub(super) placed: usize,
     /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
     /// used: then tasks may be left for which there is room in the cell, of this group or the next.
     pub(super) short: bool,
-    /// How many wait for a permit.
+    /// Number of those that wait for a permit.
     pub(super) held: usize,
     /// Whether a plugin refused claims after the decision.
     pub(super) turned_away: bool,

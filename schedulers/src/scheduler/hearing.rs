@@ -120,7 +120,7 @@ impl Scheduler {
     }
 }
 
-/// What a delta tells, with what the view counted before and after it.
+/// Information that a delta gives, with what the view counted before and after it.
 fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
     if delta.full {
         return Events::ALL;

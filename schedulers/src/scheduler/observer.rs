@@ -1,4 +1,4 @@
-//! What is told of a step to whoever measures it.
+//! Report on a step to whoever measures it.
 
 use crate::backfill::BackfillFigures;
 use crate::delay::WaitFigures;
@@ -6,7 +6,7 @@ use crate::queue::Queue;
 use omega_cellstate::View;
 use omega_core::{Commit, JobId, TaskId, Transaction, Version};
 
-/// What happens in a step, for whoever measures. Every method does nothing by default.
+/// Behaviour in a step, for whoever measures. Every method does nothing by default.
 pub trait Observer {
     /// View and queue are up to date with what has come from the cell.
     fn synced(&mut self, _view: &View, _queue: &Queue) {}

@@ -1,4 +1,4 @@
-//! What becomes of claims between the decision and the commit: reserved, permitted, prepared; or
+//! Outcome of claims between the decision and the commit: reserved, permitted, prepared; or
 //! held until a permit comes, or given back.
 //!
 //! ```text

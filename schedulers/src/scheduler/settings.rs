@@ -1,4 +1,4 @@
-//! How a scheduler works.
+//! The way in which a scheduler works.
 
 use crate::place::Placement;
 use crate::queue::{Nanos, Patience};
@@ -6,7 +6,7 @@ use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
 
-/// How a scheduler works.
+/// The way in which a scheduler works.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name under which it registers; each running scheduler needs one of its own.
@@ -15,26 +15,26 @@ pub struct Settings {
     pub takes: Text,
     /// Which of those jobs, if several workers divide them.
     pub share: Share,
-    /// How it places.
+    /// The way in which it places.
     pub placement: Placement,
     /// Whether tasks spare others of their class the search when they found no machine, until
     /// something happens that may help them.
     pub failures: bool,
-    /// How many claims it puts into one transaction.
+    /// Number of claims it puts into one transaction.
     pub claims_max: usize,
-    /// How many transactions it submits between two syncs, before it waits for their answers. More
+    /// Number of transactions it submits between two syncs, before it waits for their answers. More
     /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
     /// the profile evicts, reserves or permits, it is one at a time.
     pub commits_in_flight: usize,
-    /// How long it keeps a transaction with room for more claims open when no job has its turn, so that jobs that
+    /// Time for which it keeps a transaction with room for more claims open when no job has its turn, so that jobs that
     /// come soon share it. 0: not at all. Where the profile evicts, reserves or permits, it is 0. A job then waits for so
     /// much longer; what it saves is commits, which cost a write on disks.
     pub hold: Nanos,
-    /// What happens to the rest of a transaction of which a part conflicts.
+    /// Handling of the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,
     /// What counts as a conflict.
     pub check: ConflictCheck,
-    /// How long jobs wait that failed.
+    /// Time for which jobs wait that failed.
     pub patience: Patience,
     /// The seed of its choices.
     pub seed: u64,

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// As much as all machines of the naive cell have.
 const WHOLE: u64 = 1000;
 
-/// What happens to the tenants of a cell.
+/// Handling of the tenants of a cell.
 #[derive(Clone, Debug)]
 enum Event {
     Comes { id: u64, tenant: usize, precedence: i32 },
@@ -36,7 +36,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-/// What the cell says of a tenant.
+/// Output of the cell of a tenant.
 #[derive(Clone, Debug, Default)]
 struct Said {
     parent: Option<usize>,

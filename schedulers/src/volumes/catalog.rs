@@ -29,7 +29,7 @@ pub enum VolumeError {
     HasAnotherVolume {
         /// The claim.
         claim: Text,
-        /// What it has.
+        /// Its contents.
         volume: Text,
     },
     /// Wait until the tasks that use the claim have ended.
@@ -37,7 +37,7 @@ pub enum VolumeError {
     InUse {
         /// The claim.
         claim: Text,
-        /// How many use it.
+        /// Number of those that use it.
         tasks: usize,
     },
     /// There is none of this name: it was taken away already, or never there.

@@ -9,7 +9,7 @@ use omega_core::{Machine, TaskId, Text};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// What is asked about a task's volumes on a machine. Each has a filter of its own.
+/// Request about a task's volumes on a machine. Each has a filter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
     /// Each claim has, or can have, a volume that the machine reaches.
@@ -270,7 +270,7 @@ impl<'a> Late<'a> {
 }
 
 impl Catalog {
-    /// How many volumes of a driver are on a machine.
+    /// Number of volumes of a driver that are on a machine.
     fn attached_of(&self, machine: &Machine, driver: &Text) -> u32 {
         let volumes = self.on.get(&machine.name).into_iter().flat_map(|on| on.keys());
         let is_of = |volume: &&Text| {

@@ -41,7 +41,7 @@ use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// What a process knows of volumes. Clones are the same list. See the head of the file.
+/// Knowledge of a process of volumes. Clones are the same list. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
     /// Guards all of it; held for one question or one change. With it held, listeners are told, so
@@ -52,7 +52,7 @@ pub struct Volumes {
 /// A claim as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// What was asked for; `None` if tasks use a claim that nobody has put there.
+    /// Request; `None` if tasks use a claim that nobody has put there.
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
@@ -102,7 +102,7 @@ impl Volumes {
         self.try_change(|catalog| catalog.remove_claim(name))
     }
 
-    /// How many volumes of a driver can be attached to the machine of this name; `None` is any
+    /// Number of volumes of a driver that can be attached to the machine of this name; `None` is any
     /// number.
     pub fn set_limit(&self, machine: impl Into<Text>, driver: impl Into<Text>, limit: Option<u32>) {
         let (machine, driver) = (machine.into(), driver.into());

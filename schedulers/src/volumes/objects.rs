@@ -24,7 +24,7 @@ impl Reach {
     }
 }
 
-/// Who may use a volume at once: a set of the ways that it can be, or is to be, used.
+/// Those who may use a volume at once: a set of the ways that it can be, or is to be, used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessModes(u8);
 
@@ -134,7 +134,7 @@ pub struct Volume {
     pub driver: Text,
     /// How large it is.
     pub bytes: u64,
-    /// How it can be used.
+    /// The way in which it can be used.
     pub modes: AccessModes,
     /// What tasks find in it.
     pub mode: VolumeMode,
@@ -154,7 +154,7 @@ pub struct VolumeClaim {
     pub class: Text,
     /// How large it is to be at least.
     pub bytes: u64,
-    /// How it is to be used.
+    /// The way in which it is to be used.
     pub modes: AccessModes,
     /// What tasks are to find in it.
     pub mode: VolumeMode,

@@ -21,7 +21,7 @@ pub(super) enum Stage {
     Runs,
 }
 
-/// What a task uses, and where.
+/// Resources that a task uses, and where.
 #[derive(Debug)]
 pub(super) struct Use {
     machine: Text,

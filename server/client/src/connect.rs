@@ -17,10 +17,10 @@ pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// The most bytes of a message to an agent: all tasks of a machine are told at once, and each has its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
-/// How long a connection may take.
+/// Time that a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// How often a silent connection is tried, and how long its answer may take: a replica that vanished
+/// Number of times a silent connection is tried, and how long its answer may take: a replica that vanished
 /// is noticed within both.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
@@ -115,7 +115,7 @@ impl Connections {
         }
     }
 
-    /// How many replicas there are.
+    /// Number of replicas there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.channels.len()

@@ -19,7 +19,7 @@ pub const DOMAIN: &str = "omega";
 /// Defines the codes: each with its name on the wire and the gRPC status that goes with it.
 macro_rules! define_codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $code:ident;)*) => {
-        /// What went wrong, for programs.
+        /// Failure, for programs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorCode {
@@ -166,11 +166,11 @@ impl fmt::Display for ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What went wrong, for programs.
+    /// Failure, for programs.
     pub code: ErrorCode,
-    /// What to do, for people.
+    /// Action, for people.
     pub message: String,
-    /// How long to wait before trying again, if that helps.
+    /// Time for which to wait before trying again, if that helps.
     pub retry_after: Option<Duration>,
     /// Where the leader is, if somebody else knows more.
     pub leader: Option<String>,
@@ -275,7 +275,7 @@ pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
 }
 
-/// What a status says that somebody between the client and the cell has made.
+/// Output of a status that somebody between the client and the cell has made.
 fn by_status(code: Code) -> ErrorCode {
     match code {
         Code::InvalidArgument => ErrorCode::Malformed,

@@ -1,4 +1,4 @@
-//! What a program needs to speak to a cell over the network.
+//! Resources that a program needs to speak to a cell over the network.
 //!
 //! ```text
 //!   your scheduler ── CellHandle ──▶ RemoteCell ─┐

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long the other end may take to answer the first bytes.
+/// Time that the other end may take to answer the first bytes.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// The beginning of every HTTP/2 connection.
@@ -74,7 +74,7 @@ fn sentence(error: &rustls::Error) -> Option<String> {
     }
 }
 
-/// What is wrong with a connection to this address (`host:port`), if it can never work.
+/// Mistake with a connection to this address (`host:port`), if it can never work.
 pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
     let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
     let why = match (speaks, spoken) {

@@ -1,4 +1,4 @@
-//! How long a client waits before it asks again.
+//! Time for which a client waits before it asks again.
 //!
 //! A server that takes no more says when to come again. Many clients are refused at once, so each comes up to half
 //! as much later, by chance: else all would come again at once, and be refused again. Whoever is not told
@@ -11,10 +11,10 @@ use std::time::Duration;
 /// The first wait of somebody who was not told: a tenth of what an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often it is doubled: then it is as long as an election takes at most.
+/// Number of times it is doubled: then it is as long as an election takes at most.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// How long to wait after a call that failed so, for the `tries`-th time in a row; the first is 0.
+/// Time for which to wait after a call that failed so, for the `tries`-th time in a row; the first is 0.
 #[must_use]
 pub fn before_another_try(error: &ApiError, tries: u32) -> Duration {
     with_chance(error, tries, chance())

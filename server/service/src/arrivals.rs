@@ -40,7 +40,7 @@ impl Arrivals {
         notes.push((next, now));
     }
 
-    /// How long ago a job was there for certain: less than that ago nobody submitted it.
+    /// Time since a job was there for certain: less than that ago nobody submitted it.
     pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);

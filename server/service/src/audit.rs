@@ -41,7 +41,7 @@ pub struct Event<'a> {
     pub call: &'a str,
     /// Of which, if the call said it: a transaction, a job, a machine.
     pub of: &'a str,
-    /// How it ended: `OK`, or the code of the error.
+    /// The way in which it ended: `OK`, or the code of the error.
     pub outcome: &'a str,
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     }
 }
 
-/// What is wrong with a log.
+/// Mistake with a log.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// It cannot be read.
@@ -238,7 +238,7 @@ pub enum VerifyError {
     Read {
         /// Which file.
         file: PathBuf,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// The line before it was changed or is missing, or this one was.

@@ -29,7 +29,7 @@ pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
 /// Pieces that wait to be sent: each has a mebibyte.
 const PIECES_MAX: usize = 4;
 
-/// How long a caller may take none of them.
+/// Time that a caller may take none of them.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// When somebody may ask again who came during another backup: what a large cell takes.
@@ -69,7 +69,7 @@ impl Backups {
     }
 }
 
-/// Who makes and sends one backup.
+/// The one that makes and sends one backup.
 struct Sender {
     to: mpsc::Sender<Result<proto::BackupResponse, Status>>,
     end: Option<Instant>,

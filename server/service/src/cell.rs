@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
-/// How long a leader is waited for before the cell is described without one.
+/// Time for which a leader is waited for before the cell is described without one.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The service.
@@ -56,17 +56,17 @@ impl Cells {
     }
 }
 
-/// How large a cell is.
+/// Size of a cell.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     pub(crate) version: Version,
     pub(crate) machines: u32,
     pub(crate) jobs: u64,
-    /// What may be claimed of each kind, over all machines.
+    /// Claimable total of each kind, over all machines.
     pub(crate) claimable: Vec<u64>,
     /// What of it is.
     pub(crate) claimed: Vec<u64>,
-    /// What is claimed of each kind beyond what machines have.
+    /// Claimed amount of each kind beyond what machines have.
     pub(crate) overcommitted: Vec<u64>,
     /// What of each kind is not claimed because demand that varies over the day is not highest at once.
     pub(crate) demand_profiles_saved: Vec<u64>,

@@ -46,7 +46,7 @@ pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), 
     Ok((request.try_into()?, try_))
 }
 
-/// How a transaction is called in the audit log.
+/// The way in which a transaction is called in the audit log.
 pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
     format!("transaction {} of scheduler {}", request.number, request.scheduler)
 }
@@ -66,7 +66,7 @@ pub(crate) struct Judge {
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
-    /// How long a transaction may wait until it is known whether it is allowed.
+    /// Time for which a transaction may wait until it is known whether it is allowed.
     pub(crate) deadline: Duration,
     /// What traces some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
@@ -78,12 +78,12 @@ pub(crate) struct Judge {
 struct Begun {
     number: u64,
     scheduler: SchedulerId,
-    /// How many claims it has.
+    /// Number of claims it has.
     claims: usize,
     evictions: usize,
     /// What it was decided on.
     base: Version,
-    /// How the audit log calls it, where there is one.
+    /// The way in which the audit log calls it, where there is one.
     of: String,
     /// Why it did not get as far as the cell.
     refused: Option<ApiError>,

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Who may connect.
+/// Those who may connect.
 #[derive(Clone, Debug)]
 pub enum Door {
     /// Everyone who reaches it.
@@ -204,7 +204,7 @@ async fn begin(
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
-    /// How much of the preface, which was read before, was handed on.
+    /// Part of the preface, which that was read before, was handed on.
     first: usize,
     caller: Arc<Caller>,
     /// What holds it back, if anything does.

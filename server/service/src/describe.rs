@@ -1,4 +1,4 @@
-//! What is told of a job, a machine, a task: one place for every call that tells it.
+//! Report on a job, a machine, a task: one place for every call that tells it.
 
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
@@ -74,7 +74,7 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
     }
 }
 
-/// What is left of a machine's cores for tasks alone, by NUMA node.
+/// The rest of a machine's cores for tasks alone, by NUMA node.
 fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
     let nodes = state.machine.numa.as_slice().len();
     let left = state.cores_left.into_iter().flat_map(|cores| *cores.left());

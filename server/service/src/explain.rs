@@ -32,9 +32,9 @@ const PROFILE_BYTES_MAX: usize = 1 << 20;
 pub struct Question {
     /// Its id.
     pub id: JobId,
-    /// What it asks for.
+    /// Its request.
     pub job: Arc<Job>,
-    /// How many tasks of each of its groups wait; 0 of those that are not asked about.
+    /// Number of tasks of each of its groups that wait; 0 of those that are not asked about.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
@@ -55,7 +55,7 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
         question: &Question,
     ) -> Result<proto::ExplainJobResponse, ApiError>;
 
-    /// What was found out, for people.
+    /// Findings out, for people.
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 
@@ -155,7 +155,7 @@ impl Explanations {
     }
 }
 
-/// What is asked, of the cell as it is.
+/// Request, of the cell as it is.
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {

@@ -104,7 +104,7 @@ impl Pen<'_> {
         })
     }
 
-    /// How long something took, again and again.
+    /// Time that something took, again and again.
     ///
     /// # Errors
     /// See [`Pen::gauge`].

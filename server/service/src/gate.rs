@@ -83,7 +83,7 @@ impl<S> Gate<S> {
     }
 }
 
-/// Who calls. A connection that did not say so is nobody's.
+/// The caller. A connection that did not say so is nobody's.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
@@ -182,7 +182,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// What the transport says of a message that it cannot read, in our words: what failed is the caller's
+/// Output of the transport of a message that it cannot read, in our words: what failed is the caller's
 /// message, and not the server.
 pub(crate) fn reword(status: Status) -> Status {
     // Every error of ours has details.

@@ -19,22 +19,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-/// How long a request that nobody took is kept back before it is asked again: a tenth of the time that
+/// Time that a request that nobody took is kept back before it is asked again: a tenth of the time that
 /// an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long an answer is kept back for this replica to catch up with it: far longer than a message
+/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// How long a snapshot of this replica is waited for before another image is taken: far longer than the
+/// Time that a snapshot of this replica is waited for before another image is taken: far longer than the
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// How often the end of a replica is looked for, where nothing happens.
+/// Number of times the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// How often it is looked whether the replica has stopped: a process without one should end soon.
+/// Number of times it is looked whether the replica has stopped: a process without one should end soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
@@ -125,13 +125,13 @@ impl Host {
         self.versions.clone()
     }
 
-    /// What is counted of this server.
+    /// Counters of this server.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Who holds names of schedulers, as far as this server knows.
+    /// The one that holds names of schedulers, as far as this server knows.
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -168,7 +168,7 @@ impl Host {
         }
     }
 
-    /// Who leads. A cell in memory has no other replica, so this one does.
+    /// The leader. A cell in memory has no other replica, so this one does.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -392,7 +392,7 @@ impl Pending {
     }
 }
 
-/// What a caller is told of a request that was not done.
+/// Information that a caller is gives of a request that was not done.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {
@@ -410,7 +410,7 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
     }
 }
 
-/// What a caller is told if nobody knows what became of a request.
+/// Information that a caller is gives if nobody knows what became of a request.
 #[must_use]
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";

@@ -33,11 +33,11 @@ const TENANTS_MAX: usize = 64;
 pub struct Caller {
     /// The URI of the certificate, or where the call comes from, for the audit log.
     pub name: Arc<str>,
-    /// What the caller is.
+    /// Kind of the caller.
     pub role: Role,
 }
 
-/// What a caller is, and of what.
+/// Definition of a caller, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Looks at everything, or at what is of these tenants.
@@ -92,7 +92,7 @@ pub struct Grant {
 pub struct Owner {
     /// Its own name.
     pub name: Box<str>,
-    /// Who pays for its jobs: at least one.
+    /// Tenant that pays for its jobs: at least one.
     pub tenants: Vec<Box<str>>,
     /// The highest precedence of jobs that it may submit.
     pub precedence_max: i32,
@@ -113,7 +113,7 @@ pub enum IdentityError {
     /// Have one issued for this cell.
     #[error("the certificate is of another cell: {given:?}, and this is {cell:?}")]
     OtherCell {
-        /// What it says.
+        /// Its text.
         given: String,
         /// The cell that was called.
         cell: String,

@@ -1,4 +1,4 @@
-//! How much a caller may ask for at once, and how often.
+//! Amount that a caller may ask for at once, and how often.
 //!
 //! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
 //! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
@@ -53,14 +53,14 @@ pub struct Limits {
     pub held_bytes_each: u64,
     /// Bytes that are held for all callers together but operators, who may hold as many beside them.
     pub held_bytes: u64,
-    /// How long a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
+    /// Time that a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
     /// until its headers are there.
     pub handshake: Duration,
-    /// How long a call may take.
+    /// Time that a call may take.
     pub deadlines: Deadlines,
 }
 
-/// How long calls may take.
+/// Time that calls may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Where the caller says nothing of it. A message must be whole within this time, whatever the caller says.
@@ -194,7 +194,7 @@ impl Places {
         }
     }
 
-    /// How long calls may take.
+    /// Time that calls may take.
     pub(crate) fn deadlines(&self) -> Deadlines {
         self.limits.deadlines
     }
@@ -294,9 +294,9 @@ fn full(why: &str, pause: Duration) -> ApiError {
 struct Bucket {
     /// When it would have been empty, had it filled without end.
     empty_at: Instant,
-    /// What one call costs.
+    /// Cost of one call.
     cost: Duration,
-    /// What a full one holds.
+    /// Resources that a full one holds.
     burst: Duration,
 }
 

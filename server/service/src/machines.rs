@@ -47,7 +47,7 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
-    /// How many machines a selector matches now: whoever mistyped it learns of that.
+    /// Number of machines a selector matches now: whoever mistyped it learns of that.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
@@ -81,7 +81,7 @@ impl Machines {
     }
 }
 
-/// How a machine is called in the audit log.
+/// The way in which a machine is called in the audit log.
 fn named(machine: Option<&proto::MachineRef>) -> String {
     use proto::machine_ref::Machine as Given;
     match machine.and_then(|machine| machine.machine.as_ref()) {

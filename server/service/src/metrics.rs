@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-/// What is counted. Clones share it.
+/// Counters. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     counted: Arc<Counted>,
@@ -90,12 +90,12 @@ impl Metrics {
         self.counted.applied.note(took);
     }
 
-    /// What was counted of each scheduler, and how many transactions were not judged.
+    /// Counters of each scheduler, and how many transactions were not judged.
     pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
         (self.counted.tallies.all(), self.counted.failed.load(Ordering::Relaxed))
     }
 
-    /// How many views are kept up to date now.
+    /// Number of views that are kept up to date now.
     pub(crate) fn streams(&self) -> u32 {
         u32::try_from(self.counted.streams.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }

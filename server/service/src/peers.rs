@@ -39,7 +39,7 @@ const FRAMES_MAX: usize = 4;
 /// How long is waited before a peer that does not answer is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How a peer is reached: asked anew for each connection, because certificates change.
+/// The way in which a peer is reached: asked anew for each connection, because certificates change.
 pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
 /// Which replica of which cell.
@@ -186,7 +186,7 @@ impl PeersHeard {
         self.0.lock().insert(peer, Instant::now());
     }
 
-    /// How long ago a peer was heard; `None`: never since this process began.
+    /// Time since a peer was heard; `None`: never since this process began.
     #[must_use]
     pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
         self.0.lock().get(&peer).map(Instant::elapsed)

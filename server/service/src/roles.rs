@@ -1,4 +1,4 @@
-//! Who may call what: one table for every call of every service.
+//! Those who may call what: one table for every call of every service.
 //!
 //! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
 //! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
@@ -69,7 +69,7 @@ impl Roles {
     }
 }
 
-/// What a call does, as far as limits and the audit log care.
+/// Actions of a call, as far as limits and the audit log care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// It looks, and ends.
@@ -106,7 +106,7 @@ impl Nature {
 pub struct Rule {
     /// The service and the call.
     pub path: &'static str,
-    /// Who may.
+    /// Those who may.
     pub roles: Roles,
     /// What it does.
     pub nature: Nature,

@@ -25,7 +25,7 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 
-/// How often a silent connection is tried, and how long its answer may take.
+/// Number of times a silent connection is tried, and how long its answer may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
@@ -128,11 +128,11 @@ fn client_services(
 pub struct Entrance {
     /// Where is listened.
     pub listener: TcpListener,
-    /// Who may come in.
+    /// Those who may come in.
     pub door: Door,
     /// What keeps changes and denials, if anything does.
     pub audit: Option<Arc<AuditLog>>,
-    /// How much may be asked for.
+    /// Amount that may be asked for.
     pub limits: Limits,
 }
 
@@ -144,7 +144,7 @@ impl Entrance {
     }
 }
 
-/// What a server does beside answering for the cell.
+/// Actions of a server beside answering for the cell.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// When machines are lost.

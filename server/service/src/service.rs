@@ -64,7 +64,7 @@ pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     arrived.0 + timeout.min(max)
 }
 
-/// How long calls may take, as the gate has it.
+/// Time that calls may take, as the gate has it.
 pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
     request.extensions().get().copied().unwrap_or_default()
 }
@@ -100,7 +100,7 @@ fn timeout(header: &str) -> Option<Duration> {
     })
 }
 
-/// How many items a page has.
+/// Number of items a page has.
 pub(crate) fn page_size(asked: u32) -> usize {
     match asked as usize {
         0 => PAGE_MAX,

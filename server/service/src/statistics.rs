@@ -1,4 +1,4 @@
-//! What happened and what waits: one answer for the web page, for `omega top` and for programs.
+//! Event and what waits: one answer for the web page, for `omega top` and for programs.
 //!
 //! Whoever shows it makes rates of counters, so that a server keeps no history. The cell is looked at once a
 //! second at most, however many ask.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How long a look is good for, and how often arrivals are noted.
+/// Time for which a look is good for, and how often arrivals are noted.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// What is remembered for those who ask.
@@ -75,7 +75,7 @@ pub(crate) async fn survey(host: &Host) -> Arc<Survey> {
     survey
 }
 
-/// How long ago a job was submitted, as far as this replica saw it.
+/// Time since a job was submitted, as far as this replica saw it.
 pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
     host.observer().arrivals.age(job, Instant::now())
 }

@@ -17,7 +17,7 @@ const MACHINES_AT_ONCE: usize = 256;
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 256;
 
-/// What was seen.
+/// Observations.
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// The version at the end.
@@ -28,7 +28,7 @@ pub(crate) struct Survey {
     pub(crate) kinds: Kinds,
     /// Every machine, by row.
     pub(crate) machines: Vec<Seen>,
-    /// What may be claimed of each kind, over all machines, and what of it is.
+    /// Claimable total of each kind, over all machines, and what of it is.
     pub(crate) claimable: Vec<u64>,
     /// See `claimable`.
     pub(crate) claimed: Vec<u64>,
@@ -47,11 +47,11 @@ pub(crate) struct Survey {
 pub(crate) struct Seen {
     /// Which one.
     pub(crate) id: MachineId,
-    /// What it is.
+    /// Kind.
     pub(crate) machine: Arc<Machine>,
     /// Whether it takes no tasks.
     pub(crate) draining: bool,
-    /// What may be claimed of each kind, and what of it is.
+    /// Claimable total of each kind, and what of it is.
     pub(crate) claimable: Box<[u64]>,
     /// See `claimable`.
     pub(crate) claimed: Box<[u64]>,

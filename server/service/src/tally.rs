@@ -1,4 +1,4 @@
-//! What became of the transactions of each scheduler.
+//! Outcome of the transactions of each scheduler.
 //!
 //! It is counted where a transaction is answered, so each replica counts those that came through it: the
 //! sum over the replicas is that of the cell. The replica that leads could count what it applies, but not
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
-    /// How many versions were between what they were decided on and their answers.
+    /// Number of versions that were between what they were decided on and their answers.
     pub(crate) behind: u64,
     /// Items that were refused, by the reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
@@ -38,9 +38,9 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) scheduler: SchedulerId,
-    /// How many claims it has.
+    /// Number of claims it has.
     pub(crate) claims: usize,
-    /// How many tasks it would evict.
+    /// Number of tasks it would evict.
     pub(crate) evictions: usize,
     /// What it was decided on.
     pub(crate) base: Version,
@@ -97,7 +97,7 @@ impl Tallies {
         }
     }
 
-    /// What was counted of each.
+    /// Counters of each.
     pub(crate) fn all(&self) -> BTreeMap<SchedulerId, Tally> {
         self.all.lock().clone()
     }

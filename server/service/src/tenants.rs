@@ -1,4 +1,4 @@
-//! Who pays, and how much each may have.
+//! Tenant that pays, and how much each may have.
 
 use crate::grants::caller;
 use crate::host::Host;

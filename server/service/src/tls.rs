@@ -48,7 +48,7 @@ pub enum TlsError {
     File {
         /// Which file.
         file: PathBuf,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// Take the right from them.
@@ -56,7 +56,7 @@ pub enum TlsError {
     Mode {
         /// Which file.
         file: PathBuf,
-        /// Who may.
+        /// Those who may.
         mode: u32,
     },
     /// Name another file.
@@ -64,7 +64,7 @@ pub enum TlsError {
     Empty {
         /// Which file.
         file: PathBuf,
-        /// What was looked for.
+        /// Subject of the search.
         what: &'static str,
     },
     /// Use a key and certificates that belong together.
@@ -72,7 +72,7 @@ pub enum TlsError {
     Unusable {
         /// The file of the certificate or of the authorities.
         file: PathBuf,
-        /// What is wrong.
+        /// Mistake.
         why: String,
     },
 }

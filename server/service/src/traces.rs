@@ -33,11 +33,11 @@ use std::time::{Duration, Instant, SystemTime};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Endpoint, Error};
 
-/// How long the collector may take for some spans. What it does not take is lost, and told of by nobody: traces
+/// Time that the collector may take for some spans. What it does not take is lost, and told of by nobody: traces
 /// are a sample.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the end of a server waits for the last spans.
+/// Time for which the end of a server waits for the last spans.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// What is traced, and who is told.
@@ -62,7 +62,7 @@ struct Shared {
     fraction: f64,
 }
 
-/// Who decides whether a transaction is traced.
+/// The one that decides whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Its sender, if the call belongs to a trace; chance, if not.

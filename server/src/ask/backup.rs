@@ -19,10 +19,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a stream that broke is begun anew.
+/// Frequency with which a stream that broke is begun anew.
 const TRIES: usize = 3;
 
-/// How long a piece is waited for: the cell gives up a reader that takes as long.
+/// Time for which a piece is waited for: the cell gives up a reader that takes as long.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// Where to, or what to check.
@@ -41,7 +41,7 @@ pub(crate) struct BackupArgs {
     ask: AskArgs,
 }
 
-/// What a backup holds.
+/// Resources that a backup holds.
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupShape {
     file: PathBuf,

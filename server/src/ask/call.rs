@@ -34,7 +34,7 @@ pub(super) struct Caller {
 /// A list that came in pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
-    /// What is in it.
+    /// Contents of it.
     pub(super) items: Vec<T>,
     /// Whether there is more than the limit.
     pub(super) more: bool,
@@ -126,7 +126,7 @@ impl Caller {
         }
     }
 
-    /// How many replicas are known.
+    /// Number of replicas that are known.
     pub(super) fn replicas(&self) -> usize {
         self.connections.count()
     }
@@ -142,7 +142,7 @@ impl Caller {
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// How long one replica is waited for: so that each has its turn.
+    /// Time for which one replica is waited for: so that each has its turn.
     fn attempt(&self) -> Duration {
         match self.connections.count() as u32 {
             0 | 1 => self.timeout,
@@ -176,7 +176,7 @@ impl Caller {
         }
     }
 
-    /// What the cell is.
+    /// Kind of the cell.
     ///
     /// # Errors
     /// Those of the call.

@@ -26,7 +26,7 @@ struct CellShape {
     machines: u32,
     jobs: u64,
     resources: ByKind<SumShape>,
-    /// How long a job that has ended is remembered, in milliseconds.
+    /// Time for which a job that has ended is remembered, in milliseconds.
     ttl_after_finished_ms: u64,
     /// `null`: the cell is in memory alone.
     members: Option<Vec<MemberShape>>,
@@ -34,7 +34,7 @@ struct CellShape {
     leader: Option<u64>,
 }
 
-/// How much all machines have of one kind.
+/// Amount that all machines have of one kind.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct SumShape {
     claimable: u64,

@@ -10,7 +10,7 @@ use omega_client::proto::member_step::Step;
 use omega_client::{ApiError, ErrorCode, proto};
 use serde::Serialize;
 
-/// What to do with replicas.
+/// Operations on replicas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
     /// List the replicas, and which of them leads.

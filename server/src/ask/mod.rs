@@ -60,17 +60,17 @@ pub(crate) struct NameArgs {
     ask: AskArgs,
 }
 
-/// What every verb is told.
+/// Information that every verb is gives.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// How long to go round the replicas before giving up: by default as long as many elections take.
+    /// Time for which to go round the replicas before giving up: by default as long as many elections take.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,
-    /// How to print.
+    /// Way to print.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -92,7 +92,7 @@ pub(crate) enum AskError {
     Amount {
         /// Which flag or field.
         place: String,
-        /// What is wrong with it.
+        /// Mistake with it.
         why: AmountError,
     },
     /// Name a kind that the cell has.
@@ -129,7 +129,7 @@ pub(crate) enum AskError {
     /// See what was printed: a conflict is an answer, but not what was asked for.
     #[error("{refused} of {items} items were refused")]
     Conflicts {
-        /// How many.
+        /// The number.
         refused: usize,
         /// Of how many.
         items: usize,

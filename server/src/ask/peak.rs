@@ -14,7 +14,7 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What to do with calendars of peaks.
+/// Operations on calendars of peaks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeakCommand {
     /// List the calendars, and what holds now.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What to do with the policy.
+/// Operations on the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Show it.

@@ -11,7 +11,7 @@ use omega_client::{convert, proto};
 use omega_core::Kinds;
 use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 
-/// What to do with quotas.
+/// Operations on quotas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
     /// List the tenants: what they have and what they may have.
@@ -36,7 +36,7 @@ pub(crate) enum QuotaCommand {
     Clear(ClearArgs),
 }
 
-/// How many tenants.
+/// Number of tenants.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// At most so many.
@@ -58,7 +58,7 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// How a tenant stands.
+/// The way in which a tenant stands.
 #[derive(Debug, Args)]
 pub(crate) struct GuaranteeArgs {
     /// The tenant.

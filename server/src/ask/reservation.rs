@@ -11,7 +11,7 @@ use omega_core::{MachineSelector, Operator, Requirement, Reservation};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What to do with reservations.
+/// Operations on reservations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReservationCommand {
     /// List the reservations that are not over.
@@ -50,7 +50,7 @@ pub(crate) struct CreateArgs {
     /// When it begins: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
     from: Moment,
-    /// How long it is.
+    /// Time for which it is.
     #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::duration)]
     length: Duration,
     #[command(flatten)]

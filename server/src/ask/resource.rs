@@ -10,7 +10,7 @@ use omega_client::{convert, proto};
 use omega_core::{KindId, Kinds, Unit};
 use serde::Serialize;
 
-/// What to do with them.
+/// Operations on them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
     /// List what the cell as a whole has, what of it is claimed, and what pending tasks would claim.
@@ -27,7 +27,7 @@ pub(crate) struct SetArgs {
     /// The resource kind: one of the cell's.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// How much there is; 0 is none.
+    /// Amount that there is; 0 is none.
     #[arg(value_name = "AMOUNT", allow_negative_numbers = true)]
     amount: Amount,
     #[command(flatten)]

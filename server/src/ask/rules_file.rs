@@ -14,10 +14,10 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
-    /// What is required of the machine's labels.
+    /// Requirement of the machine's labels.
     #[serde(default)]
     labels: Vec<RequirementFile>,
-    /// What is required of the machine's name; the keys do not count.
+    /// Requirement of the machine's name; the keys do not count.
     #[serde(default)]
     names: Vec<RequirementFile>,
 }
@@ -26,7 +26,7 @@ pub(super) struct SelectorFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PreferredFile {
-    /// How much a match counts, 1 to 100.
+    /// Weight of a match, 1 to 100.
     weight: u32,
     /// Which machines.
     machines: SelectorFile,
@@ -39,7 +39,7 @@ struct RequirementFile {
     /// The label's key.
     #[serde(default)]
     key: String,
-    /// What is asked of its value.
+    /// Request of its value.
     #[serde(default)]
     operator: OperatorFile,
     /// What it is compared with.
@@ -82,7 +82,7 @@ pub(super) struct TolerationFile {
     effect: Option<EffectFile>,
 }
 
-/// How a toleration compares values.
+/// The way in which a toleration compares values.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TolerationOperatorFile {
@@ -93,7 +93,7 @@ enum TolerationOperatorFile {
     Exists,
 }
 
-/// What a taint does.
+/// Actions of a taint.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum EffectFile {
     /// The task is not placed here.
@@ -130,7 +130,7 @@ enum ProtocolFile {
     Sctp,
 }
 
-/// How a task stands to other tasks.
+/// The way in which a task stands to other tasks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RuleFile {
@@ -143,19 +143,19 @@ pub(super) enum RuleFile {
     Prefer {
         /// Which tasks, and how near.
         near: NearFile,
-        /// How much each of them counts, -100 to 100.
+        /// Weight of each of them, -100 to 100.
         weight: i32,
     },
     /// A domain holds at most so many selected tasks, this one included.
     MaxPerDomain {
         /// Which tasks, and what a domain is.
         of: NearFile,
-        /// How many.
+        /// The number.
         count: u32,
     },
     /// A domain holds at most this share of the group's tasks, but may always hold one.
     MaxShare {
-        /// What a domain is: `machine`, or the key of a label.
+        /// Definition of a domain: `machine`, or the key of a label.
         #[schemars(with = "String")]
         level: LevelFile,
         /// The share in percent.
@@ -168,7 +168,7 @@ pub(super) enum RuleFile {
     MaxColocated {
         /// Which tasks, and what a domain is.
         of: NearFile,
-        /// How many, at least 1.
+        /// Number, at least 1.
         count: u32,
     },
     /// Another task that is selected runs in the same domain, as long as this one does.
@@ -182,7 +182,7 @@ pub(super) struct NearFile {
     /// Which tasks.
     #[serde(default)]
     tasks: TasksFile,
-    /// What a domain is: `machine`, or the key of a label.
+    /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
 }
@@ -194,7 +194,7 @@ pub(super) struct SpreadFile {
     /// Which tasks are counted.
     #[serde(default)]
     tasks: TasksFile,
-    /// What a domain is: `machine`, or the key of a label.
+    /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
     /// By how many tasks a domain may exceed the emptiest one.

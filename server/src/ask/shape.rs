@@ -61,7 +61,7 @@ pub(super) struct MachineShape {
     pub(super) devices: u8,
     /// The cores of each NUMA node that tasks may have to themselves.
     pub(super) numa: Vec<u16>,
-    /// What is left of them.
+    /// The rest of them.
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
@@ -71,7 +71,7 @@ pub(super) struct MachineShape {
     pub(super) taints: Vec<String>,
 }
 
-/// How much a machine has of one kind.
+/// Amount that a machine has of one kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ResourceShape {
     pub(super) capacity: u64,
@@ -114,7 +114,7 @@ pub(super) struct GangWaitShape {
     pub(super) until_ms: Option<u64>,
 }
 
-/// How many tasks of a job are in each state.
+/// Number of tasks of a job that are in each state.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct TasksShape {
     pub(super) pending: u32,
@@ -135,7 +135,7 @@ pub(super) struct GroupShape {
     pub(super) optional: Option<ByKind<u64>>,
     /// What each needs to itself; `null`: nothing.
     pub(super) cores: Option<CoresShape>,
-    /// How many devices it takes likewise.
+    /// Number of devices it takes likewise.
     pub(super) optional_devices: u8,
     /// What varies over the day: so much in each of equally long parts.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
@@ -162,9 +162,9 @@ pub(super) struct TaskShape {
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
     pub(super) devices: Vec<u32>,
-    /// How many cores of each NUMA node it has to itself.
+    /// Number of cores of each NUMA node it has to itself.
     pub(super) cores: Vec<u32>,
-    /// What it has of its machine; `null`: what its group requests.
+    /// Its contents of its machine; `null`: what its group requests.
     pub(super) allocated: Option<ByKind<u64>>,
 }
 
@@ -180,9 +180,9 @@ pub(super) struct TenantShape {
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// What its jobs may ask for, placed or not; as `limit` is of what they claim.
+    /// Request of its jobs may, placed or not; as `limit` is of what they claim.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
-    /// What they ask for; 0 while no tenant's is limited.
+    /// Their request; 0 while no tenant's is limited.
     pub(super) requested: ByKind<u64>,
 }
 
@@ -193,7 +193,7 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// How long ago the leader heard it; `null`: never, or no leader was asked.
+    /// Time since the leader heard it; `null`: never, or no leader was asked.
     pub(super) silent_ms: Option<u64>,
 }
 
@@ -323,7 +323,7 @@ impl JobShape {
 }
 
 impl TasksShape {
-    /// How many there are.
+    /// Their number.
     pub(super) fn all(&self) -> u32 {
         self.pending + self.placed + self.running + self.finished + self.failed + self.killed
     }

@@ -1,4 +1,4 @@
-//! How an answer is printed: a table for people, or JSON or YAML for programs.
+//! The way in which an answer is printed: a table for people, or JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
@@ -8,7 +8,7 @@ use omega_run::report::text::clean;
 use omega_workload::words::plural;
 use serde::Serialize;
 
-/// How to print.
+/// Way to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns, and amounts as people read them.

@@ -27,7 +27,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What to do with transactions.
+/// Operations on transactions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TxnCommand {
     /// List what the cell remembers of transactions, the newest first.
@@ -66,7 +66,7 @@ pub(crate) struct GetArgs {
     ask: AskArgs,
 }
 
-/// What to commit, and as whom.
+/// Claims to commit, and as whom.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
     /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.

@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransactionFile {
-    /// What happens to the rest if a part conflicts.
+    /// Handling of the rest if a part conflicts.
     #[serde(default)]
     pub(super) granularity: GranularityFile,
     /// When a claim conflicts.
@@ -67,7 +67,7 @@ pub(super) struct ClaimFile {
     pub(super) optional: bool,
 }
 
-/// What happens to the rest of a transaction if a part of it conflicts.
+/// Handling of the rest of a transaction if a part of it conflicts.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum GranularityFile {

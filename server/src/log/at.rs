@@ -40,7 +40,7 @@ pub(crate) struct AtArgs {
     all: bool,
 }
 
-/// How many machines, jobs and tenants the table has; the JSON file has all.
+/// Number of machines, jobs and tenants the table has; the JSON file has all.
 const LINES_MAX: usize = 20;
 
 /// All of a cell that is shown.

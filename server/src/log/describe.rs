@@ -4,7 +4,7 @@ use super::clean;
 use omega_core::{Command, TaskReport};
 use omega_workload::words::plural;
 
-/// What a command asks for.
+/// Request of a command.
 pub(super) fn command(command: &Command) -> String {
     match command {
         Command::RegisterScheduler { name } => format!("register scheduler {}", clean(name)),

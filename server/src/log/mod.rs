@@ -13,7 +13,7 @@ use crate::served::Error;
 use clap::Subcommand;
 use omega_store::history::Which;
 
-/// What to look at.
+/// Subject to look at.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// List the entries, after what is known of the replica and its snapshots.

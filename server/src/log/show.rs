@@ -55,7 +55,7 @@ struct ShownSnapshot {
     index: u64,
     term: u64,
     bytes: Option<u64>,
-    /// What is wrong with it.
+    /// Mistake with it.
     damage: Option<String>,
 }
 

@@ -21,7 +21,7 @@ struct AimsFile {
     purpose: Option<Purpose>,
     /// The label whose values are the domains over which jobs are spread.
     level: Option<String>,
-    /// How much of a kind is safe, in percent, by kind.
+    /// Part of a kind that is safe, in percent, by kind.
     #[serde(default)]
     safety: BTreeMap<String, u32>,
     /// Weights, by term.

@@ -28,7 +28,7 @@ pub(super) struct SchedulerFigures {
 
 type Workers = Vec<(String, Arc<Counted>)>;
 
-/// What is counted of a worker.
+/// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counted {
     /// Held for an addition or a copy.
@@ -82,7 +82,7 @@ impl SchedulerFigures {
     }
 }
 
-/// What was decided and not answered yet.
+/// Decision and not answered yet.
 #[derive(Debug, Default)]
 struct Open {
     took: Duration,

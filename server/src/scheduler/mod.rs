@@ -59,7 +59,7 @@ pub(crate) struct SchedulerArgs {
     /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
     #[arg(long)]
     standby: bool,
-    /// How long this process may be silent before a standby may take over: from 1s to 60s.
+    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct SchedulerArgs {
     log: LogArgs,
 }
 
-/// How long a process may be silent.
+/// Time for which a process may be silent.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
@@ -89,7 +89,7 @@ pub(crate) enum SchedulerError {
     File {
         /// Which file.
         file: PathBuf,
-        /// What is wrong.
+        /// Mistake.
         why: io::Error,
     },
     /// Mend the file.
@@ -97,7 +97,7 @@ pub(crate) enum SchedulerError {
     Profile {
         /// Which file.
         file: PathBuf,
-        /// What is wrong with it, and where.
+        /// Mistake with it, and where.
         why: ConfigError,
     },
     /// Name a profile for it.
@@ -127,7 +127,7 @@ pub(crate) enum SchedulerError {
     Listen {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// See the error.
@@ -305,7 +305,7 @@ pub(crate) fn process_name() -> String {
 /// How often is looked whether there is nothing left to wait for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How often a standby asks for the name.
+/// Interval at which a standby asks for the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The signals that ask this process to end. Once one has come, it has come.

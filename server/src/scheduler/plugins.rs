@@ -1,4 +1,4 @@
-//! How long plugins take, and how many machines filters refuse: one search in some dozens is measured, and stands for the others.
+//! Time that plugins take, and how many machines filters refuse: one search in some dozens is measured, and stands for the others.
 
 use omega_schedulers::{Meter, Nanos, Work};
 use omega_service::exposition::{Figure, Pen};
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// two in a hundred longer. It is a prime, so that no order of searches is always met at the same place.
 const EVERY: u64 = 61;
 
-/// How often the clock is read to find out how long that takes.
+/// Frequency with which the clock is read to find out how long that takes.
 const READINGS: usize = 1000;
 
 /// Measures the plugins of all workers.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How long a tick is: with the default settings an election takes half a second to a second.
+/// Duration of a tick: with the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Why a cell cannot be served. One line for the user; nothing was changed.
@@ -44,7 +44,7 @@ pub(crate) enum CellError {
     Address {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// Mistake with it.
         why: tonic::transport::Error,
     },
 }

@@ -87,7 +87,7 @@ pub(super) struct GivenLimits {
     call_seconds_max: Option<NonZeroU32>,
 }
 
-/// What is wrong with limits. One line for the user.
+/// Mistake with limits. One line for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitsError {
     /// Raise the one or lower the other.
@@ -97,11 +97,11 @@ pub(crate) enum LimitsError {
     PartAboveWhole {
         /// What is part of the other.
         part: &'static str,
-        /// How much of it there is.
+        /// Amount of it there is.
         given: u64,
         /// What it is part of.
         whole: &'static str,
-        /// How much of that there is.
+        /// Amount of that there is.
         max: u64,
     },
     /// Choose one in between.

@@ -62,7 +62,7 @@ pub(crate) enum ServeError {
     Listen {
         /// Where.
         address: String,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// Name another file, or make room.
@@ -70,7 +70,7 @@ pub(crate) enum ServeError {
     Audit {
         /// Which file.
         file: PathBuf,
-        /// What the system said.
+        /// Output of the system.
         why: io::Error,
     },
     /// Correct the address.
@@ -78,7 +78,7 @@ pub(crate) enum ServeError {
     Collector {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// Mistake with it.
         why: tonic::transport::Error,
     },
     /// See the error.

@@ -1,4 +1,4 @@
-//! What a server is told: by flags, by the environment, by a file, in this order.
+//! Information that a server is gives: by flags, by the environment, by a file, in this order.
 //!
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
@@ -47,7 +47,7 @@ pub(crate) struct Given {
     /// The name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// How often the cell was restored from a backup, the same for all its replicas: a cell of another
+    /// Number of times the cell was restored from a backup, the same for all its replicas: a cell of another
     /// generation is another cell [default: 0].
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
@@ -217,7 +217,7 @@ fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
     Kinds::new(standard.iter().map(|(_, kind)| kind.clone()).chain(more).collect())
 }
 
-/// What a server does.
+/// Actions of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Where clients are listened to.
@@ -238,7 +238,7 @@ pub(crate) struct Settings {
     pub(crate) slow_commit: SlowCommit,
     /// What operators are told, and how.
     pub(crate) log: LogArgs,
-    /// How much clients may ask for.
+    /// Amount that clients may ask for.
     pub(crate) limits: Limits,
     /// Who is told where the time of commits goes, if anybody is.
     pub(crate) traces: Option<TraceSettings>,
@@ -268,11 +268,11 @@ pub(crate) struct Replicated {
     pub(crate) peers: Vec<Peer>,
     /// Where it listens to them.
     pub(crate) listen: String,
-    /// What to do if the folder is not there.
+    /// Action if the folder is not there.
     pub(crate) start: Option<Start>,
 }
 
-/// What is wrong with what was said. One line for the user.
+/// Mistake with what was said. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// Name another file, or mend this one.
@@ -280,7 +280,7 @@ pub(crate) enum SettingsError {
     File {
         /// Which file.
         file: PathBuf,
-        /// What is wrong with it, with the line.
+        /// Mistake with it, with the line.
         why: String,
     },
     /// Choose one.

@@ -1,4 +1,4 @@
-//! Who may reach a server: nobody but this machine, unless callers show certificates.
+//! Those who may reach a server: nobody but this machine, unless callers show certificates.
 
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
@@ -20,7 +20,7 @@ pub(crate) struct Said {
     pub(crate) insecure: bool,
 }
 
-/// What is wrong with what was said of certificates. One line for the user.
+/// Mistake with what was said of certificates. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSettingsError {
     /// Complete them.
@@ -103,7 +103,7 @@ fn is_local(address: &str) -> bool {
     }
 }
 
-/// Who may come in at each listener.
+/// Those who may come in at each listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     /// Of clients.
@@ -126,7 +126,7 @@ pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, Tl
     Ok(Doors { clients: door(&files.clients)?, peers: door(&files.peers)? })
 }
 
-/// How a peer at `host:port` is reached.
+/// The way in which a peer at `host:port` is reached.
 ///
 /// # Errors
 /// If it is not an address.

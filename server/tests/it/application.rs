@@ -141,7 +141,7 @@ fn containers_run_end_and_are_released() {
     });
 }
 
-/// What the child does: it asks for containers until it is killed. Without the variable it is no test.
+/// Actions of the child: it asks for containers until it is killed. Without the variable it is no test.
 #[test]
 fn a_process_of_its_own() {
     let Ok(cell) = std::env::var("OMEGA_TEST_APPLICATION") else { return };

@@ -53,7 +53,7 @@ impl Served {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 
-    /// What a command says that ends with a code, in one line.
+    /// Output of a command that ends with a code, in one line.
     pub(crate) fn fails(&self, code: i32, line: &str) -> String {
         let said = self.say(line);
         assert_eq!(said.code, Some(code), "{line}: {}", said.stderr);

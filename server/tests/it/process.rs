@@ -16,7 +16,7 @@ pub(crate) fn omega(dir: &Path) -> Command {
     command
 }
 
-/// What a process said and how it ended.
+/// Output of a process and how it ended.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,

@@ -1,4 +1,4 @@
-//! Who may call what, over real TLS: each role and each call, certificates that are wrong, peers that
+//! Those who may call what, over real TLS: each role and each call, certificates that are wrong, peers that
 //! lie, and certificates that change while the cell is served.
 
 use crate::certificates::{Odd, authority, issue, odd, tls};

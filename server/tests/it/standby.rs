@@ -122,7 +122,7 @@ fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     told.tasks
 }
 
-/// Who holds which name, as the leader at this address says.
+/// The one that holds which name, as the leader at this address says.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     let told = insist(|| {
         runtime.block_on(async {

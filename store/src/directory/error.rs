@@ -38,7 +38,7 @@ pub enum CreateDirectoryError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }
@@ -80,7 +80,7 @@ pub enum OpenDirectoryError {
     Kinds {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// Mistake with them.
         source: CodecError,
     },
     /// Name the right folder: this one belongs to another cell.
@@ -110,7 +110,7 @@ pub enum OpenDirectoryError {
         path: PathBuf,
         /// What it was made with.
         found: EngineKind,
-        /// What was asked for.
+        /// Request.
         wanted: EngineKind,
     },
     /// Stop the other process: two of them would destroy the log.
@@ -121,7 +121,7 @@ pub enum OpenDirectoryError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }

@@ -15,7 +15,7 @@ use crate::log::ReplicaId;
 use crate::origin::{CellId, Origin};
 use std::fmt;
 
-/// What it begins with.
+/// Its initial state.
 const MAGIC: [u8; 8] = *b"OMEGADIR";
 
 /// The version of the layout of a directory.

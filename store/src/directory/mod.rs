@@ -34,7 +34,7 @@ const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SNAPSHOTS: &str = "snapshots";
 
-/// What a caller knows of a directory that it opens. What is `None` may be anything.
+/// Knowledge of a caller of a directory that it opens. What is `None` may be anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Whose directory it must be.

@@ -46,26 +46,26 @@ pub enum HistoryError {
     LostTail {
         /// Which directory.
         path: PathBuf,
-        /// What was committed.
+        /// Commit.
         committed: LogIndex,
-        /// What there is.
+        /// Everything there is.
         last: LogIndex,
     },
     /// Ask for a later version: what led to this one was thrown away.
     #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
     TooOld {
-        /// What was asked for.
+        /// Request.
         wanted: Version,
-        /// What there is.
+        /// Everything there is.
         oldest: Version,
     },
     /// Ask for an earlier version, look at a replica that is further, or take the entries, too, that
     /// are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
-        /// What was asked for.
+        /// Request.
         wanted: Version,
-        /// What there is.
+        /// Everything there is.
         newest: Version,
         /// The last entry that was replayed.
         last: LogIndex,
@@ -92,7 +92,7 @@ pub enum HistoryError {
     Audit {
         /// At which version.
         version: Version,
-        /// What is wrong.
+        /// Mistake.
         source: AuditError,
     },
 }

@@ -18,7 +18,7 @@ pub enum Which {
     All,
 }
 
-/// How to replay.
+/// Way to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayOptions {
     /// Up to which version; to the end without one.
@@ -188,13 +188,13 @@ impl Replay {
         self.is_whole.then(|| self.fingerprint.value())
     }
 
-    /// How many commands were applied.
+    /// Number of commands that were applied.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands
     }
 
-    /// How often the cell was audited, each time with success.
+    /// Number of times the cell was audited, each time with success.
     #[must_use]
     pub fn audits(&self) -> u64 {
         self.audits

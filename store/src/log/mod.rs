@@ -97,7 +97,7 @@ impl Position {
     }
 }
 
-/// What an entry is about.
+/// Subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.
@@ -111,7 +111,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name.
     pub position: Position,
-    /// What it is about.
+    /// Its subject.
     pub kind: EntryKind,
     /// Its content, which the log does not look into. Clones share it.
     pub data: Bytes,
@@ -206,7 +206,7 @@ impl Batch {
 /// that offsets in a file have 32 bits.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// What an engine holds.
+/// Resources that an engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The entry before the first one: all up to it are forgotten.
@@ -220,7 +220,7 @@ pub struct Bounds {
 /// One thread calls it. After [`WriteError::Unknown`] all that writes answers
 /// [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
-    /// What it holds, written or synced.
+    /// Its contents, written or synced.
     fn bounds(&self) -> Bounds;
 
     /// The last hard state that was written.
@@ -316,10 +316,10 @@ pub trait LogEngine: fmt::Debug + Send {
         None
     }
 
-    /// How many bytes it has on the disk.
+    /// Number of bytes it has on the disk.
     fn bytes_on_disk(&self) -> u64;
 
-    /// How many bytes it has written since it was opened, but for those that only make room.
+    /// Number of bytes it has written since it was opened, but for those that only make room.
     fn bytes_written(&self) -> u64;
 }
 
@@ -342,7 +342,7 @@ pub enum WriteError {
     Unknown {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
     /// An earlier write or sync failed. Start the replica again.
@@ -369,7 +369,7 @@ pub enum ReadError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }

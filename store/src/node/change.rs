@@ -10,7 +10,7 @@ use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
-/// How many entries a learner may lack to be promoted: the leader sends so many in an instant.
+/// Number of entries a learner may lack to be promoted: the leader sends so many in an instant.
 const BEHIND_MAX: u64 = 64;
 
 impl Node {

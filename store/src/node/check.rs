@@ -57,7 +57,7 @@ pub enum MessageError {
     Contradiction {
         /// Which entry.
         index: LogIndex,
-        /// What it was.
+        /// Former kind.
         committed: Term,
         /// What it is said to be.
         offered: Term,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// in `Default`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// What it is.
+    /// Kind.
     pub kind: MessageKind,
     /// Who sent it.
     pub from: ReplicaId,
@@ -50,7 +50,7 @@ pub struct SnapshotOffer {
     pub membership: Membership,
 }
 
-/// What a message is.
+/// Definition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
     /// The leader has entries, or tells up to where they are committed.

@@ -44,13 +44,13 @@ use std::collections::VecDeque;
 use votes::Votes;
 use window::Window;
 
-/// How a node behaves. Times are in ticks.
+/// The way in which a node behaves. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Silence of the leader after which a replica stands for election, at the least; at the most
     /// it is twice as long.
     pub election_ticks: usize,
-    /// How often a leader says that it is there.
+    /// Frequency with which a leader says that it is there.
     pub heartbeat_ticks: usize,
     /// Bytes of entries in one message, unless one entry has more.
     pub message_bytes: u64,
@@ -85,7 +85,7 @@ pub struct Start {
     pub base: Position,
     /// Who the replicas are then.
     pub membership: Membership,
-    /// What was promised.
+    /// Promises.
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
@@ -93,7 +93,7 @@ pub struct Start {
     pub doubt: Option<Position>,
 }
 
-/// Who leads, as far as a replica knows.
+/// The leader, as far as a replica knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
     /// In which term.
@@ -241,7 +241,7 @@ impl Node {
         ReplicaId(self.raw.raft.id)
     }
 
-    /// Who leads.
+    /// The leader.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         let raft = &self.raw.raft;
@@ -425,7 +425,7 @@ impl Node {
         needy
     }
 
-    /// What became of a snapshot that was sent: it arrived, or must be sent again.
+    /// Outcome of a snapshot that was sent: it arrived, or must be sent again.
     pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
         let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.raw.report_snapshot(to.0, status);

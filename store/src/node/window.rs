@@ -71,7 +71,7 @@ impl Window {
         self.offer.as_ref().map(|(position, _)| *position)
     }
 
-    /// How many bytes the entries take.
+    /// Number of bytes the entries take.
     pub(super) fn bytes_in_memory(&self) -> u64 {
         self.bytes + (self.entries.len() * size_of::<Entry>()) as u64
     }

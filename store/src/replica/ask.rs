@@ -29,7 +29,7 @@ impl AskId {
     pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
 }
 
-/// What is asked.
+/// Request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Ask {
@@ -118,7 +118,7 @@ pub enum PeerMessage {
         id: AskId,
         /// Who is not the leader of this term does not take it.
         term: Term,
-        /// What is asked.
+        /// Request.
         ask: Ask,
     },
     /// What is this snapshot of yours like, or what is in this piece of it?

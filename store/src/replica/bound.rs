@@ -1,4 +1,4 @@
-//! How long a log may become while no snapshot is saved.
+//! Time for which a log may become while no snapshot is saved.
 //!
 //! ```text
 //!   forgotten │ kept beside a snapshot │ applied since │ not applied yet │

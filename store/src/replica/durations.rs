@@ -1,4 +1,4 @@
-//! How long something took, again and again: counts that many threads may add to.
+//! Time that something took, again and again: counts that many threads may add to.
 //!
 //! To add costs two additions in memory, however often something took so long, so that the way of a commit can be
 //! measured without being lengthened.
@@ -9,12 +9,12 @@ use std::time::Duration;
 /// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
 const BOUNDS: usize = 24;
 
-/// How long something took since this was made.
+/// Time that something took since this was made.
 ///
 /// Every number only grows, and stands for itself: no order between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// How many there were up to each bound, and above the last one.
+    /// Their number up to each bound, and above the last one.
     counts: [AtomicU64; BOUNDS + 1],
     nanos: AtomicU64,
 }
@@ -24,7 +24,7 @@ pub struct Durations {
 pub struct Histogram {
     /// All of it together, in seconds.
     pub sum: f64,
-    /// How many there were up to each bound in seconds and above the one before; the last is infinite.
+    /// Their number up to each bound in seconds and above the one before; the last is infinite.
     pub counts: Vec<(f64, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl Durations {
         self.nanos.fetch_add(took.saturating_mul(count), Ordering::Relaxed);
     }
 
-    /// How long it was until now.
+    /// Time for which it was until now.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
         let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };

@@ -63,7 +63,7 @@ pub enum FileJob {
     Accept(Position, Piece),
 }
 
-/// What became of it.
+/// Its outcome.
 #[derive(Debug)]
 pub enum FileDone {
     /// A snapshot is safe; or it is not, and the next one may be.

@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request that nobody took is kept back before it is sent again: a tenth of the time
+/// Time that a request that nobody took is kept back before it is sent again: a tenth of the time
 /// that an election takes.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a request is sent before the caller hears of it: ten seconds, in which many elections
+/// Interval at which a request is sent before the caller hears of it: ten seconds, in which many elections
 /// have their time.
 pub(super) const TRIES: usize = 200;
 
@@ -215,11 +215,11 @@ impl ReplicatedCell {
     }
 }
 
-/// How long an answer is kept back for this replica to catch up with it: far longer than a message
+/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// What to do if nobody knows whether something was done.
+/// Action if nobody knows whether something was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// Ask again: it may be done twice without harm.
@@ -279,7 +279,7 @@ impl CellHandle for ReplicatedCell {
 
 /// Commits.
 impl ReplicatedCell {
-    /// How a transaction is asked for.
+    /// The way in which a transaction is asked for.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }

@@ -61,7 +61,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// How many events wait.
+    /// Number of events that wait.
     pub(super) fn waiting(&self) -> usize {
         self.inbox.lock().events.len()
     }

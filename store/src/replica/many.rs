@@ -61,9 +61,9 @@ impl ReplicatedCell {
     }
 }
 
-/// What came of some commands that were sent.
+/// Result of some commands that were sent.
 struct Round {
-    /// What the caller is told of the first ones.
+    /// Information that the caller is gives of the first ones.
     answers: Vec<Result<Outcome, AskError>>,
     /// What is done with the others.
     then: Then,
@@ -96,7 +96,7 @@ impl Round {
     }
 }
 
-/// What the caller is told.
+/// Information that the caller is gives.
 fn told(answer: Answer) -> Result<Outcome, AskError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome?),
@@ -114,7 +114,7 @@ mod tests {
         Answer::Outcome(Ok(Outcome::Done(Version(version))))
     }
 
-    /// What is told of the first ones, and whether the others are sent again.
+    /// Report on the first ones, and whether the others are sent again.
     fn round(given: &[Answer]) -> (usize, bool) {
         let round = Round::of(given.to_vec());
         (round.answers.len(), matches!(round.then, Then::Again(_)))

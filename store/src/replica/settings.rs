@@ -1,4 +1,4 @@
-//! How a replica behaves: sizes and times, none of which decides what is agreed on.
+//! The way in which a replica behaves: sizes and times, none of which decides what is agreed on.
 
 use crate::node;
 use std::time::Duration;
@@ -13,10 +13,10 @@ pub enum TornTail {
     Forgive,
 }
 
-/// How a replica behaves.
+/// The way in which a replica behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How its node does.
+    /// The way in which its node does.
     pub node: node::Settings,
     /// Tells this start of the replica from all others: a number that was never used before.
     pub incarnation: u64,

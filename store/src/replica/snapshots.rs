@@ -122,7 +122,7 @@ impl Replica {
         }
     }
 
-    /// What became of something that was to be done with snapshots.
+    /// Outcome of something that was to be done with snapshots.
     pub fn file_done(&mut self, done: FileDone) {
         match done {
             FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),

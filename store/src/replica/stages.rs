@@ -37,7 +37,7 @@ impl Stage {
     pub const ALL: [Stage; 5] =
         [Stage::Queue, Stage::Judge, Stage::Log, Stage::Replicate, Stage::Apply];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Stage {
 pub struct Followed {
     /// Which entry.
     pub entry: LogIndex,
-    /// How many commands are in it.
+    /// Number of commands that are in it.
     pub commands: usize,
     /// The leader looked at what waited.
     pub gathered: Instant,
@@ -72,12 +72,12 @@ pub struct Followed {
 /// Transactions that are followed at once at most: they are a sample, and more would be no better one.
 const FOLLOWED_MAX: usize = 1024;
 
-/// How long the entries of a replica were in each stage since it was started, and when those of a few
+/// Time for which the entries of a replica were in each stage since it was started, and when those of a few
 /// transactions were.
 #[derive(Debug, Default)]
 pub struct Stages {
     durations: [Durations; Stage::ALL.len()],
-    /// How many transactions are followed: a hint, so that nobody takes the lock for none. It orders nothing.
+    /// Number of transactions that are followed: a hint, so that nobody takes the lock for none. It orders nothing.
     following: AtomicUsize,
     /// Held for a look-up.
     followed: Mutex<BTreeMap<TransactionId, Option<Followed>>>,
@@ -111,7 +111,7 @@ impl Stages {
         self.durations[stage as usize].note(took);
     }
 
-    /// How long it was until now.
+    /// Time for which it was until now.
     #[must_use]
     pub fn histogram(&self, stage: Stage) -> Histogram {
         self.durations[stage as usize].histogram()

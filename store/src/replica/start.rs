@@ -1,4 +1,4 @@
-//! How a replica comes to life: founded with its cell, joined to one, or gone on where it stopped.
+//! The way in which a replica comes to life: founded with its cell, joined to one, or gone on where it stopped.
 //!
 //! ```text
 //!   founded     every founding replica has the same first snapshot: an empty cell, at entry 1
@@ -32,9 +32,9 @@ pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 pub struct Started {
     /// It.
     pub replica: Replica,
-    /// Who writes its log.
+    /// The one that writes its log.
     pub log: LogWorker,
-    /// Who keeps its snapshots.
+    /// The one that keeps its snapshots.
     pub files: FileWorker,
     /// Its folder, which is locked as long as this lives.
     pub directory: Directory,
@@ -100,7 +100,7 @@ pub enum StartError {
         path: PathBuf,
         /// What may have been acknowledged.
         promised: LogIndex,
-        /// What there is.
+        /// Everything there is.
         last: LogIndex,
     },
     /// Entries that were known to be committed are not there: the log lost its end.
@@ -111,9 +111,9 @@ pub enum StartError {
     LostTail {
         /// Which folder.
         path: PathBuf,
-        /// What was committed.
+        /// Commit.
         committed: LogIndex,
-        /// What there is.
+        /// Everything there is.
         last: LogIndex,
     },
 }

@@ -72,10 +72,10 @@ pub struct Running {
     _directory: Directory,
 }
 
-/// What is known of a replica that runs.
+/// Known state of a replica that runs.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// Who leads.
+    /// The leader.
     pub leadership: Leadership,
     /// Who the replicas are.
     pub membership: Membership,
@@ -83,11 +83,11 @@ pub struct Status {
     pub stopped: Option<String>,
     /// What helps then.
     pub remedy: Option<Remedy>,
-    /// How many bytes its log has written.
+    /// Number of bytes its log has written.
     pub log_bytes: u64,
-    /// How many times its log was synced.
+    /// Number of times its log was synced.
     pub log_syncs: u64,
-    /// How many snapshots it has taken since it was started.
+    /// Number of snapshots it has taken since it was started.
     pub snapshots: u64,
     /// Where its log ends, and up to where it has applied it; looked at every tick.
     pub log_end: LogIndex,
@@ -155,13 +155,13 @@ impl Running {
         look(&self.applied.lock())
     }
 
-    /// What is known of it.
+    /// Known state of it.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().clone()
     }
 
-    /// How long its entries were in each stage.
+    /// Time for which its entries were in each stage.
     #[must_use]
     pub fn stages(&self) -> &Stages {
         &self.stages

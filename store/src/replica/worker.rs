@@ -1,4 +1,4 @@
-//! Who writes a replica's log: all that has gathered, then one sync for all of it.
+//! The one that writes a replica's log: all that has gathered, then one sync for all of it.
 //!
 //! ```text
 //!   write 7 ─┐

@@ -25,14 +25,14 @@ pub(super) struct ToLog {
     pub(super) compact: Option<Position>,
 }
 
-/// What became of it.
+/// Its outcome.
 #[derive(Debug)]
 pub(super) struct Written {
     /// The last write that is safe, if any became so.
     pub(super) safe: Result<Option<u64>, WriteError>,
     /// Whether the disk is full. What waits is tried again from time to time.
     pub(super) full: bool,
-    /// How many of the jobs that the log's thread was given it has taken up.
+    /// Number of the jobs that the log's thread was given it has taken up.
     taken: usize,
 }
 
@@ -98,7 +98,7 @@ pub(super) enum Waits {
 /// A write that took so long was slow: a twentieth of the time between two heartbeats.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// How long the log's thread makes all writes then: one in a second may be slow, which delays a
+/// Time for which the log's thread makes all writes then: one in a second may be slow, which delays a
 /// heartbeat by less than its peers bear.
 const SLOW_FOR: Duration = Duration::from_secs(1);
 
@@ -151,7 +151,7 @@ pub(super) struct Writer {
     pub(super) mailbox: Arc<Mailbox>,
 }
 
-/// How often a full disk is tried again.
+/// Number of times a full disk is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
 impl Writer {

@@ -18,7 +18,7 @@ use omega_cellstate::{Cell, Image};
 use std::io;
 use std::path::Path;
 
-/// What a backup holds. All of it was checked.
+/// Resources that a backup holds. All of it was checked.
 #[derive(Debug)]
 pub struct BackupContent {
     /// The cell that it was taken of.

@@ -21,7 +21,7 @@ pub enum SaveError {
     /// A machine or a job is larger than any command may be; it came in without one. Remove it.
     #[error("a part of the state has {bytes} bytes, which is more than any command can bring")]
     TooLarge {
-        /// How many.
+        /// The number.
         bytes: usize,
     },
     /// The meta data names another cell than the folder: a mistake of the program.
@@ -37,21 +37,21 @@ pub enum SaveError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }
 
-/// What is wrong with a file that should be a snapshot.
+/// Mistake with a file that should be a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDamage {
     /// It is shorter or longer than its header says, or too short for a header.
     #[error("the file has {found} bytes, it should have {wanted}")]
     Length {
-        /// How many it has.
+        /// Number that it has.
         found: u64,
-        /// How many it should have at least.
+        /// Number that it should have at least.
         wanted: u64,
     },
     /// The header does not match its checksum, or gives a size that cannot be.
@@ -62,7 +62,7 @@ pub enum SnapshotDamage {
     ChunkLength {
         /// Which chunk.
         number: u64,
-        /// What it says.
+        /// Its text.
         found: u32,
         /// What it should say.
         wanted: u32,
@@ -88,7 +88,7 @@ pub enum SnapshotDamage {
     /// The state is not the one that was saved.
     #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
     State {
-        /// What it is.
+        /// Kind.
         found: u64,
         /// What it should be.
         wanted: u64,
@@ -147,7 +147,7 @@ pub enum LoadError {
         path: PathBuf,
         /// Where it was noticed.
         offset: u64,
-        /// What is wrong.
+        /// Mistake.
         damage: Box<SnapshotDamage>,
     },
     /// Another process has the file: stop that one.
@@ -158,7 +158,7 @@ pub enum LoadError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }
@@ -189,7 +189,7 @@ pub enum ReceiveError {
     Incomplete {
         /// Which is wanted next.
         wanted: u64,
-        /// How many there are.
+        /// Their number.
         pieces: u64,
     },
     /// All pieces came, but they are not the snapshot that was offered. They were thrown away:
@@ -208,7 +208,7 @@ pub enum ReceiveError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// Output of the disk.
         source: io::Error,
     },
 }

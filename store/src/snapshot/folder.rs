@@ -31,9 +31,9 @@ type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 /// A snapshot that is there and whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it is of.
+    /// Subject.
     pub meta: Meta,
-    /// How many bytes the file has.
+    /// Number of bytes the file has.
     pub bytes: u64,
 }
 

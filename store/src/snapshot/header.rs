@@ -25,7 +25,7 @@ pub(super) const FRAME: usize = 8;
 /// Bytes of the hash at the end.
 pub(super) const TRAILER: usize = 16;
 
-/// How many parts of each sort an image has.
+/// Number of parts of each sort an image has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) rows: u64,
@@ -87,27 +87,27 @@ pub(super) enum HeaderError {
 }
 
 impl Header {
-    /// How many bytes it has.
+    /// Number of bytes it has.
     pub(super) fn bytes(&self) -> u64 {
         (FIXED + self.meta.membership.len()) as u64
     }
 
-    /// How many bytes of a file of this length are chunks.
+    /// Number of bytes of a file of this length that are chunks.
     fn chunk_bytes(&self) -> u64 {
         self.length - self.bytes() - TRAILER as u64
     }
 
-    /// How many chunks there are.
+    /// Number of chunks there are.
     pub(super) fn chunks(&self) -> u64 {
         self.chunk_bytes().div_ceil((CHUNK + FRAME) as u64)
     }
 
-    /// How many bytes the body has.
+    /// Number of bytes the body has.
     pub(super) fn body(&self) -> u64 {
         self.chunk_bytes() - self.chunks() * FRAME as u64
     }
 
-    /// How many bytes of the body are in a chunk.
+    /// Number of bytes of the body that are in a chunk.
     pub(super) fn chunk_length(&self, number: u64) -> u32 {
         (self.body() - number * CHUNK as u64).min(CHUNK as u64) as u32
     }
@@ -130,7 +130,7 @@ impl Header {
         out
     }
 
-    /// How many bytes a header has that begins like this, if it is one.
+    /// Number of bytes a header has that begins like this, if it is one.
     pub(super) fn bytes_of(fixed: &[u8]) -> Result<usize, HeaderError> {
         if fixed.get(..8).ok_or(HeaderError::Short(FIXED as u64))? != MAGIC {
             return Err(HeaderError::Magic);

@@ -147,12 +147,12 @@ pub(super) struct Body<'f> {
 }
 
 impl Body<'_> {
-    /// How many bytes of the body were not read as a part yet.
+    /// Number of bytes of the body that were not read as a part yet.
     pub(super) fn left(&self) -> u64 {
         self.chunks.header.body() - self.taken - self.at as u64
     }
 
-    /// What is wrong where the next part should be.
+    /// Mistake where the next part should be.
     pub(super) fn damage(&self, damage: SnapshotDamage) -> LoadError {
         corrupt(self.chunks.path, self.chunks.offset, damage)
     }

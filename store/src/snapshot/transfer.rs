@@ -45,13 +45,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// How many pieces there are.
+    /// Number of pieces there are.
     #[must_use]
     pub fn pieces(&self) -> u64 {
         self.bytes.div_ceil(PIECE)
     }
 
-    /// How many bytes a piece has; none beyond the last.
+    /// Number of bytes a piece has; none beyond the last.
     fn length_of(&self, piece: u64) -> u64 {
         self.bytes.saturating_sub(piece.saturating_mul(PIECE)).min(PIECE)
     }
@@ -66,7 +66,7 @@ impl Offer {
 pub struct Piece {
     /// Which, from 0.
     pub number: u64,
-    /// What is in it.
+    /// Contents of it.
     pub bytes: Bytes,
     /// The checksum of the number and the bytes.
     pub crc: u32,
@@ -124,7 +124,7 @@ impl Snapshots {
         Ok(Incoming { snapshots: self.clone(), file, path, offer, next })
     }
 
-    /// How many whole pieces of a partial file are surely of the offered snapshot.
+    /// Number of whole pieces of a partial file that are surely of the offered snapshot.
     fn good_pieces(&self, file: &mut dyn DiskFile, path: &Path, offer: Offer) -> io::Result<u64> {
         let good = match Chunks::open(file, path) {
             Ok(mut chunks) => {
@@ -173,7 +173,7 @@ impl Outgoing {
     }
 }
 
-/// What became of a piece.
+/// Outcome of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was written.

@@ -30,19 +30,19 @@ pub(crate) enum Rule {
     TermInRequest,
     /// A leader takes the requests of each sender in order, each at most once.
     AtMostOnce,
-    /// What was asked before without an answer is never refused early.
+    /// Request before without an answer is never refused early.
     RetriesInLog,
 }
 
-/// How much there is of everything.
+/// Amount that there is of everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     pub(crate) left_out: Option<Rule>,
-    /// How often each client asks.
+    /// Interval at which each client asks.
     pub(crate) attempts: &'static [u8],
     /// Leaders, one after another; an earlier one may not know of a later one.
     pub(crate) terms: usize,
-    /// How often room is made by somebody else.
+    /// Number of times room is made by somebody else.
     pub(crate) releases: u8,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Request {
     retry: bool,
 }
 
-/// What the cell says of a transaction.
+/// Output of the cell of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Answer {
     Taken,
@@ -48,7 +48,7 @@ pub(crate) enum Reply {
 pub(crate) struct Entry {
     term: usize,
     what: What,
-    /// Who waits for it, as long as anybody does.
+    /// The one that waits for it, as long as anybody does.
     from: Option<AskId>,
 }
 
@@ -72,7 +72,7 @@ enum What {
 pub(crate) struct Leader {
     /// Whether it has committed an entry of its term; and whether it has heard of a later leader.
     stage: Stage,
-    /// How many committed entries it has applied.
+    /// Number of committed entries it has applied.
     applied: usize,
     /// Its entries after those.
     tail: Vec<Entry>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: fire failover|standing|overload [--each N] [--omega FILE]";
 
-/// How long a server is asked for too much.
+/// Time for which a server is asked for too much.
 const SPAN: Duration = Duration::from_secs(8);
 
 fn main() -> ExitCode {

@@ -42,7 +42,7 @@ impl World {
         self.operator.asked_before_calm + 3 * self.clients.len()
     }
 
-    /// What keeps the replicas from agreeing.
+    /// Obstacle that keeps the replicas from agreeing.
     pub(super) fn why_not(&self) -> String {
         let one = |host: &Host| {
             let at = host.running.as_ref().map(|running| {

@@ -15,7 +15,7 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// How often a client asks before it gives up: some have no patience.
+/// Interval at which a client asks before it gives up: some have no patience.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
 /// What a client waits for.
@@ -29,7 +29,7 @@ pub struct Pending {
     pub at: Option<(ReplicaId, u64, AskId)>,
     /// Whether it may have been done.
     doubt: bool,
-    /// How often it will ask.
+    /// Frequency with which it will ask.
     tries: usize,
 }
 

@@ -21,12 +21,12 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// What it has come to.
+    /// Its contents come to.
     pub(super) fn value(&self) -> u64 {
         self.value
     }
 
-    /// What a replica wants done at a moment.
+    /// Resources that a replica wants done at a moment.
     pub(super) fn output(&mut self, now: Micros, of: ReplicaId, output: &Output) {
         self.number(now);
         self.number(of.0);

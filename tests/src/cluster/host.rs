@@ -25,7 +25,7 @@ const FOLDER: &str = "/replica";
 pub enum Refused {
     /// Its directory cannot be opened.
     Directory(OpenDirectoryError),
-    /// What is in it is not all that was promised.
+    /// Contents of it is not all that was promised.
     Start(StartError),
 }
 
@@ -72,7 +72,7 @@ pub struct Host {
     pub bit_rot: bool,
     /// Whether its disk was told to fail, so that its replica may stop.
     pub failing: bool,
-    /// What the operator has said of a torn end of its log.
+    /// Output of the operator has of a torn end of its log.
     pub torn_tail: TornTail,
     /// Whether it was given up.
     pub gone: bool,
@@ -82,7 +82,7 @@ pub struct Host {
     pub log_free_at: Micros,
     /// What its snapshots' thread is to do.
     pub file_jobs: VecDeque<FileJob>,
-    /// How large the segments of its log are.
+    /// Size of the segments of its log.
     pub segments: SegmentOptions,
     /// Up to where its entries were compared.
     pub checked: LogIndex,

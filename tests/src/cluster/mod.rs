@@ -57,13 +57,13 @@ use promises::{Bound, Promises};
 use std::collections::BTreeMap;
 use truth::Truth;
 
-/// How long a tick is.
+/// Duration of a tick.
 const TICK: Micros = 50_000;
 
-/// How long a client waits for one answer.
+/// Time for which a client waits for one answer.
 const PATIENCE: Micros = 800_000;
 
-/// How long the replicas may take to agree once all faults are over.
+/// Time that the replicas may take to agree once all faults are over.
 const CALM_MAX: Micros = 20_000_000;
 
 /// Events between two looks whether they agree.
@@ -108,7 +108,7 @@ pub struct World {
     report: Report,
 }
 
-/// Who waits for an answer.
+/// The one that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Client(usize),

@@ -15,7 +15,7 @@ pub struct Operator {
     waiting: Option<usize>,
     /// The highest id that was used.
     pub highest: u64,
-    /// How much clients had asked when the faults ended.
+    /// Amount that clients had asked when the faults ended.
     pub asked_before_calm: usize,
     /// Replicas to be made, before the next change.
     pub to_make: Vec<ReplicaId>,

@@ -13,7 +13,7 @@ pub struct Plan {
     pub replicas: usize,
     /// Clients.
     pub clients: usize,
-    /// How long faults happen.
+    /// Time for which faults happen.
     pub faulty_for: Micros,
     /// Messages lost, in thousandths.
     pub loss: usize,
@@ -25,27 +25,27 @@ pub struct Plan {
     pub delay_max: Micros,
     /// The longest that a write takes.
     pub disk_max: Micros,
-    /// How long a client thinks, at most.
+    /// Time for which a client thinks, at most.
     pub think_max: Micros,
     /// Entries that a leader has on the way: with few of them requests share entries.
     pub entries_in_flight: usize,
     /// Ticks after which whoever waits is told that nobody knows.
     pub answer_ticks: u64,
-    /// How many, of a hundred questions, are reads.
+    /// Number, of a hundred questions, are reads.
     pub reads: usize,
-    /// How long the segments of logs are.
+    /// Duration of the segments of logs.
     pub segment_bytes: u64,
-    /// How much of the rot, of a hundred times, is in records of the log.
+    /// Part of the rot, of a hundred times, that is in records of the log.
     pub rot_in_log: usize,
-    /// How often, of a hundred times, a client goes to another replica than the last time.
+    /// Number of times, of a hundred times, a client goes to another replica than the last time.
     pub wander: usize,
     /// Bytes after which a snapshot is taken.
     pub snapshot_bytes: u64,
     /// Bytes of entries that are kept beside it.
     pub log_keep_bytes: u64,
-    /// How often a fault happens.
+    /// Frequency with which a fault happens.
     pub fault_every: Micros,
-    /// How much each kind of fault counts.
+    /// Weight of each kind of fault.
     pub weights: [(Fault, usize); 10],
 }
 
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// How much a kind of fault counts.
+    /// Weight of a kind of fault.
     pub fn set_weight(&mut self, fault: Fault, weight: usize) {
         let found = self.weights.iter_mut().find(|(kind, _)| *kind == fault);
         found.into_iter().for_each(|(_, known)| *known = weight);

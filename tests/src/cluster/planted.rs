@@ -16,14 +16,14 @@ mod on {
     use omega_cellstate::planted::{Bug, with};
     use std::ops::Range;
 
-    /// How a mistake was found.
+    /// The way in which a mistake was found.
     #[derive(Clone, Debug)]
     pub struct Proof {
-        /// How many seeds passed before one failed.
+        /// Number of seeds passed before one that failed.
         pub passed: u64,
         /// What failed; `None` if none of the seeds did.
         pub found: Option<Violation>,
-        /// What the same seed says without the mistake, if that is not that all is well.
+        /// Output of the same seed without the mistake, if that is not that all is well.
         pub without: Option<Violation>,
     }
 

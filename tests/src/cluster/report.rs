@@ -53,7 +53,7 @@ pub struct Violation {
     pub seed: u64,
     /// When.
     pub at: Micros,
-    /// What is wrong.
+    /// Mistake.
     pub what: String,
 }
 

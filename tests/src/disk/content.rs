@@ -1,4 +1,4 @@
-//! What is in one file: what everybody reads, what a loss of power would leave of it at the least,
+//! Contents of one file: what everybody reads, what a loss of power would leave of it at the least,
 //! and the changes between the two.
 
 use crate::random::Dice;
@@ -28,7 +28,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What a file holds now.
+    /// Resources that a file holds now.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.present
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What was asked of a disk since it was made.
+/// Request of a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads.
@@ -37,7 +37,7 @@ pub enum Operation {
     PowerCut,
 }
 
-/// What an operation that is about to happen has to expect.
+/// Subject of an operation that to happen has to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Fine,
@@ -96,7 +96,7 @@ impl Faults {
     }
 }
 
-/// What a disk says that fails on demand.
+/// Output of a disk that fails on demand.
 pub(super) fn injected() -> io::Error {
     io::Error::other("injected: input/output error")
 }

@@ -38,14 +38,14 @@ struct State {
     names: Names,
     faults: Faults,
     dice: Dice,
-    /// How many bytes all files together may have.
+    /// Number of bytes all files together may have.
     capacity: Option<u64>,
     /// A folder that takes no more files.
     full_folder: Option<PathBuf>,
     used: u64,
     /// Files without a name, whose removal a crash may still undo.
     unnamed: Vec<FileNumber>,
-    /// How often the power went. Handles of an earlier time are dead.
+    /// Number of times the power went. Handles of an earlier time are dead.
     crashes: u64,
 }
 
@@ -130,7 +130,7 @@ impl SimulatedDisk {
         self.state().faults.clear();
     }
 
-    /// How many bytes all files may have together; `None` is no bound. Takes effect for what is
+    /// Number of bytes all files may have together; `None` is no bound. Takes effect for what is
     /// written from now on.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
@@ -142,7 +142,7 @@ impl SimulatedDisk {
         self.state().full_folder = folder.map(Path::to_owned);
     }
 
-    /// How many bytes all files have together.
+    /// Number of bytes all files have together.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.state().used
@@ -233,7 +233,7 @@ impl State {
         self.files.iter_mut().for_each(|file| file.locked = false);
     }
 
-    /// How many of so many more bytes there is room for; they are taken.
+    /// Number of so many more bytes there is room for; they are taken.
     fn take_room(&mut self, wanted: u64) -> u64 {
         let left = self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used));
         let taken = wanted.min(left);

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long a client waits for an answer. Elections take less.
+/// Time for which a client waits for an answer. Elections take less.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Connections to the replicas of a cell. Clones share them.
@@ -55,7 +55,7 @@ impl Replicas {
         Replicas { runtime: runtime.clone(), channels }
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> usize {
         self.channels.len()
@@ -144,7 +144,7 @@ impl Replicas {
         Ok(JobId(told.id))
     }
 
-    /// What the cell is.
+    /// Kind of the cell.
     ///
     /// # Errors
     /// Why nobody knows.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// How many replicas there are.
+/// Number of replicas there are.
 pub const REPLICAS: usize = 3;
 
 /// A cell of three processes. All end with it, and their folder vanishes.

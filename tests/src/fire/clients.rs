@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a client asks for a transaction before it gives up: through many elections.
+/// Interval at which a client asks for a transaction before it gives up: through many elections.
 const TRIES: usize = 200;
 
-/// How long it waits before it asks again.
+/// Time for which it waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long it waits after an answer, at most: so that a run of seconds stays small enough to be checked
+/// Time for which it waits after an answer, at most: so that a run of seconds stays small enough to be checked
 /// in seconds.
 const REST_MS: u64 = 10;
 
@@ -37,7 +37,7 @@ const ITEMS_MAX: usize = 6;
 pub struct Look {
     /// Which machine.
     pub machine: MachineId,
-    /// What was seen.
+    /// Observations.
     pub seen: TasksSeen,
 }
 
@@ -96,7 +96,7 @@ impl Notes {
         self.written().1.push(look);
     }
 
-    /// How many commands were answered so far.
+    /// Number of commands that were answered so far.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
@@ -109,7 +109,7 @@ impl Notes {
         self.end();
     }
 
-    /// What is wrong, if anything is.
+    /// Mistake, if anything is.
     #[must_use]
     pub fn first_trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -133,7 +133,7 @@ impl Notes {
     }
 }
 
-/// How a scheduler speaks to its cell.
+/// The way in which a scheduler speaks to its cell.
 #[derive(Debug)]
 pub enum Line {
     /// By calls of its own.

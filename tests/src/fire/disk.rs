@@ -70,7 +70,7 @@ impl Disk {
         let _ = run(Command::new("fsfreeze").arg("--unfreeze").arg(&self.at));
     }
 
-    /// What a shell is to do with it if this process is gone before the disk is.
+    /// Definition of a shell is to do with it if this process is gone before the disk.
     #[must_use]
     pub fn last_will(&self) -> (String, String) {
         let at = self.at.display();

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// How a leader is lost.
+/// The way in which a leader is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Its process is killed.
@@ -46,7 +46,7 @@ impl Loss {
 /// Peace between two losses: several elections long, so that each begins with all replicas agreed.
 const PEACE: Duration = Duration::from_secs(3);
 
-/// How long an answer is waited for.
+/// Time for which an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An answer that comes so soon was on its way before: an election takes ten times as long.
@@ -173,7 +173,7 @@ impl Clock {
         Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
     }
 
-    /// How long it took until one of the others knew of another leader.
+    /// Time taken until one of the others knew of another leader.
     fn elected(&self, replicas: &Replicas, lost: usize, from: u64) -> Result<Duration, String> {
         let other = lost % replicas.count();
         while self.now() < from + PATIENCE.as_nanos() as u64 {

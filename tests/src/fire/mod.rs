@@ -50,7 +50,7 @@ const REMOTES: usize = 3;
 /// Those who look.
 const READERS: usize = 2;
 
-/// How long replicas may take to agree in the end.
+/// Time that replicas may take to agree in the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is done.
@@ -89,7 +89,7 @@ impl Recorded {
     }
 }
 
-/// How much was done and checked.
+/// Amount that was done and checked.
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: fn(&Fate) -> bool| {

@@ -11,13 +11,13 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::time::{Duration, Instant};
 
-/// How long progress is waited for. Seconds are enough; a machine that does much else needs more.
+/// Time for which progress is waited for. Seconds are enough; a machine that does much else needs more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Answers that count as progress.
 const ANSWERS: u64 = 20;
 
-/// How long a fault lasts, in milliseconds: shorter and longer than elections.
+/// Duration of a fault, in milliseconds: shorter and longer than elections.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
 /// Something that goes wrong.
@@ -91,7 +91,7 @@ pub struct Nemesis<'a> {
     pub replicas: &'a Replicas,
     /// Who tells whether clients get on.
     pub notes: &'a Notes,
-    /// How long things last.
+    /// Time for which things last.
     pub chance: Pcg64,
 }
 
@@ -231,7 +231,7 @@ impl Nemesis<'_> {
     }
 }
 
-/// Who leads now.
+/// The leader now.
 ///
 /// # Errors
 /// If nobody knows for long, or the run is in trouble.

@@ -21,7 +21,7 @@ const TASKS: u32 = 32;
 /// How long is waited for a leader in the beginning: a machine that does much else elects slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a scheduler needs to know.
+/// Resources that a scheduler needs to know.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Its id.
@@ -30,7 +30,7 @@ pub struct Place {
     pub next: u64,
     /// Its job.
     pub job: JobId,
-    /// How many tasks that has.
+    /// Number of tasks that has.
     pub tasks: u32,
     /// Where they may run.
     pub machines: Vec<MachineId>,

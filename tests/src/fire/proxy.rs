@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a relay looks whether its wire has changed.
+/// Number of times a relay looks whether its wire has changed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How a wire is.
+/// The way in which a wire is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// All passes.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// How long a server is left alone before its idle time is measured, and how long that is.
+/// Time for which a server is left alone before its idle time is measured, and how long that is.
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -96,7 +96,7 @@ fn until_ready(
     }
 }
 
-/// What each replica of an empty cell uses while nobody asks for anything.
+/// Resources that each replica of an empty cell uses while nobody asks for anything.
 ///
 /// # Errors
 /// If the cell does not start.

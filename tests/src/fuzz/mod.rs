@@ -57,7 +57,7 @@ impl Target {
         Target::Snapshot,
     ];
 
-    /// What it is called on a command line.
+    /// Its name on a command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ pub struct Fuzzer {
     files: files::Files,
 }
 
-/// What became of an input.
+/// Outcome of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It was read.

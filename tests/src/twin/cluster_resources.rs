@@ -28,7 +28,7 @@ impl Twin {
         Ok(self.done())
     }
 
-    /// How much the cell as a whole has of a kind.
+    /// Amount that the cell as a whole has of a kind.
     #[must_use]
     pub fn cluster_capacity(&self, kind: KindId) -> u64 {
         self.cluster_capacity.get(&kind).copied().unwrap_or(0)

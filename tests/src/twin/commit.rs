@@ -292,7 +292,7 @@ impl Twin {
         }
     }
 
-    /// How many evictions more the cap allows; without one, more than any transaction has.
+    /// Number of evictions more the cap allows; without one, more than any transaction has.
     #[must_use]
     pub fn evictions_left(&self) -> u64 {
         let Some(cap) = self.policy.eviction_cap else { return u64::MAX };

@@ -6,7 +6,7 @@ use omega_core::{JobId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Twin {
-    /// How many tasks of each gang that may hold places are placed.
+    /// Number of tasks of each gang that may hold places are placed.
     pub(super) fn gangs_placed(&self) -> BTreeMap<JobId, usize> {
         let gangs = self.jobs.iter().filter(|(_, job)| job.spec.gang_timeout_ms.is_some());
         gangs.map(|(id, job)| (*id, job.placed())).collect()

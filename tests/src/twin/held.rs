@@ -3,7 +3,7 @@
 use super::{Twin, TwinJob, TwinTask};
 use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};
 
-/// What a claim for a task of a group takes, in all.
+/// Resources that a claim for a task of a group takes, in all.
 pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceRequest>) {
     match (&group.optional, take) {
         (Some(optional), Take::WithOptional) => {
@@ -18,7 +18,7 @@ pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceReq
 }
 
 impl TwinJob {
-    /// What a placed task holds.
+    /// Resources that a placed task holds.
     #[must_use]
     pub fn holds(&self, task: &TwinTask) -> Amounts {
         task.holds.clone().unwrap_or_else(|| self.spec.groups[task.group].request.clone())

@@ -186,7 +186,7 @@ impl Twin {
         refuse(!near && !first, Reason::TaskAffinityUnmet)
     }
 
-    /// How many selected tasks run in a domain.
+    /// Number of selected tasks run in a domain.
     fn count(
         &self,
         of: Member<'_>,
@@ -280,7 +280,7 @@ impl Twin {
             && (!spread.honors_taints || self.tolerates(of, row))
     }
 
-    /// How many tasks of a spread run on machines of a domain that count.
+    /// Number of tasks of a spread that run on machines of a domain that count.
     pub(super) fn spread_count(&self, of: Member<'_>, spread: &Spread, domain: &str) -> usize {
         let counted = self.placed().filter(|(id, job, task, row)| {
             of.selects(&spread.of, Member { id: id.job, job, group: task.group })

@@ -120,7 +120,7 @@ impl Twin {
         self.host(id).ok_or(Rejection::UnknownMachine(id))
     }
 
-    /// What may be claimed of a row in all, by kind: nothing of an empty one.
+    /// Claimable total of a row in all, by kind: nothing of an empty one.
     #[must_use]
     pub fn claimable(&self, row: usize) -> Vec<i128> {
         let of = |(kind, known): (KindId, &omega_core::ResourceKind)| {
@@ -135,7 +135,7 @@ impl Twin {
         self.kinds.iter().map(of).collect()
     }
 
-    /// What is left of a row, by kind: what is claimable without what its tasks claim, where that is least over the
+    /// The rest of a row, by kind: what is claimable without what its tasks claim, where that is least over the
     /// day.
     #[must_use]
     pub fn free(&self, row: usize) -> Vec<i128> {
@@ -162,7 +162,7 @@ impl Twin {
         all.map(|(kind, claimable)| claimable - claimed_together(&groups, kind)).collect()
     }
 
-    /// What is left in each device of a row.
+    /// The rest in each device of a row.
     #[must_use]
     pub fn devices_left(&self, row: usize) -> Vec<u16> {
         let devices = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.devices);
@@ -178,7 +178,7 @@ impl Twin {
         left
     }
 
-    /// How many cores are left of each NUMA node of a row, up to the last node that has some.
+    /// Number of cores that are left of each NUMA node of a row, up to the last node that has some.
     #[must_use]
     pub fn cores_left(&self, row: usize) -> Vec<i32> {
         let numa =
@@ -199,7 +199,7 @@ impl Twin {
     }
 }
 
-/// What a task of each of these groups claim of a kind together, in that of the 288 parts of a day in which that is
+/// Resources that a task of each of these groups claim of a kind together, in that of the 288 parts of a day in which that is
 /// most.
 #[must_use]
 pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
@@ -211,7 +211,7 @@ pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128
     moments.map(claimed).max().unwrap_or(0)
 }
 
-/// What a task of a group claims of a kind in one of the 288 parts of a day.
+/// Resources that a task of a group claims of a kind in one of the 288 parts of a day.
 fn demand(group: &TaskGroup, kind: usize, moment: usize) -> u64 {
     let demand_profile =
         group.demand_profiles.iter().find(|demand_profile| demand_profile.kind.index() == kind);

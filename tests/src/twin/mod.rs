@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub struct Row {
     /// Counts its changes.
     pub sequence: SequenceNumber,
-    /// How many machines had it before.
+    /// Number of machines that had it before.
     pub incarnation: u32,
     /// The machine that has it now.
     pub machine: Option<Host>,
@@ -50,7 +50,7 @@ pub struct Row {
 /// A machine that is there.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// What it is.
+    /// Kind.
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
@@ -61,9 +61,9 @@ pub struct Host {
 /// A report of load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinLoad {
-    /// What was in use.
+    /// Usage.
     pub used: Amounts,
-    /// What was claimed.
+    /// Claims.
     pub claimed: Amounts,
     /// The time.
     pub at_ms: u64,
@@ -72,7 +72,7 @@ pub struct TwinLoad {
 /// A job that is remembered.
 #[derive(Clone, Debug)]
 pub struct TwinJob {
-    /// What was asked for.
+    /// Request.
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<TwinTask>,
@@ -98,13 +98,13 @@ pub struct TwinTask {
     pub devices: DeviceSet,
     /// Its group's position in the job.
     pub group: usize,
-    /// How often it failed.
+    /// Number of times it failed.
     pub failures: u64,
     /// When it got its machine; 0 while it has none.
     pub placed_ms: u64,
     /// The cores that it has to itself, by NUMA node.
     pub cores: NodeCores,
-    /// What it holds, if that was ever said otherwise than by its group.
+    /// Its contents, if that was ever said otherwise than by its group.
     pub holds: Option<Amounts>,
 }
 
@@ -144,7 +144,7 @@ pub struct Twin {
     peaks: BTreeMap<Text, PeakCalendar>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
-    /// How much the cell as a whole has, of kinds of which that was said.
+    /// Amount that the cell as a whole has, of kinds of which that was said.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 
@@ -312,7 +312,7 @@ impl Twin {
         &self.jobs
     }
 
-    /// How many schedulers there are.
+    /// Number of schedulers there are.
     #[must_use]
     pub fn schedulers(&self) -> usize {
         self.schedulers.len()

@@ -43,7 +43,7 @@ impl Twin {
         all
     }
 
-    /// What the batch tasks of a machine hold of a kind.
+    /// Resources that the batch tasks of a machine hold of a kind.
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i128 {
         let batch = self.placed().filter(|(_, job, _, at)| *at == row && is_batch(job));

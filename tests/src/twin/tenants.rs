@@ -38,7 +38,7 @@ impl Twin {
         Ok(self.done())
     }
 
-    /// How a tenant stands.
+    /// The way in which a tenant stands.
     #[must_use]
     pub fn tenant_config(&self, name: &Text) -> TenantConfig {
         self.tenant_configs.get(name).cloned().unwrap_or_default()
@@ -60,13 +60,13 @@ impl Twin {
         Ok(self.done())
     }
 
-    /// What a tenant's jobs may ask for, if that is limited.
+    /// Request of a tenant's jobs may, if that is limited.
     #[must_use]
     pub fn admission(&self, name: &Text) -> Option<&Amounts> {
         self.admissions.get(name)
     }
 
-    /// What the living tasks of a tenant and of all below it ask for of a kind.
+    /// Request of the living tasks of a tenant and of all below it of a kind.
     #[must_use]
     pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
         let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
@@ -101,7 +101,7 @@ impl Twin {
         Ok(())
     }
 
-    /// What a tenant and all below it may claim together, if that is limited.
+    /// Resources that a tenant and all below it may claim together, if that is limited.
     #[must_use]
     pub fn quota(&self, name: &Text) -> Option<&Amounts> {
         self.quotas.get(name)
@@ -113,7 +113,7 @@ impl Twin {
         std::iter::successors(Some(name.clone()), above).collect()
     }
 
-    /// What the tasks of a tenant and of all below it claim together, by kind.
+    /// Resources that the tasks of a tenant and of all below it claim together, by kind.
     #[must_use]
     pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
         let mut used = vec![0; self.kinds.count()];
@@ -128,7 +128,7 @@ impl Twin {
         used
     }
 
-    /// How many more tasks of a group may be placed by the limits of its tenant and of those above it, if these were
+    /// Number of further tasks of a group may be placed by the limits of its tenant and of those above it, if these were
     /// placed, too; `None`: any number.
     #[must_use]
     pub fn quota_room(

@@ -35,7 +35,7 @@ struct Application {
 struct Wanted {
     name: Text,
     tasks: u32,
-    /// How many containers it lacks.
+    /// Number of containers it lacks.
     lacking: u32,
 }
 
@@ -138,7 +138,7 @@ impl Client for Asks {
     }
 }
 
-/// What is asked for a group: so many containers, and as many on each machine that it prefers by name.
+/// Request a group: so many containers, and as many on each machine that it prefers by name.
 fn asks_of(group: &TaskGroup, lacking: u32) -> Vec<Ask> {
     let ask = |at| Ask::new(group.name.clone(), at, lacking);
     let preferred = group.rules.affinity.preferred.iter().flat_map(|one| &one.machines.names);

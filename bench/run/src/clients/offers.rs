@@ -11,7 +11,7 @@ use omega_schedulers::offers::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// How long a machine is refused with no more than it had: an hour, which a run hardly takes.
+/// Time for which a machine is refused with no more than it had: an hour, which a run hardly takes.
 const WHILE: Nanos = 3_600_000_000_000;
 
 /// See the head of the file.
@@ -66,7 +66,7 @@ impl Client for Offers {
     }
 }
 
-/// What each task of these jobs asks for at least.
+/// Request of each task of these jobs at least.
 fn least<'a>(jobs: impl Iterator<Item = &'a Job>) -> Amounts {
     let mut requests = jobs.flat_map(|job| &job.groups).map(|group| &group.request);
     let Some(mut least) = requests.next().cloned() else { return Amounts::zero() };
@@ -124,7 +124,7 @@ impl Thinker {
         self.waiting
     }
 
-    /// Who has nothing that waits wants no offers; who has other tasks than when it refused wants them again.
+    /// The one that has nothing that waits wants no offers; who has other tasks than when it refused wants them again.
     fn look_again(&mut self, front: &mut Front, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;

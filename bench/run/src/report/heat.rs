@@ -83,7 +83,7 @@ fn panel(report: &RunReport, grid: &Grid, kind: usize) -> String {
     )
 }
 
-/// How many machines have each colour.
+/// Number of machines that have each colour.
 fn legend(heat: &[MachineHeat], kind: usize) -> String {
     let mut machines = [0_usize; SHADES];
     for machine in heat {

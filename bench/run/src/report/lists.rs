@@ -58,7 +58,7 @@ const TENANT_COLUMNS: [Column; 11] = [
 const UNPLACED_COLUMNS: [Column; 4] =
     [("Reason", "name"), ("Tasks", "meter"), ("Jobs", "number"), ("One of the jobs", "words")];
 
-/// What each scheduler did.
+/// Actions of each scheduler.
 pub(super) fn schedulers(report: &RunReport) -> String {
     if report.schedulers.is_empty() {
         return section("Schedulers", "<p class=\"none\">No scheduler ran.</p>\n");
@@ -105,7 +105,7 @@ fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str
     row(&SCHEDULER_COLUMNS, &cells, tag)
 }
 
-/// How long each scheduler let tasks wait, and what it took from others.
+/// Time for which each scheduler let tasks wait, and what it took from others.
 pub(super) fn waits(report: &RunReport) -> String {
     if !tenants::schedulers_tell(report) {
         return String::new();
@@ -128,7 +128,7 @@ pub(super) fn waits(report: &RunReport) -> String {
     section("Waits and evictions", &table(&WAIT_COLUMNS, &rows))
 }
 
-/// What each tenant got.
+/// Resources that each tenant got.
 pub(super) fn tenants(report: &RunReport) -> String {
     if !tenants::are_several(report) {
         return String::new();

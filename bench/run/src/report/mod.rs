@@ -1,4 +1,4 @@
-//! What came out of a run, as one value: the table, the JSON file and the page show it.
+//! Result of a run, as one value: the table, the JSON file and the page show it.
 //!
 //! [`table`] is for the terminal, [`json`] for programs, [`page`] for the eye. All three are text
 //! made of a [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
@@ -27,17 +27,17 @@ mod testing;
 /// The result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RunReport {
-    /// What was run, in a few words.
+    /// Description of the run, in a few words.
     pub name: String,
     /// The seed of everything random in it.
     pub seed: u64,
     /// What of the input was not carried over, in sentences.
     pub notes: Vec<String>,
-    /// How many machines the cell had at the end.
+    /// Number of machines the cell had at the end.
     pub machines: usize,
-    /// How many jobs came.
+    /// Number of jobs that came.
     pub jobs: usize,
-    /// How many tasks came.
+    /// Number of tasks that came.
     pub tasks: usize,
     /// Tasks that ran at the start and were placed before the schedulers began.
     pub placed_at_start: usize,
@@ -77,7 +77,7 @@ pub struct RunReport {
     pub heat: Vec<MachineHeat>,
 }
 
-/// What one scheduler did.
+/// Actions of one scheduler.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SchedulerReport {
     /// Its name.
@@ -110,14 +110,14 @@ pub struct SchedulerReport {
     pub evictions: u64,
     /// Of those, the ones that precedence alone did not allow: for the guarantee of a tenant.
     pub evictions_for_guarantees: u64,
-    /// How long those had run, together, in seconds of the workload.
+    /// Time for which those had run, together, in seconds of the workload.
     pub lost_work_s: f64,
     /// Of the preferences for machines of the tasks that it placed, the part that was met, by weight; none where
     /// no task had any.
     pub preferences_met: Option<f64>,
 }
 
-/// What one tenant got.
+/// Resources that one tenant got.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantReport {
     /// Its name.
@@ -149,7 +149,7 @@ pub struct TenantReport {
     pub evicted: u64,
     /// Of those, the ones for the guarantee of another tenant.
     pub evicted_for_guarantees: u64,
-    /// How long those had run, together, in seconds of the workload.
+    /// Time for which those had run, together, in seconds of the workload.
     pub lost_work_s: f64,
     /// Of its tasks' preferences for machines, the part that was met; none where they had none.
     pub preferences_met: Option<f64>,
@@ -182,7 +182,7 @@ pub struct ReplicaReport {
     pub log_bytes: u64,
     /// The same divided by the claims of the run.
     pub log_bytes_per_claim: f64,
-    /// How often its log was synced.
+    /// Number of times its log was synced.
     pub syncs: u64,
     /// Snapshots that it took.
     pub snapshots: u64,
@@ -190,7 +190,7 @@ pub struct ReplicaReport {
     pub directory_bytes: u64,
 }
 
-/// What became of one resource kind.
+/// Outcome of one resource kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ResourceReport {
     /// Its name.
@@ -211,9 +211,9 @@ pub struct ResourceReport {
 pub struct Unplaced {
     /// The reason: what rules out most machines, in words.
     pub reason: String,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// How many of their tasks.
+    /// Number of their tasks.
     pub tasks: usize,
     /// One of the jobs.
     pub example: String,

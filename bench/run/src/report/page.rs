@@ -61,7 +61,7 @@ pub fn render(report: &RunReport) -> String {
     )
 }
 
-/// What was run.
+/// Description of the run.
 fn heading(report: &RunReport, name: &str) -> String {
     let input = [
         plural(wide(report.machines), "machine"),
@@ -73,7 +73,7 @@ fn heading(report: &RunReport, name: &str) -> String {
     format!("<header>\n<h1>{name}</h1>\n<p>{}</p>\n</header>\n", input.join(" · "))
 }
 
-/// What a reader wants to know first: name, figure, and what explains it.
+/// Resources that a reader wants to know first: name, figure, and what explains it.
 fn key_figures(report: &RunReport) -> String {
     let all = report.all_schedulers();
     let busy = match report.cpu_s {

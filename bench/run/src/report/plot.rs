@@ -14,7 +14,7 @@ use serde::Serialize;
 const POINTS_MAX: usize = 600;
 /// The least time that tells a rate. Below it, the clock's own steps would show.
 const RATE_WALL_S_MIN: f64 = 1e-3;
-/// How many colours `style.css` has for lines.
+/// Number of colours `style.css` that has for lines.
 const COLOURS: usize = 8;
 /// Characters of a tenant's name beside its line.
 const NAME_MAX: usize = 24;
@@ -35,7 +35,7 @@ pub(super) struct Readings {
 /// One plot.
 struct Plot {
     title: &'static str,
-    /// What the numbers are, for the caption.
+    /// Kind of the numbers, for the caption.
     measure: &'static str,
     unit: Unit,
     /// The axis goes this far at least.

@@ -15,7 +15,7 @@ pub struct RebalanceReport {
     pub machines: usize,
     /// Tasks that run.
     pub tasks: usize,
-    /// How many of them are on machines that would not take them now.
+    /// Number of them that are on machines that would not take them now.
     pub misplaced: usize,
     /// The objective, term by term.
     pub terms: Vec<TermLine>,
@@ -25,21 +25,21 @@ pub struct RebalanceReport {
     pub after: i128,
     /// What an operator sees of it without weights.
     pub facts: Vec<FactLine>,
-    /// How many moves there are for each reason.
+    /// Number of moves there are for each reason.
     pub reasons: Vec<ReasonLine>,
     /// The moves in order.
     pub moves: Vec<MoveLine>,
     /// Misplaced tasks that stay.
     pub stuck: Vec<StuckLine>,
-    /// How many other tasks would leave a dearer place and stay, by reason.
+    /// Number of other tasks would leave a dearer place and stay, by reason.
     pub hindered: Vec<(String, usize)>,
-    /// How many pairs of a task and a machine were looked at.
+    /// Number of pairs of a task and a machine were looked at.
     pub considered: u64,
-    /// How long that took, in seconds.
+    /// Time taken, in seconds.
     pub seconds: f64,
     /// Why it looked no further.
     pub ended: String,
-    /// What became of the moves, if they were carried out.
+    /// Outcome of the moves, if they were carried out.
     pub applied: Option<Applied>,
     /// What the reader should know besides.
     pub notes: Vec<String>,
@@ -50,11 +50,11 @@ pub struct RebalanceReport {
 pub struct TermLine {
     /// Its name.
     pub term: String,
-    /// How much it counts.
+    /// Its weight.
     pub weight: u32,
     /// What it cost, in millionths of a machine.
     pub before: i128,
-    /// What it costs once all is done.
+    /// Its cost once all is done.
     pub after: i128,
     /// What that is, in words.
     pub what: String,
@@ -76,7 +76,7 @@ pub struct FactLine {
 pub struct ReasonLine {
     /// The reason: a term that gains, or that another task needs the room.
     pub reason: String,
-    /// How many moves.
+    /// Number of moves.
     pub moves: usize,
     /// What they gain, weighted, in millionths of a machine.
     pub gain: i128,
@@ -118,7 +118,7 @@ pub struct StuckLine {
     pub reasons: Vec<(String, usize)>,
 }
 
-/// What became of the steps of a plan.
+/// Outcome of the steps of a plan.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Applied {
     /// Steps that the cell took.
@@ -129,7 +129,7 @@ pub struct Applied {
     pub refused: Vec<(String, usize)>,
 }
 
-/// How much of a list is printed.
+/// Part of a list that is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The first of many.

@@ -27,7 +27,7 @@ pub fn render(report: &RunReport) -> String {
     full.join("\n")
 }
 
-/// What was run.
+/// Description of the run.
 fn heading(report: &RunReport) -> String {
     let name = if report.name.is_empty() { "run" } else { &report.name };
     let seed = format!(" (seed {})", report.seed);
@@ -41,7 +41,7 @@ fn heading(report: &RunReport) -> String {
     format!("{name}{seed}\n{input}; {} of workload\n", duration(report.workload_s))
 }
 
-/// What came of it, one line per figure.
+/// Result of it, one line per figure.
 fn figures(report: &RunReport) -> String {
     let mut lines = vec![
         ("placements", count(report.placements)),
@@ -66,7 +66,7 @@ fn figures(report: &RunReport) -> String {
     columns(&rows, &[Align::Left, Align::Left], 1)
 }
 
-/// How many there were, and whether it met some tasks again and again.
+/// Their number, and whether it met some tasks again and again.
 fn evictions(report: &RunReport) -> String {
     match report.evicted_again {
         0 => count(report.evictions),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// Jobs that wait at the end of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WaitingReport {
-    /// What was run, in a few words.
+    /// Description of the run, in a few words.
     pub name: String,
     /// Tasks of all jobs that wait.
     pub pending: usize,
@@ -25,9 +25,9 @@ pub struct WaitingJob {
     pub job: String,
     /// The scheduler that could not place it; empty if none of its tasks waits.
     pub scheduler: String,
-    /// How many tasks it has; 0 if it has ended and is forgotten.
+    /// Number of tasks it has; 0 if it has ended and is forgotten.
     pub tasks: u64,
-    /// How many of them wait.
+    /// Number of them that wait.
     pub waiting: usize,
     /// Why the cell refused claims for it last, if not for what others did in the meantime.
     pub refused: Option<String>,
@@ -42,9 +42,9 @@ pub struct WaitingJob {
 /// A job whose tasks must run together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct WaitingGang {
-    /// How many tasks at least.
+    /// Number of tasks at least.
     pub needs: u32,
-    /// How many have a machine.
+    /// Number of those that have a machine.
     pub have: usize,
     /// For how many of those that wait there is room, all at once.
     pub room: usize,
@@ -57,17 +57,17 @@ pub struct WaitingGang {
 pub struct WaitingGroup {
     /// The group's name.
     pub group: String,
-    /// How many tasks wait.
+    /// Number of tasks that wait.
     pub waiting: usize,
     /// What each asks for, as a person reads it.
     pub request: String,
-    /// How many machines there are.
+    /// Number of machines there are.
     pub machines: usize,
-    /// How many would take one of the tasks now.
+    /// Number of those that would take one of the tasks now.
     pub feasible: usize,
-    /// How many machines each filter removes of those that the filters before it left.
+    /// Number of machines each filter removes of those that the filters before it left.
     pub removed: Vec<(String, usize)>,
-    /// How many machines each reason rules out, the most first; one that has too little of several
+    /// Number of machines each reason rules out, the most first; one that has too little of several
     /// kinds counts for each.
     pub reasons: Vec<(String, usize)>,
     /// The machines that come nearest.
@@ -79,7 +79,7 @@ pub struct WaitingGroup {
 /// Machines that lack the same.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NearMiss {
-    /// How many.
+    /// The number.
     pub machines: usize,
     /// The first of them.
     pub example: String,
@@ -90,11 +90,11 @@ pub struct NearMiss {
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// What it is, in a word: `docs/explain.md` has all of them.
+    /// Kind, in a word: `docs/explain.md` has all of them.
     pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
-    /// How much, if it is room (in the kind's smallest unit), devices or cores.
+    /// Amount, if it is room (in the kind's smallest unit), devices or cores.
     pub missing: Option<u64>,
     /// The same in words.
     pub text: String,
@@ -103,13 +103,13 @@ pub struct Lack {
 /// A change that would help.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
-    /// What it is: `room` that comes free, a `larger_machine`, or to `lift` what forbids.
+    /// Kind: `room` that comes free, a `larger_machine`, or to `lift` what forbids.
     pub what: Cow<'static, str>,
     /// The machine that is short of least, if it is about room.
     pub machine: Option<String>,
-    /// How many machines that are there it opens.
+    /// Number of machines that are there it opens.
     pub machines: usize,
-    /// What is missing, or is lifted.
+    /// Missing part, or is lifted.
     pub lacks: Vec<Lack>,
     /// The same in words.
     pub text: String,

@@ -23,7 +23,7 @@ use crate::shipped::ShippedError;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// How long a probe goes on after the last job has come, in seconds, so that it can be placed, too.
+/// Time for which a probe goes on after the last job has come, in seconds, so that it can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
 /// What is searched for.
@@ -36,7 +36,7 @@ pub enum Question {
     Load,
 }
 
-/// What is asked.
+/// Request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// What is searched for.

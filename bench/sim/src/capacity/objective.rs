@@ -24,9 +24,9 @@ pub enum Objective {
         of: Of,
         /// Which jobs; `None` is all.
         kind: Option<JobKind>,
-        /// How many of a hundred.
+        /// Number of a hundred.
         percent: u8,
-        /// How many seconds.
+        /// Number of seconds.
         most_s: f64,
     },
     /// At least this share of the jobs is placed whole.

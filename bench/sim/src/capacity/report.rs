@@ -1,4 +1,4 @@
-//! What came of a search: for programs as data, for people as a sentence and as a page with plots.
+//! Result of a search: for programs as data, for people as a sentence and as a page with plots.
 
 use super::{Found, Objective, Question};
 use crate::page::{Page, Section, Table};
@@ -10,11 +10,11 @@ use serde::Serialize;
 pub struct Probe {
     /// Machines, or thousandths of the load.
     pub number: u64,
-    /// How many machines there were.
+    /// Number of machines there were.
     pub machines: usize,
-    /// How many jobs there were.
+    /// Number of jobs there were.
     pub jobs: usize,
-    /// What each objective is about; seconds that never end are infinite, and null in JSON.
+    /// Subject of each objective; seconds that never end are infinite, and null in JSON.
     pub figures: Vec<f64>,
     /// Whether all objectives hold.
     pub holds: bool,
@@ -38,16 +38,16 @@ pub struct Finding {
     pub question: Question,
     /// All runs, ascending by their numbers.
     pub probes: Vec<Probe>,
-    /// What came of it.
+    /// Result of it.
     pub answer: Answer,
 }
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct CapacityReport {
-    /// What was run.
+    /// Description of the run.
     pub workload: String,
-    /// How many machines it has by itself.
+    /// Number of machines it has by itself.
     pub machines: usize,
     /// The seed of all chance.
     pub seed: u64,

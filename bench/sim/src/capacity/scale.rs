@@ -5,7 +5,7 @@ use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// How much later a repeated job may come than the one that it repeats, in milliseconds: far enough that a scheduler sees
+/// Amount of later a repeated job may come than the one that it repeats, in milliseconds: far enough that a scheduler sees
 /// two jobs, near enough that the hours of the day stay as they are.
 const SHIFT_MS: u64 = 300_000;
 
@@ -77,7 +77,7 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     sorts
 }
 
-/// How many of each sort make so many together: whole parts first, then those with the largest rest.
+/// Number of each sort make so many together: whole parts first, then those with the largest rest.
 fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
     let mut shares: Vec<usize> =

@@ -28,7 +28,7 @@ pub struct Limits {
     pub to: u64,
 }
 
-/// What came of a search.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The number that is looked for, as near as was asked; `None` if it holds for none that was tried.

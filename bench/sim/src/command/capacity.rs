@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is asked, and what must hold.
+/// Request, and what must hold.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
@@ -46,7 +46,7 @@ pub struct CapacityArgs {
     /// The folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How it is printed.
+    /// The way in which it is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
@@ -82,7 +82,7 @@ struct ObjectiveArgs {
     used: Option<f64>,
 }
 
-/// How it is printed.
+/// The way in which it is printed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people, each probe as soon as it is done.

@@ -13,10 +13,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How many differences are told; the rest are counted.
+/// Number of differences that are told; the rest are counted.
 const DIFFERENCES_TOLD: usize = 20;
 
-/// What is compared.
+/// Subject of the comparison.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CompatArgs) -> Result<ExitCode, SimError> {
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What came of each point, and the processor time that it took.
+/// Result of each point, and the processor time that it took.
 fn run_points(file: &ReferenceFile, lists: &JobLists) -> Vec<(Outcome, f64)> {
     let bar = ProgressBar::new(file.points.len() as u64);
     let style = "running {bar:40} {human_pos} of {human_len} points, {eta} left";

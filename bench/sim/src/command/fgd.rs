@@ -28,10 +28,10 @@ pub struct FgdArgs {
     /// Machines of one's own
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
-    /// Who decides; may be given several times [default: all]
+    /// The one that decides; may be given several times [default: all]
     #[arg(long, value_enum)]
     policy: Vec<PolicyChoice>,
-    /// How many orders of arrival are simulated
+    /// Number of orders of arrival that are simulated
     #[arg(long, value_name = "N", default_value = "10")]
     seeds: NonZeroU32,
     /// Let a task go to any of the K best machines, as schedulers do that avoid conflicts
@@ -40,7 +40,7 @@ pub struct FgdArgs {
     /// End with exit code 1 if a mean is further from the published one than it may be
     #[arg(long)]
     check: bool,
-    /// How the results are printed
+    /// The way in which the results are printed
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }

@@ -21,13 +21,13 @@ pub struct FutureArgs {
     change: ChangeArgs,
     #[command(flatten)]
     how: HowArgs,
-    /// How far to look, in hours.
+    /// Extent of the search, in hours.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     end: f64,
-    /// How long a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
+    /// Time for which a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
     #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
     run_time: Option<f64>,
-    /// How it is printed.
+    /// The way in which it is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
@@ -62,7 +62,7 @@ struct ChangeArgs {
     new_service: Option<u32>,
 }
 
-/// How it is printed.
+/// The way in which it is printed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.

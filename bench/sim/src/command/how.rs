@@ -1,4 +1,4 @@
-//! How a cell is simulated, by the flags that several verbs share: the architecture, its schedulers, and when a run ends.
+//! The way in which a cell is simulated, by the flags that several verbs share: the architecture, its schedulers, and when a run ends.
 
 use crate::engine::DecisionTime;
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The architecture and its schedulers.
 #[derive(Debug, Args)]
 pub struct HowArgs {
-    /// How the schedulers share the cell.
+    /// The way in which the schedulers share the cell.
     #[arg(long, value_enum, default_value = "omega")]
     pub(super) arch: ArchitectureKind,
     /// Schedulers of batch jobs.
@@ -51,7 +51,7 @@ pub struct HowArgs {
     /// In how many parts a copy is brought up to date, for --arch parsync.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
-    /// How many machines are asked for each task, for --arch sparrow.
+    /// Number of machines that are asked for each task, for --arch sparrow.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
     /// The seed of all chance.

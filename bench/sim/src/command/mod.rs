@@ -25,7 +25,7 @@ use std::process::ExitCode;
 /// Simulate a cell: what it would do, rather than what it does.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// How many machines a workload needs, and how much more load a cell carries.
+    /// Number of machines a workload needs, and how much more load a cell carries.
     Capacity(Box<capacity::CapacityArgs>),
     /// Make the runs of the reference simulator again, and compare.
     Compat(compat::CompatArgs),
@@ -49,7 +49,7 @@ pub enum SimError {
     /// An input could not be read.
     #[error(transparent)]
     Input(#[from] omega_workload::input::InputError),
-    /// What is asked for needs more than it was given.
+    /// Request needs more than it was given.
     #[error("{0}")]
     Lacks(String),
     /// The same.

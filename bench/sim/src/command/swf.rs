@@ -20,13 +20,13 @@ use std::process::ExitCode;
 pub struct SwfArgs {
     /// The log, plain or compressed with gzip
     file: PathBuf,
-    /// Who may start when
+    /// Those who may start when
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
     /// What policies know of how long jobs run: what users requested, or the truth
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
-    /// How many jobs have plans with --policy omega: 0 for no backfilling
+    /// Number of jobs that have plans with --policy omega: 0 for no backfilling
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
     /// The processors of each machine with --policy omega; as many must make up all of them
@@ -35,7 +35,7 @@ pub struct SwfArgs {
     /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
-    /// How the results are printed
+    /// The way in which the results are printed
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }
@@ -60,7 +60,7 @@ enum PolicyChoice {
 enum EstimatesChoice {
     /// What users requested
     User,
-    /// How long jobs run
+    /// Time for which jobs run
     Perfect,
     /// Both, one after the other
     Both,

@@ -3,7 +3,7 @@
 use crate::engine::{Granularity, Judgement};
 use omega_core::ConflictCheck;
 
-/// How the schedulers of a point share the cell.
+/// The way in which the schedulers of a point share the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// One scheduler for everything.

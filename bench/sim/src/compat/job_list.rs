@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct JobList {
     /// When and how many; the kind is that of whoever uses the list.
     pub jobs: Vec<Job>,
-    /// What a task of each asks for, and how long it runs.
+    /// Request of a task of each, and how long it runs.
     pub tasks: Vec<ReferenceJob>,
 }
 

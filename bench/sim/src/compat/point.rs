@@ -9,15 +9,15 @@ use crate::engine::{
 use crate::reference::{ReferenceCell, ReferenceJob, Request, Seat};
 use omega_core::ConflictCheck;
 
-/// What every machine of the reference has.
+/// Resources that every machine of the reference has.
 const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 
-/// What came of a point.
+/// Result of a point.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// All that was written down.
     pub books: Books,
-    /// How many of the jobs are batch jobs; they come first.
+    /// Number of the jobs are batch jobs; they come first.
     batch_jobs: usize,
     /// The tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],
@@ -51,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// How each job of a kind fared.
+    /// The way in which each job of a kind fared.
     #[must_use]
     pub fn jobs(&self, kind: Kind) -> &[JobBook] {
         jobs_of(&self.books, self.batch_jobs, kind)
@@ -68,7 +68,7 @@ impl Outcome {
 pub struct Load {
     /// The jobs; whoever changes one changes it before the run.
     pub jobs: Vec<Job>,
-    /// What a task of each asks for.
+    /// Request of a task of each.
     pub tasks: Vec<ReferenceJob>,
     arrivals: Vec<u32>,
     owners: Vec<u32>,
@@ -159,7 +159,7 @@ fn access(architecture: Architecture) -> Access {
     }
 }
 
-/// How the reference's allocator offers.
+/// The way in which the reference's allocator offers.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 

@@ -17,7 +17,7 @@ const ORDERS_MAX: u64 = 1 << 28;
 /// The longest run, in seconds: ten years. A look is taken every second.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
 
-/// What was run.
+/// Description of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// The name of the list of batch jobs.
@@ -26,17 +26,17 @@ pub struct Point {
     pub service: String,
     /// The name of the list of what is there at the start.
     pub prefill: String,
-    /// How many machines the cell has.
+    /// Number of machines the cell has.
     pub machines: u32,
-    /// How long the run is, in seconds.
+    /// Duration of the run, in seconds.
     pub end_s: f64,
-    /// How the schedulers share the cell.
+    /// The way in which the schedulers share the cell.
     pub architecture: Architecture,
-    /// How many schedulers the batch jobs have.
+    /// Number of schedulers the batch jobs have.
     pub batch_schedulers: u32,
-    /// How long a decision on a service job takes.
+    /// Duration of a decision on a service job.
     pub service_decides: DecisionTime,
-    /// How long a decision on a batch job takes.
+    /// Duration of a decision on a batch job.
     pub batch_decides: DecisionTime,
     /// The share of the machines that the service scheduler leaves out.
     pub pickiness: f64,
@@ -71,7 +71,7 @@ pub struct ReferenceRow {
     pub point: usize,
     /// Its schedulers.
     pub group: Group,
-    /// What came of it.
+    /// Result of it.
     pub expected: Vec<Expected>,
 }
 

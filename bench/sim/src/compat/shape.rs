@@ -16,7 +16,7 @@ struct Tolerance {
 /// In a row that expects more abandoned jobs than this, or any left in a queue, offers do not suffice.
 const ABANDONED_CALM_MAX: f64 = 20.0;
 
-/// What is allowed, for people.
+/// Allowed values, for people.
 pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; abandoned and queued jobs at most 20 apart; \
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";

@@ -8,7 +8,7 @@ use super::{Plan, Survey};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens next.
+/// Behaviour next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
     /// Machines change.

@@ -1,6 +1,6 @@
 //! What is written down of a run: of each scheduler, of each job, and of the cell's use.
 
-/// What one scheduler did.
+/// Actions of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SchedulerBook {
     /// Seconds of decisions that were taken whole.
@@ -25,10 +25,10 @@ pub struct SchedulerBook {
     pub left_in_queue: u64,
 }
 
-/// How one job fared.
+/// The way in which one job fared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobBook {
-    /// How many tasks it has: as many as were asked for, if the cell did not size it.
+    /// Number of tasks it has: as many as were asked for, if the cell did not size it.
     pub tasks: u32,
     /// Tasks without a machine.
     pub unplaced: u32,
@@ -53,7 +53,7 @@ pub struct Books {
     pub now_s: f64,
     /// Events that happened.
     pub events: u64,
-    /// How often the cell's use was looked at.
+    /// Number of times the cell's use was looked at.
     pub looks: u64,
     /// The sums of what was seen then: the share of each resource that was taken (processors, memory).
     pub used: [f64; 2],

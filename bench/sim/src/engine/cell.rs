@@ -1,9 +1,9 @@
 //! What the loop asks of a cell. Its schedulers are numbered, and the cell keeps what each of them has in mind.
 
-/// How a claim is judged, and how much of a transaction is taken if one is refused.
+/// The way in which a claim is judged, and how much of a transaction is taken if one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What is compared.
+    /// Subject of the comparison.
     pub check: omega_core::ConflictCheck,
     /// What is taken of a transaction with a conflict.
     pub granularity: Granularity,
@@ -12,7 +12,7 @@ pub struct Judgement {
 /// What is taken of a transaction with a conflict.
 pub use omega_core::Granularity;
 
-/// How a scheduler sees the cell while it decides.
+/// The way in which a scheduler sees the cell while it decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.
@@ -21,7 +21,7 @@ pub enum Access {
     Copy,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
     /// Tasks for which the scheduler found a machine.
@@ -39,16 +39,16 @@ pub struct Taken(pub u32);
 /// Tasks of a job that run when it comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// How many.
+    /// The number.
     pub tasks: u32,
     /// To be ended together.
     pub run: Option<Taken>,
 }
 
-/// What came of ending tasks.
+/// Result of ending tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// How many have ended.
+    /// Number of those that have ended.
     pub tasks: u32,
     /// In how many seconds the next of them do, if some run on and will end.
     pub again_s: Option<f64>,
@@ -59,9 +59,9 @@ pub struct Ended {
 pub struct Lost {
     /// The number of the job.
     pub job: u32,
-    /// How many of its tasks lost their machine.
+    /// Number of its tasks lost their machine.
     pub tasks: u32,
-    /// How many others had none before.
+    /// Number of others that had none before.
     pub waiting: u32,
 }
 
@@ -70,7 +70,7 @@ pub trait Cell {
     /// A job comes. The answer is which of its tasks run already.
     fn arrive(&mut self, job: usize) -> Running;
 
-    /// How many tasks a job is to have, of which so many were asked for and none runs yet: asked when its first decision
+    /// Number of tasks a job is to have, of which so many were asked for and none runs yet: asked when its first decision
     /// begins. A job has what was asked for unless a cell says otherwise.
     fn size(&mut self, _job: usize, tasks: u32) -> u32 {
         tasks
@@ -82,7 +82,7 @@ pub trait Cell {
     /// A scheduler has decided: it places so many tasks of the job on what it saw, and commits that.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// How many seconds it is from the beginning of tasks until the first of them end; `None` if none does.
+    /// Number of seconds it is from the beginning of tasks until the first of them end; `None` if none does.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
     /// The tasks of a run that end now, end.

@@ -43,13 +43,13 @@ pub enum Kind {
 pub struct Job {
     /// When it comes, in seconds.
     pub submit_s: f64,
-    /// How many tasks it has.
+    /// Number of tasks it has.
     pub tasks: u32,
     /// Of which kind it is.
     pub kind: Kind,
 }
 
-/// How long a scheduler decides: a constant for a job, and some for each task not yet placed.
+/// Time for which a scheduler decides: a constant for a job, and some for each task not yet placed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecisionTime {
     /// Seconds for a job.
@@ -76,7 +76,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// How long it decides on so many tasks of a job of this kind.
+    /// Time for which it decides on so many tasks of a job of this kind.
     #[must_use]
     pub fn decides(&self, kind: Kind, tasks: u32) -> f64 {
         match kind {

@@ -7,12 +7,12 @@ use super::agenda::Next;
 use super::{Agenda, Attempt, Books, Cell, Plan, RETRY_S, Taken};
 use std::collections::VecDeque;
 
-/// How an allocator offers.
+/// The way in which an allocator offers.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
-    /// How long it gathers what becomes free, in seconds.
+    /// Time for which it gathers what becomes free, in seconds.
     pub gather_s: f64,
-    /// How long it decides whom to offer it to.
+    /// Time for which it decides whom to offer it to.
     pub decide_s: f64,
     /// Of how many processors at least an offer is made.
     pub processors_min: f64,
@@ -20,7 +20,7 @@ pub struct OfferSettings {
 
 /// A cell that can lock what is free, and offer it.
 pub trait OfferCell: Cell {
-    /// What one offer holds.
+    /// Resources that one offer holds.
     type Offer;
 
     /// Locks all that is free, and offers it.
@@ -51,7 +51,7 @@ pub trait OfferCell: Cell {
     fn locked(&self) -> f64;
 }
 
-/// What was asked for.
+/// Request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Enough was gathered: an offer is made.
@@ -70,7 +70,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// What was placed in it, and runs once it is answered.
+    /// Placements in it, and runs once it is answered.
     placed: Vec<Taken>,
 }
 

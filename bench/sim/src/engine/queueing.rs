@@ -13,7 +13,7 @@ struct Desk {
     deciding: Option<(u32, f64)>,
 }
 
-/// What was asked for.
+/// Request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A scheduler has decided.

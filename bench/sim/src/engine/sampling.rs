@@ -8,16 +8,16 @@ use super::agenda::Next;
 use super::{Agenda, Books, Cell, Plan, RETRY_S, Taken};
 use std::collections::VecDeque;
 
-/// How machines are sampled.
+/// The way in which machines are sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingSettings {
-    /// How many machines are asked for each task.
+    /// Number of machines that are asked for each task.
     pub probes: u32,
 }
 
 /// A cell whose machines can be asked one by one.
 pub trait SampledCell: Cell {
-    /// How many machines there are.
+    /// Number of machines there are.
     fn machines(&self) -> u32;
 
     /// A machine drawn at random.
@@ -30,7 +30,7 @@ pub trait SampledCell: Cell {
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
 }
 
-/// What was asked for.
+/// Request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A scheduler has decided whom to ask.

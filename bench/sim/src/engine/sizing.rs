@@ -10,7 +10,7 @@ use std::cell::RefCell;
 /// Chooses how many tasks a job has, of those that were asked for, and by the share of the cell's processors and memory
 /// that is taken.
 pub trait Sizing {
-    /// How many tasks this job has, if so many were asked for; at least one.
+    /// Number of tasks this job has, if so many were asked for; at least one.
     fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
 }
 
@@ -46,7 +46,7 @@ impl<C: Cell, S: Sizing> SizedCell<C, S> {
         }
     }
 
-    /// What came of it.
+    /// Result of it.
     pub fn finish(self) -> SizedRun {
         SizedRun { speeds: self.speeds, looks: self.looks.into_inner() }
     }

@@ -1,4 +1,4 @@
-//! How much of a machine's devices would lie idle for long: the fragment, seen from more than one task ahead.
+//! Amount of a machine's devices would lie idle for long: the fragment, seen from more than one task ahead.
 //!
 //! The expected fragment asks whether the *next* task could use what is left. At a full cell hundreds of tasks
 //! pass a machine by before it changes, so that what one task in thirty can use is soon taken, and what none can
@@ -85,7 +85,7 @@ impl Ahead {
 }
 
 impl Part {
-    /// How likely a task is that asks for this part of devices, and fits where so many have it.
+    /// Probability that a task is that asks for this part of devices, and fits where so many have it.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

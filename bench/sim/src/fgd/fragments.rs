@@ -1,4 +1,4 @@
-//! How much of a machine's devices the next task could not use, whatever it is.
+//! Amount of a machine's devices the next task could not use, whatever it is.
 //!
 //! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
 //! as likely as it is frequent. For a shape that does not fit, all that is left of the devices is a fragment; for one
@@ -18,7 +18,7 @@ pub struct Shapes {
     /// The different parts of a device that are asked for, ascending.
     parts: Vec<i16>,
     shapes: Vec<Expected>,
-    /// How likely a task without devices is.
+    /// Probability that a task without devices is.
     without: f64,
     ahead: Ahead,
 }
@@ -32,12 +32,12 @@ struct Expected {
     likely: f64,
 }
 
-/// What is left on devices, for one part that may be asked for.
+/// The rest on devices, for one part that may be asked for.
 #[derive(Clone, Copy, Default)]
 struct Fit {
     /// The devices with so much left.
     devices: usize,
-    /// What is left of the others.
+    /// The rest of the others.
     too_small: i64,
 }
 

@@ -8,14 +8,14 @@ pub const WHOLE: i16 = DEVICE_MILLI as i16;
 /// Which device models a task accepts, by their numbers in the input: a bit each.
 pub type Models = u64;
 
-/// What a task asks for. Tasks that ask for the same have one shape.
+/// Request of a task. Tasks that ask for the same have one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processors in thousandths.
     pub cpu_milli: i64,
     /// Of each device, in thousandths; 0 for a task without devices.
     pub device_milli: i16,
-    /// How many devices.
+    /// Number of devices.
     pub devices: u8,
     /// The models it accepts.
     pub models: Models,
@@ -37,7 +37,7 @@ impl Shape {
     }
 }
 
-/// What is left of a machine.
+/// The rest of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceMachine {
     /// Processors in thousandths.
@@ -48,7 +48,7 @@ pub struct DeviceMachine {
     pub model: u8,
     /// Of each device.
     left: Vec<i16>,
-    /// How many tasks of each size came: shares, then those of 1, 2, … devices.
+    /// Number of tasks of each size that came: shares, then those of 1, 2, … devices.
     sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
@@ -60,19 +60,19 @@ impl DeviceMachine {
         DeviceMachine { cpu_milli, memory_mib, model, left, sizes }
     }
 
-    /// What is left of each device.
+    /// The rest of each device.
     #[must_use]
     pub fn left(&self) -> &[i16] {
         &self.left
     }
 
-    /// What is left of all devices.
+    /// The rest of all devices.
     #[must_use]
     pub fn left_milli(&self) -> i64 {
         self.left.iter().map(|left| i64::from(*left)).sum()
     }
 
-    /// How many devices are whole.
+    /// Number of devices that are whole.
     #[must_use]
     pub fn whole(&self) -> usize {
         self.left.iter().filter(|left| **left == WHOLE).count()

@@ -42,7 +42,7 @@ impl Policy {
         Policy::FgdAhead,
     ];
 
-    /// How the published table calls it.
+    /// The way in which the published table calls it.
     #[must_use]
     pub fn published_name(self) -> Option<&'static str> {
         Some(match self {
@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// What the policy takes for lost of a machine if so much were left of its devices.
+    /// Resources that the policy takes for lost of a machine if so much were left of its devices.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
@@ -147,7 +147,7 @@ impl Policy {
     }
 }
 
-/// What a thousandth of a device that is left costs [`Policy::FgdAhead`]: machines in use are filled up first, and
+/// Cost of a thousandth of a device that is left [`Policy::FgdAhead`]: machines in use are filled up first, and
 /// empty ones kept. Found by trial: with half as much it gains the same, with twice as much a little less; but with
 /// a quarter, tasks of a list where all share devices are spread over whole ones, and five percent of the devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;

@@ -47,7 +47,7 @@ impl Published {
     }
 }
 
-/// How many points a mean may be off. Chance alone moves a mean of ten seeds by a tenth of a point or two; the
+/// Number of points a mean may be off. Chance alone moves a mean of ten seeds by a tenth of a point or two; the
 /// policies that are defined to the last detail in the publication get half of what the others do.
 #[must_use]
 pub fn tolerance(policy: Policy) -> f64 {

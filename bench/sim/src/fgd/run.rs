@@ -16,7 +16,7 @@ pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Who decides.
+    /// The one that decides.
     pub policy: Policy,
     /// What chance is drawn from.
     pub seed: u64,
@@ -27,9 +27,9 @@ pub struct Run {
 /// How things are at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// What is in use.
+    /// Usage.
     pub used: f64,
-    /// What the next task is expected not to be able to use.
+    /// Resources that the next task is expected not to be able to use.
     pub fragment: f64,
 }
 

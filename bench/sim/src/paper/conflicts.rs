@@ -1,4 +1,4 @@
-//! What is compared to find a conflict (whether the claim still fits, or whether the machine changed at all), and what is
+//! Subject of the comparison to find a conflict (whether the claim still fits, or whether the machine changed at all), and what is
 //! lost by one (the claim, or the whole transaction).
 
 use super::lab::{Both, Found, Lab, Setting, USUAL, shared};
@@ -64,7 +64,7 @@ pub(super) fn run(lab: &Lab) -> Section {
     }
 }
 
-/// What came out by one of the ways.
+/// Result of one of the ways.
 fn of_mode(all: &[Found], mode: usize) -> &[Found] {
     &all[mode * DECISIONS_S.len()..][..DECISIONS_S.len()]
 }

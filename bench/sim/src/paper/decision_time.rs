@@ -1,4 +1,4 @@
-//! How long jobs wait, and how busy schedulers are, when decisions on service jobs take longer: one scheduler for all,
+//! Time for which jobs wait, and how busy schedulers are, when decisions on service jobs take longer: one scheduler for all,
 //! one with a quick path for batch jobs, and two that share the cell's state.
 
 use super::lab::{CellSize, Found, Lab, SHARED, Setting, USUAL};

@@ -79,14 +79,14 @@ impl Setting {
     }
 }
 
-/// What came out for each kind of job.
+/// Result of each kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) batch: Group,
     pub(super) service: Group,
 }
 
-/// What came out for one kind of job.
+/// Result of one kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     /// The share of the time that a scheduler decides.
@@ -102,7 +102,7 @@ pub(super) struct Group {
     pub(super) placed: f64,
 }
 
-/// What came out of the same points on two cells.
+/// Result of the same points on two cells.
 pub(super) struct Both {
     /// On the cell of the reference simulator.
     pub(super) reference: Vec<Found>,

@@ -11,7 +11,7 @@ use crate::reference::{ReferenceJob, Request};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// What every machine has: cores and GB.
+/// Resources that every machine has: cores and GB.
 const MACHINE: [f64; 2] = [4.0, 16.0];
 /// The share of the processors that the prefill takes.
 const PREFILL: f64 = 0.6;
@@ -29,7 +29,7 @@ struct Sort {
     run_s: (f64, f64, f64),
     /// The mean request: cores and GB.
     request: [f64; 2],
-    /// How many tasks: the share of the jobs, and from how many to how many, evenly over the logarithm.
+    /// Number of tasks: the share of the jobs, and from how many to how many, evenly over the logarithm.
     tasks: &'static [(f64, f64, f64)],
 }
 

@@ -62,7 +62,7 @@ pub(super) fn saturation(lab: &Lab) -> Section {
     }
 }
 
-/// How many batch schedulers are compared.
+/// Number of batch schedulers are compared.
 const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// At which loads.
 const COMPARED: [u32; 3] = [1, 2, 4];

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 mod assumed {
     /// One batch job in so many is a MapReduce job: about a fifth of the jobs at Google, says the paper.
     pub(super) const ONE_IN: f64 = 5.0;
-    /// How many workers people ask for: the paper names these peaks, but not how high they are. The share of the jobs below
+    /// Number of workers people ask for: the paper names these peaks, but not how high they are. The share of the jobs below
     /// each, and the number.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
     /// Activities by worker that was asked for are lognormal: mean and deviation of the logarithm. They are chosen so that with
@@ -37,7 +37,7 @@ const RULES: [(&str, Workers); 4] = [
 /// The cells: a name, and how many times as many machines the medium cell has.
 const CELLS: [(&str, u32); 2] = [("usual", 1), ("idle", 2)];
 
-/// What came of a rule on a cell.
+/// Result of a rule on a cell.
 struct Ran {
     /// The speed-up of each MapReduce job whose decision began, ascending.
     speedups: Vec<f64>,

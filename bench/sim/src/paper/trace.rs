@@ -15,7 +15,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// How many schedulers share the batch jobs.
+/// Number of schedulers that share the batch jobs.
 const SCHEDULERS: [u32; 2] = [1, 3];
 /// Decision times of a batch job that are swept, in seconds.
 const DECISIONS_S: [f64; 11] = [0.1, 0.3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0, 15.0, 20.0];
@@ -24,7 +24,7 @@ const WEEK_S: f64 = 7.0 * 86_400.0;
 /// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
 const WAIT_LEAST_S: f64 = 0.1;
 
-/// What came of the batch schedulers of a run.
+/// Result of the batch schedulers of a run.
 struct Ran {
     /// How busy they were on average.
     busy: f64,

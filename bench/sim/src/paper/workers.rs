@@ -1,11 +1,11 @@
-//! How many workers a MapReduce job has: as many as were asked for, or more by what the cell has idle.
+//! Number of workers a MapReduce job has: as many as were asked for, or more by what the cell has idle.
 //!
 //! The paper has three rules for it, and a model of what they bring: a job's work is done sooner in proportion to its workers,
 //! up to its activities (the map and reduce tasks that can run at one time), beyond which workers have nothing to do.
 
 use crate::engine::Sizing;
 
-/// How many workers a job has.
+/// Number of workers a job has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workers {
     /// As many as were asked for.
@@ -21,9 +21,9 @@ pub(super) enum Workers {
 /// A MapReduce job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapReduce {
-    /// How many activities it has: its workers never need to be more.
+    /// Number of activities it has: its workers never need to be more.
     pub(super) activities: u32,
-    /// What one worker takes of the whole cell: processors and memory.
+    /// Resources that one worker takes of the whole cell: processors and memory.
     pub(super) share: [f64; 2],
 }
 

@@ -15,7 +15,7 @@ mod svg;
 
 pub(crate) use svg::escape;
 
-/// How many colours lines have before they begin again, with another dash.
+/// Number of colours lines that have before they begin again, with another dash.
 const COLOURS: usize = 8;
 
 /// Some lines over two axes.
@@ -38,7 +38,7 @@ pub struct Plot {
 pub struct Axis {
     /// The quantity and its unit: "decision time of a service job, seconds".
     pub label: String,
-    /// How its values are spread.
+    /// The way in which its values are spread.
     pub scale: Scale,
     /// What its numbers are.
     pub unit: Unit,
@@ -58,7 +58,7 @@ pub enum Scale {
     Log,
 }
 
-/// What the numbers of an axis are.
+/// Kind of the numbers of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Numbers, shown as they are.
@@ -77,14 +77,14 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// From where to where each point goes, if it is the mean of several: drawn as a whisker. Empty, or one for each point.
     pub spread: Vec<(f64, f64)>,
-    /// How it is drawn.
+    /// The way in which it is drawn.
     pub style: Style,
     /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
     /// line has its own.
     pub colour: Option<usize>,
 }
 
-/// How a line is drawn.
+/// The way in which a line is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// From point to point, with a dot at each if they are few.
@@ -103,7 +103,7 @@ pub enum Style {
 pub struct Guide {
     /// Where, in the values of the upright axis.
     pub at: f64,
-    /// What it is, written above it.
+    /// Kind, written above it.
     pub name: String,
 }
 

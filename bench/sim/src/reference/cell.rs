@@ -9,7 +9,7 @@ use super::pool::{Machines, Pool};
 use crate::engine::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
 use omega_core::ConflictCheck;
 
-/// What a task asks for: processors, and memory in gigabytes.
+/// Request of a task: processors, and memory in gigabytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// Processors.
@@ -21,9 +21,9 @@ pub struct Request {
 /// A job of the reference: what each task asks for, and how many seconds it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReferenceJob {
-    /// What it asks for.
+    /// Its request.
     pub request: Request,
-    /// How long it runs.
+    /// Time for which it runs.
     pub run_s: f64,
 }
 
@@ -32,7 +32,7 @@ pub struct ReferenceJob {
 pub struct Seat {
     /// What its generator begins with.
     pub seed: i64,
-    /// How many machines it leaves out.
+    /// Number of machines it leaves out.
     pub left_out: u32,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Row {
     cpu: f64,
     /// Gigabytes that are taken.
     memory: f64,
-    /// How many claims were ever taken.
+    /// Number of claims that were ever taken.
     sequence: u64,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// How often a journal is cut while copies are out: when it has this many entries more than after the last cut.
+/// Frequency with which a journal is cut while copies are out: when it has this many entries more than after the last cut.
 /// A cut looks at every scheduler, so it should be rare against entries.
 const JOURNAL_CUT: usize = 4096;
 
@@ -115,7 +115,7 @@ pub struct ReferenceCell<'a> {
     pub(super) runs: Vec<Group>,
     runs_free: Vec<u32>,
     pub(super) used: [f64; 2],
-    /// What the running tasks of each scheduler take.
+    /// Resources that the running tasks of each scheduler take.
     pub(super) owned: Vec<[f64; 2]>,
     /// What is locked in offers.
     pub(super) locked: [f64; 2],

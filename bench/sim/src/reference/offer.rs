@@ -4,13 +4,13 @@ use super::cell::{ReferenceCell, Row};
 use super::pool::Machines;
 use crate::engine::{Attempt, OfferCell, Taken};
 
-/// What one offer holds.
+/// Resources that one offer holds.
 pub struct Offer {
     /// The machines as the scheduler sees them: with its own claims.
     rows: Vec<Row>,
     /// What was locked of each machine.
     locked: Vec<[f64; 2]>,
-    /// What is left of all that.
+    /// The rest of all that.
     left: [f64; 2],
 }
 

@@ -10,7 +10,7 @@ use super::java_random::JavaRandom;
 pub(super) struct Pool {
     random: JavaRandom,
     machines: Vec<u32>,
-    /// How many places of the pool a search does not draw from.
+    /// Number of places of the pool a search does not draw from.
     left_out: u32,
 }
 

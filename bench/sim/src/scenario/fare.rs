@@ -1,10 +1,10 @@
-//! How each job fared, for whoever asks more than what a scheduler did.
+//! The way in which each job fared, for whoever asks more than what a scheduler did.
 
 use super::Outcome;
 use crate::engine::Kind;
 use omega_core::JobKind;
 
-/// How one job fared.
+/// The way in which one job fared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fare {
     /// Its kind.
@@ -18,7 +18,7 @@ pub struct Fare {
 }
 
 impl Outcome {
-    /// How the jobs that were there by the end fared, by number.
+    /// The way in which the jobs that were there by the end fared, by number.
     pub fn jobs(&self) -> impl Iterator<Item = Fare> + '_ {
         (0..self.roll.jobs.len()).filter_map(|number| self.fare(number))
     }

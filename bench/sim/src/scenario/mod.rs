@@ -24,19 +24,19 @@ use omega_workload::{LoadError, MachineEvent, Workload};
 pub(crate) use roll::Roll;
 use std::collections::BTreeMap;
 
-/// How the allocator of two levels offers: as that of the reference does, but of any amount.
+/// The way in which the allocator of two levels offers: as that of the reference does, but of any amount.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: f64::MIN_POSITIVE };
 
-/// What came of a run, with the cell as it is at the end.
+/// Result of a run, with the cell as it is at the end.
 pub struct Outcome {
-    /// What is told of it.
+    /// Report on it.
     pub report: Report,
     /// The hash of the cell's state at the end: equal runs have equal ones.
     pub state_hash: u64,
     /// The cell itself.
     pub cell: SharedCell,
-    /// How many tasks wait at the end, by the most frequent reason why machines do not take them; if that was asked.
+    /// Number of tasks that wait at the end, by the most frequent reason why machines do not take them; if that was asked.
     pub pending: BTreeMap<String, u64>,
     /// All that was written down.
     pub(crate) books: Books,
@@ -57,7 +57,7 @@ struct Role {
 struct About<'a> {
     name: &'a str,
     machines: &'a [Machine],
-    /// How they change.
+    /// The way in which they change.
     changes: &'a [MachineEvent],
     notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What is told of a run: how busy each scheduler was, what conflicted, how long jobs waited, what tenants got.
+//! Report on a run: how busy each scheduler was, what conflicted, how long jobs waited, what tenants got.
 
 use super::{About, ArchitectureKind, Roll, ScenarioSettings};
 use crate::engine::{Books, JobBook, Plan, SchedulerBook};
@@ -7,7 +7,7 @@ use omega_core::Text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How long jobs waited, in seconds.
+/// Time for which jobs waited, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// On average.
@@ -86,9 +86,9 @@ pub struct TenantReport {
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was run.
+    /// Description of the run.
     pub workload: String,
-    /// How the schedulers shared the cell.
+    /// The way in which the schedulers shared the cell.
     pub architecture: ArchitectureKind,
     /// The seed of all chance.
     pub seed: u64,
@@ -96,9 +96,9 @@ pub struct Report {
     pub version: String,
     /// The hash of the cell's state at the end.
     pub state_hash: String,
-    /// How many machines the cell has.
+    /// Number of machines the cell has.
     pub machines: usize,
-    /// How long the run was.
+    /// Duration of the run.
     pub seconds: f64,
     /// Jobs that were placed before the clock ran.
     pub jobs_at_start: usize,

@@ -16,7 +16,7 @@ pub(crate) struct Roll {
     pub(crate) owners: Vec<u32>,
     /// The numbers of those that are there at the start and never end, ascending.
     pub(crate) found: Vec<u32>,
-    /// Who pays for each, by position in `tenants`.
+    /// Tenant that pays for each, by position in `tenants`.
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
     by_name: HashMap<Text, u32>,

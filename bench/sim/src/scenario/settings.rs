@@ -1,4 +1,4 @@
-//! What is asked for: the architecture, its schedulers and their decision times, and how claims are judged.
+//! Request: the architecture, its schedulers and their decision times, and how claims are judged.
 
 use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
@@ -9,7 +9,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// How schedulers share a cell.
+/// The way in which schedulers share a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchitectureKind {
@@ -37,20 +37,20 @@ pub enum ArchitectureKind {
     Sampling,
 }
 
-/// What a run is.
+/// Definition of a run.
 #[derive(Clone, Debug)]
 pub struct ScenarioSettings {
-    /// How schedulers share the cell.
+    /// The way in which schedulers share the cell.
     pub architecture: ArchitectureKind,
     /// Schedulers of batch jobs.
     pub batch_schedulers: u32,
     /// Schedulers of service jobs.
     pub service_schedulers: u32,
-    /// How long a decision on a batch job takes.
+    /// Duration of a decision on a batch job.
     pub batch_decides: DecisionTime,
-    /// How long a decision on a service job takes.
+    /// Duration of a decision on a service job.
     pub service_decides: DecisionTime,
-    /// What a conflict is.
+    /// Definition of a conflict.
     pub check: ConflictCheck,
     /// What is taken of a transaction with a conflict.
     pub granularity: Granularity,
@@ -60,9 +60,9 @@ pub struct ScenarioSettings {
     pub near_best: u32,
     /// In how many parts a copy is brought up to date, where it is in parts.
     pub parts: u32,
-    /// How many machines are asked for each task, where machines are sampled.
+    /// Number of machines that are asked for each task, where machines are sampled.
     pub probes: u32,
-    /// How long the run is, in seconds; until the last job has come if it is not said.
+    /// Duration of the run, in seconds; until the last job has come if it is not said.
     pub end_s: Option<f64>,
     /// What all generators begin with.
     pub seed: u64,
@@ -77,7 +77,7 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// How a scheduler sees the cell. Alone on its machines, it sees them as they are.
+    /// The way in which a scheduler sees the cell. Alone on its machines, it sees them as they are.
     #[must_use]
     pub fn access(self) -> Access {
         match self {
@@ -98,7 +98,7 @@ impl ScenarioSettings {
         self.end_s(workload.arrivals.last().map_or(0, |last| last.at_ms))
     }
 
-    /// How many schedulers there are for batch and for service jobs; each kind has one at least.
+    /// Number of schedulers there are for batch and for service jobs; each kind has one at least.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.batch_schedulers.max(1), self.service_schedulers.max(1))
     }

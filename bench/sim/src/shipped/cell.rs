@@ -69,11 +69,11 @@ pub enum ShippedError {
 pub(super) struct Known {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
-    /// How long its tasks run.
+    /// Time for which its tasks run.
     run: RunTime,
     /// Tasks without a machine, by number.
     pub(super) pending: Vec<TaskId>,
-    /// How many tasks have one.
+    /// Number of tasks that have one.
     pub(super) running: u32,
 }
 
@@ -93,13 +93,13 @@ impl Known {
         self.job.groups.iter().position(of).expect("a task of the job is in a group of it")
     }
 
-    /// What a task asks for, of the kinds whose use is told.
+    /// Request of a task, of the kinds whose use is told.
     pub(super) fn request(&self, task: TaskId) -> [u64; 2] {
         let request = &self.job.groups[self.group_of(task)].request;
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// How long a task runs; beyond all ends if it never does.
+    /// Time for which a task runs; beyond all ends if it never does.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
@@ -166,7 +166,7 @@ pub struct ShippedCell<'a> {
     pub(super) refused: Option<ShippedError>,
 }
 
-/// How many jobs that are over the cell forgets at once: one command for each would be one version more for each.
+/// Number of jobs that are over the cell forgets at once: one command for each would be one version more for each.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The kinds whose use is told.
@@ -242,7 +242,7 @@ impl<'a> ShippedCell<'a> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// How many tasks of a job are without a machine; none if it did not come, or is over.
+    /// Number of tasks of a job that are without a machine; none if it did not come, or is over.
     #[must_use]
     pub fn pending(&self, number: usize) -> Option<usize> {
         Some(self.known(number)?.pending.len())
@@ -298,7 +298,7 @@ impl<'a> ShippedCell<'a> {
         Ok(placed)
     }
 
-    /// What each tenant got so far; it is forgotten.
+    /// Resources that each tenant got so far; it is forgotten.
     pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
         std::mem::take(&mut self.ledger).close()
     }

@@ -1,4 +1,4 @@
-//! What the tenants of a simulated cell got: their dominant shares over time, and preferences that were met; and how much
+//! Resources that the tenants of a simulated cell got: their dominant shares over time, and preferences that were met; and how much
 //! of what is free is of no use.
 
 use omega_cellstate::Cell;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Looks at the cell's use of which one takes shares down: looks come every second.
 const SELDOM: u64 = 60;
 
-/// What one tenant got.
+/// Resources that one tenant got.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
     /// The mean of its dominant shares.
@@ -31,7 +31,7 @@ pub(super) struct Ledger {
     totals: Option<Totals>,
     /// By tenant; the mean is a sum until it is told.
     tenants: BTreeMap<Text, Got>,
-    /// How many tasks asked for the same.
+    /// Number of tasks that asked for the same.
     requests: Requests,
 }
 
@@ -90,7 +90,7 @@ impl Ledger {
         self.tenants.get_mut(tenant).expect("it is there now")
     }
 
-    /// What each tenant got.
+    /// Resources that each tenant got.
     pub(super) fn close(self) -> BTreeMap<Text, Got> {
         let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
         let mean =

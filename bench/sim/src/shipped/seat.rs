@@ -33,7 +33,7 @@ impl Taste {
     }
 }
 
-/// How a scheduler is set up.
+/// The way in which a scheduler is set up.
 #[derive(Clone, Debug)]
 pub struct SeatSettings {
     /// Its profile.

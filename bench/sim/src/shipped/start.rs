@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// What a cell is at the start of a run, besides machines. By default there is nothing of it.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// What the tasks of a tenant may claim together.
+    /// Resources that the tasks of a tenant may claim together.
     pub quotas: Vec<(Text, Amounts)>,
     /// The machines that take no new tasks, by their positions in the workload.
     pub draining: Vec<u32>,
@@ -34,7 +34,7 @@ impl ShippedCell<'_> {
         Ok(())
     }
 
-    /// How many tasks wait, by the reason for which most machines do not take them. It looks at every machine for every
+    /// Number of tasks that wait, by the reason for which most machines do not take them. It looks at every machine for every
     /// group that waits, so it is for the end of a run.
     pub fn why_pending(&mut self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub struct Conservative<'a> {
     jobs: &'a [SimJob],
     profile: Profile,
-    /// Who waits, in the order of submission.
+    /// The one that waits, in the order of submission.
     waiting: BTreeSet<Place>,
     /// The same by the start of their reservations.
     by_start: BTreeSet<(u64, Place)>,

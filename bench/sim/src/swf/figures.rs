@@ -1,4 +1,4 @@
-//! What is told of a schedule: waits, slowdowns, how much of the machine was used.
+//! Report on a schedule: waits, slowdowns, how much of the machine was used.
 
 use super::trace::{SimJob, Trace};
 
@@ -12,7 +12,7 @@ const WIDE: u64 = 4;
 /// The figures of one schedule. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// How many jobs it is about.
+    /// Number of jobs it is about.
     pub jobs: usize,
     /// The mean of how long they waited.
     pub wait_mean_s: f64,

@@ -25,11 +25,11 @@ use std::collections::BTreeSet;
 pub enum Order {
     /// Who was submitted first.
     Submission,
-    /// Who is to run for the shortest time, then who was submitted first.
+    /// Those to run for the shortest time, then who was submitted first.
     Shortest,
 }
 
-/// Who may start before the first.
+/// Those who may start before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
     /// Nobody.
@@ -58,7 +58,7 @@ pub struct Ordered<'a> {
     order: Order,
     backfill: Backfill,
     free: u64,
-    /// Who waits, by rank: the time that counts in the order, and the place.
+    /// The one that waits, by rank: the time that counts in the order, and the place.
     waiting: BTreeSet<(u64, Place)>,
     /// Who came since the policy was last asked.
     came: Vec<Place>,

@@ -1,4 +1,4 @@
-//! How many processors are free from when to when: the calendar of conservative backfilling.
+//! Number of processors that are free from when to when: the calendar of conservative backfilling.
 //!
 //! ```text
 //!  free

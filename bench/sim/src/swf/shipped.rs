@@ -18,7 +18,7 @@ use omega_schedulers::{
 /// The machines of a cell that stands for a machine of so many processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machines {
-    /// How many.
+    /// The number.
     pub count: u64,
     /// The processors of each.
     pub cores: u64,
@@ -91,7 +91,7 @@ impl<'a> Shipped<'a> {
         &self.promised_ms
     }
 
-    /// What became of plans.
+    /// Outcome of plans.
     #[must_use]
     pub fn figures(&self) -> BackfillFigures {
         self.seen.figures

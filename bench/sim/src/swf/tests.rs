@@ -77,7 +77,7 @@ fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     reserved.into_iter().map(|start| start.expect("all jobs came")).collect()
 }
 
-/// What is free from now on, beside what runs and what is reserved.
+/// Free resources from now on, beside what runs and what is reserved.
 fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u64) -> Vec<u64> {
     let mut free = vec![PROCESSORS; 4 * HORIZON];
     for (i, job) in jobs.iter().enumerate() {

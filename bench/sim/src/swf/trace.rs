@@ -13,13 +13,13 @@ use std::path::Path;
 pub struct SimJob {
     /// When it is submitted.
     pub submit_ms: u64,
-    /// How long it runs: at most `requested_ms`, and not 0.
+    /// Time for which it runs: at most `requested_ms`, and not 0.
     pub run_ms: u64,
-    /// How long its user said that it runs at most.
+    /// Time for which its user said that it runs at most.
     pub requested_ms: u64,
     /// The processors it needs at once.
     pub processors: u64,
-    /// How long it waited in the log.
+    /// Time for which it waited in the log.
     pub waited_ms: Option<u64>,
 }
 
@@ -36,14 +36,14 @@ pub struct Trace {
     pub notes: Vec<String>,
 }
 
-/// How many jobs were left out, by reason.
+/// Number of jobs that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// They ask for more processors than the machine has.
     pub too_large: u64,
-    /// How long they ran is unknown, or they never did.
+    /// Time for which they ran is unknown, or they never did.
     pub run_unknown: u64,
-    /// How many processors they asked for or got is unknown, or none.
+    /// Number of processors they asked for or got is unknown, or none.
     pub size_unknown: u64,
 }
 

@@ -25,7 +25,7 @@ pub enum TraceCommand {
 pub struct InfoArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// How to print.
+    /// Way to print.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
@@ -47,24 +47,24 @@ pub struct SynthArgs {
     /// Write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// How many machines: x4 for four times as many, 5000 for so many. Jobs come as much more often.
+    /// Number of machines: x4 for four times as many, 5000 for so many. Jobs come as much more often.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// How many more jobs come for each machine.
+    /// Number of further jobs come for each machine.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
-    /// How long; without it as long as the trace.
+    /// Time for which ; without it as long as the trace.
     #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
     out_hours: Option<u64>,
     /// The seed of all chance.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
-    /// How to print the report.
+    /// Way to print the report.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
-/// How to print.
+/// Way to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people.

@@ -68,24 +68,24 @@ pub struct Count {
 /// What machines a trace has.
 #[derive(Debug, Default, Serialize)]
 pub struct MachinesInfo {
-    /// How many are there at the start.
+    /// Number of those that are there at the start.
     pub count: u64,
-    /// What they have together, by the names of the kinds.
+    /// Their contents together, by the names of the kinds.
     pub capacity: BTreeMap<String, u64>,
     /// The sizes that most of them have.
     pub sizes: Vec<SizeInfo>,
-    /// How many sizes there are; 1024 is that or more.
+    /// Number of sizes there are; 1024 is that or more.
     pub size_count: u64,
-    /// How many join or change later.
+    /// Number of join or that change later.
     pub added: u64,
-    /// How many leave later.
+    /// Number of leave later.
     pub removed: u64,
 }
 
 /// Machines of one size.
 #[derive(Debug, Serialize)]
 pub struct SizeInfo {
-    /// How many.
+    /// The number.
     pub count: u64,
     /// What each has, by the names of the kinds, written with its unit.
     pub has: BTreeMap<String, String>,
@@ -94,11 +94,11 @@ pub struct SizeInfo {
 /// Percentiles of one quantity.
 #[derive(Debug, Serialize)]
 pub struct ValuesInfo {
-    /// What it is of.
+    /// Subject.
     pub what: String,
-    /// How it is counted.
+    /// The way in which it is counted.
     pub unit: ValueUnit,
-    /// How many values there are.
+    /// Number of values there are.
     pub count: u64,
     /// The least.
     pub least: u64,
@@ -118,7 +118,7 @@ pub struct ValuesInfo {
     pub percentiles: Vec<u64>,
 }
 
-/// How a quantity is counted.
+/// The way in which a quantity is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueUnit {
@@ -143,7 +143,7 @@ pub struct LoadInfo {
     pub mean_share: Option<f64>,
     /// The peak in these shares: where the share is largest.
     pub peak_share: Option<f64>,
-    /// How long a bucket is, in milliseconds.
+    /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
     /// The load over time in shares of what the machines have then, or in units without machines.
     pub over_time: Vec<f64>,
@@ -156,18 +156,18 @@ pub struct ClassInfo {
     pub kind: Option<JobKind>,
     /// The precedence.
     pub precedence: i32,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u64,
-    /// How much of the first kind they ask together, in its units.
+    /// Amount of the first kind they ask together, in its units.
     pub asked: u128,
 }
 
 /// Who the jobs are of.
 #[derive(Debug, Default, Serialize)]
 pub struct TenantsInfo {
-    /// How many tenants there are; 4096 is that or more.
+    /// Number of tenants there are; 4096 is that or more.
     pub count: u64,
     /// Those with the most tasks.
     pub largest: Vec<TenantInfo>,
@@ -178,22 +178,22 @@ pub struct TenantsInfo {
 pub struct TenantInfo {
     /// Its name.
     pub name: String,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u64,
 }
 
-/// How many jobs have rules.
+/// Number of jobs that have rules.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RulesInfo {
-    /// That are gangs.
+    /// Those that are gangs.
     pub gangs: u64,
-    /// That ask for machines by labels or names.
+    /// Those that ask for machines by labels or names.
     pub machines: u64,
-    /// That ask to be near to, or far from, other tasks.
+    /// Those that ask to be near to, or far from, other tasks.
     pub tasks: u64,
-    /// That ask for devices.
+    /// Those that ask for devices.
     pub devices: u64,
 }
 
@@ -209,7 +209,7 @@ pub fn read(stream: &mut dyn Stream) -> Result<Info, LoadError> {
     Ok(collector.finish(stream.notes()))
 }
 
-/// What was counted so far.
+/// Counters so far.
 pub struct Collector {
     name: String,
     kinds: Kinds,
@@ -375,7 +375,7 @@ impl Collector {
         tenant.tasks += tasks;
     }
 
-    /// What there is to tell, with what the reader did not carry over.
+    /// Everything there is to tell, with what the reader did not carry over.
     #[must_use]
     pub fn finish(self, mut notes: Vec<String>) -> Info {
         let arrived = self.jobs.all - self.jobs.at_start;
@@ -515,7 +515,7 @@ impl Machines {
     }
 }
 
-/// What there is to tell of one quantity.
+/// Everything there is to tell of one quantity.
 #[must_use]
 pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
     ValuesInfo {

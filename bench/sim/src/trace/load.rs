@@ -42,7 +42,7 @@ pub struct Load {
 pub struct Mean {
     /// When the bucket begins.
     pub from_ms: u64,
-    /// How long it is.
+    /// Time for which it is.
     pub width_ms: u64,
     /// The mean of the amount in it.
     pub mean: f64,

@@ -30,7 +30,7 @@ use omega_workload::{LoadError, csv};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many machines the new trace has.
+/// Number of machines the new trace has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// So many thousandths of what the trace has.
@@ -39,24 +39,24 @@ pub enum Size {
     Count(u32),
 }
 
-/// What to make.
+/// Output to make.
 #[derive(Clone, Debug)]
 pub struct SynthOptions {
     /// The folder of the tables.
     pub out: PathBuf,
     /// Whether the tables are compressed.
     pub form: Form,
-    /// How many machines.
+    /// Number of machines.
     pub size: Size,
-    /// How many jobs for each machine, in thousandths of those of the trace.
+    /// Number of jobs for each machine, in thousandths of those of the trace.
     pub load_permille: u64,
-    /// How long, in milliseconds; as long as the trace without it.
+    /// Time for which , in milliseconds; as long as the trace without it.
     pub span_ms: Option<u64>,
     /// The seed of all chance.
     pub seed: u64,
 }
 
-/// How the tables are written.
+/// The way in which the tables are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As text.
@@ -78,7 +78,7 @@ pub struct Report {
     pub made: Info,
     /// Each distribution that was fitted, in both, over the rows of the table of jobs.
     pub fit: Vec<marginals::Pair>,
-    /// What the new trace lacks.
+    /// Missing resources of the new trace.
     pub notes: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ pub fn make(
     Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
 }
 
-/// How many machines there are to be.
+/// Number of machines there are to be.
 fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
     if original == 0 {
         return Err(SynthError::NoMachines(name.to_owned()));

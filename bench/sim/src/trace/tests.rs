@@ -1,4 +1,4 @@
-//! What is told of traces, at the public face.
+//! Report on traces, at the public face.
 
 use super::testing::{azure, data, folder, google, omega_sim, openb, tables};
 use super::{info, plots, show};

@@ -47,7 +47,7 @@ impl Values {
         self.largest = self.largest.max(value);
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()

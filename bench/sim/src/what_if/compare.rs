@@ -9,7 +9,7 @@ use omega_core::JobKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long some jobs took, in seconds; infinite is never, and null in JSON.
+/// Time that some jobs took, in seconds; infinite is never, and null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
     /// Half of them at most.
@@ -23,7 +23,7 @@ pub struct Times {
 /// The jobs of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfKind {
-    /// How many there were.
+    /// Their number.
     pub jobs: u64,
     /// Those of them all of whose tasks had a machine.
     pub placed: u64,
@@ -33,10 +33,10 @@ pub struct OfKind {
     pub whole: Times,
 }
 
-/// What became of one future.
+/// Outcome of one future.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// How many machines there were.
+    /// Number of machines there were.
     pub machines: usize,
     /// The batch jobs.
     pub batch: OfKind,
@@ -172,7 +172,7 @@ impl Comparison {
         sheet
     }
 
-    /// How many tasks wait at the end of both, by reason.
+    /// Number of tasks that wait at the end of both, by reason.
     #[must_use]
     pub fn pending(&self) -> Option<Sheet> {
         let (unchanged, changed) = (&self.unchanged.pending, &self.changed.pending);

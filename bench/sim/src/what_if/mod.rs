@@ -26,13 +26,13 @@ use std::collections::HashMap;
 /// What nobody wrote down, and has to be assumed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Assumed {
-    /// How long a task of a batch job runs whose job does not say, in milliseconds; `None` is for ever. Services run for ever
+    /// Time for which a task of a batch job runs whose job does not say, in milliseconds; `None` is for ever. Services run for ever
     /// unless they say.
     pub run_ms: Option<u64>,
 }
 
 impl Assumed {
-    /// How long a task of a job runs from its beginning; `None` is for ever.
+    /// Time for which a task of a job runs from its beginning; `None` is for ever.
     fn whole_ms(self, job: &Job) -> Option<u64> {
         job.runtime_estimate_ms.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
     }
@@ -94,7 +94,7 @@ impl Now {
     }
 }
 
-/// What is left of the jobs of a cell.
+/// The rest of the jobs of a cell.
 struct Left {
     assumed: Assumed,
     /// Tasks so far, to spread what is left of each.

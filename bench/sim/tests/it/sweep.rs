@@ -59,7 +59,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// How many points a folder has whole.
+/// Number of points a folder has whole.
 fn points(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let names = entries.map(|entry| entry.expect("an entry").file_name());

@@ -33,7 +33,7 @@ const ENTRY_BYTES: usize = 256;
 /// Entries in a batch, and how many batches a run has: some tens of MB at most.
 const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)];
 
-/// How often each figure is measured: a sync takes so long that more would take minutes.
+/// Number of times each figure is measured: a sync takes so long that more would take minutes.
 const RUNS: usize = 3;
 
 /// Bytes of log after which the compacted engine forgets them: as often as a small cell's replica
@@ -123,7 +123,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// What one subject takes.
+/// Resources that one subject takes.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     append: Figure,

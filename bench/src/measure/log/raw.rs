@@ -1,4 +1,4 @@
-//! What the disk itself takes: the data of a batch in one write and one fdatasync.
+//! Resources that the disk itself takes: the data of a batch in one write and one fdatasync.
 
 use super::subject::Subject;
 use omega_store::log::Batch;

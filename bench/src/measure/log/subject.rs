@@ -1,4 +1,4 @@
-//! What is measured: a log engine of the store, or something that does as much.
+//! Measurement: a log engine of the store, or something that does as much.
 
 use super::super::clock::Span;
 use super::{ENTRY_BYTES, batch};
@@ -21,11 +21,11 @@ pub(super) trait Subject {
     fn read(&mut self) -> u64;
     /// Forgets the first so many.
     fn forget(&mut self, count: u64);
-    /// How many entries it holds.
+    /// Number of entries it holds.
     fn held(&self) -> u64;
     /// The index of the next entry.
     fn next(&self) -> u64;
-    /// How many bytes it has on the disk.
+    /// Number of bytes it has on the disk.
     fn bytes_on_disk(&self) -> u64;
 }
 

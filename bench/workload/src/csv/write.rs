@@ -18,7 +18,7 @@ const RULES: [&str; 6] = ["labels", "require", "tolerate", "spread", "anti_affin
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     fields: [String; RULES.len()],
-    /// How many rules or preferences no field can say.
+    /// Number of rules or preferences no field can say.
     pub left_out: u64,
 }
 
@@ -27,23 +27,23 @@ pub struct Rules {
 pub struct JobRow<'a> {
     /// The job's name.
     pub name: &'a str,
-    /// How many tasks.
+    /// Number of tasks.
     pub count: u32,
     /// What each asks, by the kinds of the tables.
     pub request: &'a Amounts,
-    /// How many devices, and how much of each in thousandths.
+    /// Number of devices, and how much of each in thousandths.
     pub devices: Option<(u8, u16)>,
     /// When it comes.
     pub at_ms: u64,
-    /// How long its tasks run; none for ever.
+    /// Time for which its tasks run; none for ever.
     pub run_ms: Option<u64>,
     /// `service` or `batch`.
     pub kind: &'a str,
     /// Whom it may displace.
     pub precedence: i32,
-    /// Who pays.
+    /// Tenant that pays.
     pub tenant: &'a str,
-    /// How many tasks must be placed together.
+    /// Number of tasks that must be placed together.
     pub gang: Option<u32>,
     /// Its rules.
     pub rules: &'a Rules,

@@ -70,7 +70,7 @@ pub(super) struct Tasks {
     count: Count,
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Default)]
 struct Count {
     tasks: u64,
@@ -84,7 +84,7 @@ struct Count {
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
-    /// How many of them have come.
+    /// Number of them that have come.
     given: u32,
     /// The moment of the last, and the set of the priorities in it.
     at_ms: u64,

@@ -330,7 +330,7 @@ pub enum NumberOrShare {
     Share(String),
 }
 
-/// How an expression compares.
+/// The way in which an expression compares.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum Operator {
     #[default]
@@ -342,7 +342,7 @@ pub enum Operator {
     Lt,
 }
 
-/// How a toleration compares; `Gt` and `Lt` compare numbers.
+/// The way in which a toleration compares; `Gt` and `Lt` compare numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TolerationOperator {
     #[default]
@@ -353,7 +353,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// How a volume is used.
+/// The way in which a volume is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
     #[serde(rename = "ReadWriteOnce")]
@@ -400,7 +400,7 @@ pub enum InclusionPolicy {
     Ignore,
 }
 
-/// What to do with a pod that cannot be spread.
+/// Operations on a pod that cannot be spread.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum WhenUnsatisfiable {
     #[default]

@@ -30,7 +30,7 @@ pub struct Input {
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// The kinds and names of objects of storage.
     stored: BTreeSet<(&'static str, String)>,
-    /// How many objects there are of kinds that we do not know.
+    /// Number of objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Place {
     path: String,
 }
 
-/// What is wrong, and where; it becomes a [`LoadError`] where the file's name is known.
+/// Mistake, and where; it becomes a [`LoadError`] where the file's name is known.
 #[derive(Debug)]
 pub struct Fault {
     line: Option<u64>,

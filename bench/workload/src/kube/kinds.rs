@@ -22,7 +22,7 @@ const COMMON: [(&str, &str, Unit); 4] = [
     ("pods", "pods", Unit::Count),
 ];
 
-/// What is counted besides, for scores: the kind's name, and whose it is. No resource of
+/// Counters besides, for scores: the kind's name, and whose it is. No resource of
 /// Kubernetes' has a space in its name.
 const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
@@ -113,7 +113,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// What a machine has: its resources, and of the nominal kinds more than can be asked for.
+    /// Resources that a machine has: its resources, and of the nominal kinds more than can be asked for.
     pub(super) fn capacity(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let (mut amounts, remark) = self.amounts(resources);
         for (_, name, _) in NOMINAL {
@@ -122,7 +122,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// What a pod claims: its resources, one of the pods that a machine may hold, and what scores
+    /// Resources that a pod claims: its resources, one of the pods that a machine may hold, and what scores
     /// count for it.
     pub(super) fn request(
         &self,

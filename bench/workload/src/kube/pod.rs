@@ -1,4 +1,4 @@
-//! What becomes of a pod: whether it is a task, where it runs, and what of it is not carried over.
+//! Outcome of a pod: whether it is a task, where it runs, and what of it is not carried over.
 
 use super::api::{Pod, PodSpec, PodVolume};
 use super::notes::Remarks;
@@ -20,7 +20,7 @@ pub(super) enum Fate {
 /// no spread counts it. No label of Kubernetes' has a space in its key.
 pub(super) const TERMINATING: &str = "is being deleted";
 
-/// What becomes of a pod in a cell of these machines.
+/// Outcome of a pod in a cell of these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
     let spec = &pod.spec;
     if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {

@@ -1,9 +1,9 @@
-//! What a pod claims: the rule by which Kubernetes adds up its containers.
+//! Resources that a pod claims: the rule by which Kubernetes adds up its containers.
 
 use super::api::{Container, PodSpec, Requirements, Resources};
 use super::quantity::Quantity;
 
-/// What a pod claims of its machine.
+/// Resources that a pod claims of its machine.
 ///
 /// Containers run together, so they add up. Init containers run before them, one after another,
 /// so only the largest counts; but a sidecar (an init container that restarts always) stays, and

@@ -62,7 +62,7 @@ fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
     })
 }
 
-/// How many volumes are of drivers that are built into Kubernetes, whose limits are not read.
+/// Number of volumes that are of drivers that are built into Kubernetes, whose limits are not read.
 pub(super) fn of_built_in_drivers(input: &Input) -> usize {
     let built_in = |volume: &&PersistentVolume| {
         let PersistentVolumeSpec { aws, azure, cinder, gce, portworx, vsphere, .. } = &volume.spec;

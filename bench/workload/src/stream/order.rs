@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 /// row of the traces we read is out of place is a few hundred.
 pub(crate) const WINDOW_ROWS: usize = 8192;
 
-/// How many rows a window may hold.
+/// Number of rows a window may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// A bounded number, for a file of any length.
@@ -33,7 +33,7 @@ impl Window {
 pub(crate) struct Order<T> {
     held: BinaryHeap<Reverse<Row<T>>>,
     rows_max: usize,
-    /// How many rows came.
+    /// Number of rows that came.
     count: u64,
     /// The time of the row given last.
     given_ms: u64,

@@ -17,7 +17,7 @@ use omega_core::limits::{MACHINES_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
 use std::path::{Path, PathBuf};
 
-/// How long before the first job the time begins.
+/// Time before the first job the time begins.
 const BEFORE_MS: u64 = 1000;
 
 /// The endings of logs.
@@ -128,7 +128,7 @@ impl SwfStream {
     }
 }
 
-/// How many processors a job asks for; 0 if nobody knows.
+/// Number of processors a job asks for; 0 if nobody knows.
 fn processors(job: &LoggedJob) -> u64 {
     let known = [job.requested, job.allocated].into_iter().flatten();
     known.into_iter().find(|processors| *processors > 0).unwrap_or(0)

@@ -25,7 +25,7 @@ const COLUMN_MAX: usize = 4096;
 /// server busy evenly.
 const PARTS: u32 = 10;
 
-/// How long no replica gives orders before operators hear of it: longer than elections take, which are nothing
+/// Time for which no replica gives orders before operators hear of it: longer than elections take, which are nothing
 /// to tell of. And how often they are told.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ const MESSAGES_MAX: usize = 4;
 /// that are alive when it does.
 const BEHIND: usize = 64;
 
-/// What the agent says.
+/// Output of the agent.
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),

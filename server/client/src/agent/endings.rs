@@ -16,7 +16,7 @@ use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use std::collections::BTreeMap;
 
-/// What a task has of its machine.
+/// Resources that a task has of its machine.
 #[derive(Clone, Debug, Default)]
 struct Part {
     request: Amounts,
@@ -36,7 +36,7 @@ impl Part {
 /// One machine.
 #[derive(Debug, Default)]
 struct Here {
-    /// What it has; `None`: not known, so a start waits for all that ends.
+    /// Its contents; `None`: not known, so a start waits for all that ends.
     capacity: Option<Amounts>,
     runs: BTreeMap<TaskId, Part>,
     /// With the time at which each is killed.

@@ -1,4 +1,4 @@
-//! What an agent needs: it speaks for its machines, hears what they are to run, and says what became of it.
+//! Resources that an agent needs: it speaks for its machines, hears what they are to run, and says what became of it.
 //!
 //! ```text
 //!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
@@ -64,13 +64,13 @@ pub const UNREACHABLE: &str = "omega.io/unreachable";
 /// How long is waited before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a machine is tried to be registered: many elections have their time in it.
+/// Time for which a machine is tried to be registered: many elections have their time in it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How an agent does its work.
+/// The way in which an agent does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// How often each machine heartbeats.
+    /// Frequency with which each machine heartbeats.
     pub heartbeat: Duration,
 }
 
@@ -94,17 +94,17 @@ pub struct Task {
     pub group: Text,
     /// Whether it is to stay up, or comes to its end by itself.
     pub kind: JobKind,
-    /// How long it is expected to run, in milliseconds, if anyone knows.
+    /// Time for which it is expected to run, in milliseconds, if anyone knows.
     pub runtime_estimate_ms: Option<u64>,
     /// The images of its containers.
     pub images: Vec<Text>,
-    /// What it claims.
+    /// Its claim.
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// How many cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
+    /// Number of cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
     pub cores: Vec<u32>,
-    /// How long it may take to end once it is told to stop, in milliseconds.
+    /// Time that it may take to end once it is told to stop, in milliseconds.
     pub grace_ms: u32,
 }
 
@@ -115,13 +115,13 @@ pub struct Found {
     pub task: TaskId,
     /// On which of the agent's machines.
     pub machine: MachineId,
-    /// What it claims.
+    /// Its claim.
     pub request: Amounts,
     /// The accelerator devices that it has, by number.
     pub devices: Vec<u32>,
-    /// How many cores of each NUMA node it has to itself. Empty: none.
+    /// Number of cores of each NUMA node it has to itself. Empty: none.
     pub cores: Vec<u32>,
-    /// How long it may take to end once it is told to stop, in milliseconds.
+    /// Time that it may take to end once it is told to stop, in milliseconds.
     pub grace_ms: u32,
     /// If it was told to stop already: how much of that is left.
     pub kill_in_ms: Option<u32>,
@@ -140,7 +140,7 @@ pub enum Order {
         task: TaskId,
         /// On which machine.
         machine: MachineId,
-        /// How long it may take; then comes [`Order::Kill`].
+        /// Time that it may take; then comes [`Order::Kill`].
         grace_ms: u32,
     },
     /// Kill a task that was told to end, and did not in time. Nothing is to be reported; what comes after
@@ -157,7 +157,7 @@ pub enum Order {
         task: TaskId,
         /// On which machine.
         machine: MachineId,
-        /// What it holds from now on.
+        /// Its contents from now on.
         to: Amounts,
     },
     /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks

@@ -1,4 +1,4 @@
-//! What an agent knows of the tasks that it was told to run: a plain structure.
+//! Knowledge of an agent of the tasks that it was told to run: a plain structure.
 //!
 //! What the cell says and what the machine does cross on their way. So an end that was reported is kept
 //! until the cell says that the task is to stop, and is said again on a new stream.
@@ -31,7 +31,7 @@ pub(super) struct Follows {
     pub(super) reports: Vec<(MachineId, TaskId, TaskReport)>,
 }
 
-/// What the cell says at once.
+/// Output of the cell at once.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,

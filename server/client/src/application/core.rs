@@ -1,4 +1,4 @@
-//! What an application knows of its containers, and what is to be asked of the cell next: a state machine
+//! Knowledge of an application of its containers, and what is to be asked of the cell next: a state machine
 //! without hands. It is told the time, what the user wants, what the cell says and answers; it says which
 //! calls to make and what to tell.
 //!
@@ -29,7 +29,7 @@ use std::sync::Arc;
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
-/// How long a container that the cell has taken may be missing from the stream before it is asked for, in
+/// Time that a container that the cell has taken may be missing from the stream before it is asked for, in
 /// milliseconds. It is missing for long only if it had ended before: its name was used by a process
 /// whose end this one did not hear of.
 const LOOK_MS: u64 = 1000;
@@ -57,7 +57,7 @@ pub(super) enum Ask {
     Submit(Arc<Job>),
     /// To kill the job of this id.
     Kill(u64),
-    /// How the task of the job of this id is.
+    /// The way in which the task of the job of this id is.
     Look(u64),
 }
 
@@ -90,7 +90,7 @@ struct Record {
     is_released: bool,
     /// Whether a former process left it, and it is to end before anything else: nobody is told of it.
     is_dropped: bool,
-    /// How often its last call was not answered.
+    /// Number of times its last call was not answered.
     tries: u32,
     /// The call that is on its way.
     call: Option<u64>,

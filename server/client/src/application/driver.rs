@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long is waited where the stream was refused: until somebody has changed a certificate, perhaps.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a call may take: what a server gives one that does not say, and a little for the way.
+/// Time that a call may take: what a server gives one that does not say, and a little for the way.
 const CALL_MAX: Duration = Duration::from_secs(6);
 
 /// Makes calls.

@@ -1,10 +1,10 @@
-//! What the cell says of a container's job, in the application's words.
+//! Output of the cell of a container's job, in the application's words.
 
 use super::words::{Change, ContainerState, Ended};
 use crate::proto::{self, TaskPhase};
 use omega_core::Text;
 
-/// What the cell says of a task.
+/// Output of the cell of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Heard {
     At(ContainerState),
@@ -26,7 +26,7 @@ pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     }
 }
 
-/// What the state of a task says; nothing where it says nothing.
+/// Output of the state of a task; nothing where it says nothing.
 pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     let machine = || Text::from(task.machine_name.as_str());
     Some(match task.phase() {
@@ -48,7 +48,7 @@ pub(super) fn machine(state: &ContainerState) -> Option<Text> {
     }
 }
 
-/// What is told of a container that had one state and now has another. One that ran and is placed has been
+/// Report on a container that had one state and now has another. One that ran and is placed has been
 /// displaced in between, on whichever machine.
 pub(super) fn changes(before: &ContainerState, state: ContainerState) -> Vec<Change> {
     let (had, has) = (machine(before), machine(&state));

@@ -30,7 +30,7 @@ struct Cell {
     version: u64,
     next_id: u64,
     jobs: BTreeMap<String, Known>,
-    /// How often a job of each name was begun.
+    /// Number of times a job of each name was begun.
     begun: BTreeMap<String, u32>,
 }
 
@@ -101,7 +101,7 @@ fn status(known: &Known) -> TaskStatus {
     TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
 }
 
-/// What the user was told of a container.
+/// Information that the user was gives of a container.
 #[derive(Default)]
 struct Told {
     created: u32,

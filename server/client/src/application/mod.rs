@@ -1,4 +1,4 @@
-//! What an application needs that asks for containers one after the other, and is no scheduler.
+//! Resources that an application needs that asks for containers one after the other, and is no scheduler.
 //!
 //! ```text
 //!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica

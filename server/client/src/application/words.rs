@@ -9,7 +9,7 @@ use std::fmt;
 pub struct ApplicationSettings {
     /// Its name: the jobs of its containers begin with it and a dot. It has neither a dot nor a `#`.
     pub name: Text,
-    /// Who pays.
+    /// Tenant that pays.
     pub tenant: Text,
     /// The scheduler that is to place its containers.
     pub scheduler: Text,
@@ -48,12 +48,12 @@ pub enum Recover {
 /// What a container is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// What it claims, its labels, devices, images, and the rules of where it may run. Its name is not
+    /// Its claim, its labels, devices, images, and the rules of where it may run. Its name is not
     /// used, and its count is taken as 1.
     pub group: TaskGroup,
     /// Whether it runs to its end, or until it is released.
     pub kind: JobKind,
-    /// How long it is expected to run, in milliseconds, if anyone knows.
+    /// Time for which it is expected to run, in milliseconds, if anyone knows.
     pub runtime_estimate_ms: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ pub enum ContainerState {
     Ended(Completed),
 }
 
-/// How a container ended, and where.
+/// The way in which a container ended, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// How.
@@ -106,7 +106,7 @@ pub struct Completed {
     pub machine: Option<Text>,
 }
 
-/// How a container ended.
+/// The way in which a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It came to its end.

@@ -249,7 +249,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     Ok(read)
 }
 
-/// What is told of some rows, each below `rows`.
+/// Report on some rows, each below `rows`.
 fn by_row<T, U>(
     field: &'static str,
     rows: usize,
@@ -283,7 +283,7 @@ fn read_holdings(
     Ok(())
 }
 
-/// What is told of some of so many tasks, by their positions, ascending.
+/// Report on some of so many tasks, by their positions, ascending.
 fn by_position<T>(
     list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
     tasks: u64,
@@ -394,7 +394,7 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
     Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
 }
 
-/// What is left of each device or NUMA node of a machine.
+/// The rest of each device or NUMA node of a machine.
 fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
     if told.len() > max {
         return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });

@@ -53,9 +53,9 @@ pub enum Malformed {
     Columns {
         /// Which column.
         field: &'static str,
-        /// How many it has.
+        /// Number that it has.
         given: usize,
-        /// How many it should have.
+        /// Number that it should have.
         expected: usize,
     },
     /// Correct the list of kinds.
@@ -93,7 +93,7 @@ pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// How a tenant stands by a message; nothing said is alone, with no guarantee.
+/// The way in which a tenant stands by a message; nothing said is alone, with no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };

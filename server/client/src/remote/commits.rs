@@ -24,14 +24,14 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// How long a replica may say nothing while transactions wait for it, before the next one is asked: most of
+/// Time for which a replica may say nothing while transactions wait for it, before the next one is asked: most of
 /// an election, so that its outcome is heard soon, also where the leader is neither there nor gone. Each
 /// silence after another is allowed twice as long: a cell that is slow, and not silent, must not be asked
 /// for the same again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
-/// How long a replica that was silent is passed over.
+/// Time for which a replica that was silent is passed over.
 const PASSED_OVER: Duration = Duration::from_secs(2);
 
 /// Where the answer of a transaction goes.
@@ -86,7 +86,7 @@ struct Line {
     wanted: Arc<AtomicU64>,
     /// Since when an answer is waited for.
     heard: Instant,
-    /// How long it may take.
+    /// Time that it may take.
     silence: Duration,
     /// The replica that was silent last, and when it was left.
     silent: Option<(String, Instant)>,

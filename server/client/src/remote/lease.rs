@@ -26,17 +26,17 @@ use tonic::transport::Channel;
 /// In how many parts of a lease is renewed: two renewals may be lost, or one and an election.
 const RENEWALS: u32 = 3;
 
-/// How long one replica may take to answer: an answer takes some milliseconds, and the next replica may
+/// Time that one replica may take to answer: an answer takes some milliseconds, and the next replica may
 /// be the leader.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// How long is tried to give the leases up. They end by themselves, too.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// How a process holds the names that it registers.
+/// The way in which a process holds the names that it registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// How long the process may be silent before another one may take its names: from one second to one
+    /// Time that the process may be silent before another one may take its names: from one second to one
     /// minute, in whole milliseconds.
     pub lease: Duration,
     /// What people call the process, such as `node7:4711`.

@@ -23,7 +23,7 @@ const DELTAS_MAX: usize = 64;
 /// nothing changes, or because it has stopped, which only those notice who wait for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long a sync waits for what its scheduler has been told to sync to.
+/// Time for which a sync waits for what its scheduler has been told to sync to.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

@@ -21,20 +21,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How long changes gather before they are routed: as for schedulers.
+/// Time for which changes gather before they are routed: as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// How often is looked who leads: a tenth of the time that an election takes, at the least.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often silent machines are looked for: half a second of the forty that they have.
+/// Number of times silent machines are looked for: half a second of the forty that they have.
 const STEP: Duration = Duration::from_millis(500);
 
-/// How often the cell is told the time, at the least. While something in the cell waits for it, such as gangs that
+/// Frequency with which the cell is told the time, at the least. While something in the cell waits for it, such as gangs that
 /// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// How long a command about the whole cell may take. It is given again with the next time.
+/// Time that a command about the whole cell may take. It is given again with the next time.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Something that a stream tells the hub.

@@ -1,4 +1,4 @@
-//! What the monitor says, done in the cell: taints, and the reports of lost tasks.
+//! Output of the monitor, done in the cell: taints, and the reports of lost tasks.
 //!
 //! A taint with the effect `no_execute` keeps new tasks off, and those that tolerate it stay: their owners
 //! would rather have them wait for the machine than start elsewhere.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long one command may take. Then the monitor says it again.
+/// Time that one command may take. Then the monitor says it again.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Machines that are marked at once.

@@ -19,12 +19,12 @@
 use omega_core::MachineId;
 use std::time::Duration;
 
-/// What the monitor is told by the operator.
+/// Information that the monitor is gives by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorSettings {
-    /// How long a machine may be silent.
+    /// Time for which a machine may be silent.
     pub timeout: Duration,
-    /// How many machines may be marked in a second, or lose their tasks.
+    /// Number of machines that may be marked in a second, or lose their tasks.
     pub eviction_rate: u32,
 }
 
@@ -80,7 +80,7 @@ struct Watched {
     tenant_config: TenantConfig,
 }
 
-/// What the leader knows of the machines' heartbeats.
+/// Knowledge of the leader of the machines' heartbeats.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     settings: MonitorSettings,
@@ -214,7 +214,7 @@ impl Monitor {
         self.silent * SILENT_PART > self.count
     }
 
-    /// How many machines are watched, and how many of them were silent at the last step.
+    /// Number of machines that are watched, and how many of them were silent at the last step.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.count, self.silent)

@@ -26,7 +26,7 @@ pub(crate) struct Start {
     pub(crate) is_running: bool,
 }
 
-/// What an agent is told at once.
+/// Information that an agent is gives at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) whole: Vec<MachineId>,

@@ -1,4 +1,4 @@
-//! What an agent says, read and made into commands.
+//! Output of an agent, read and made into commands.
 
 use super::hub::Confirmed;
 use crate::host::Host;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The most values of a column.
 const COLUMN_MAX: usize = 4096;
 
-/// How long the commands of one message may take. Then the stream ends, and the agent says it again.
+/// Time that the commands of one message may take. Then the stream ends, and the agent says it again.
 const COMMANDS_MAX: Duration = Duration::from_secs(5);
 
 /// A message of an agent.

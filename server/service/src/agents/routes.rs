@@ -314,7 +314,7 @@ mod tests {
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// What each stream's agent gives to a task.
         holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
-        /// How many transactions there were.
+        /// Number of transactions there were.
         resizes: u64,
         names: u32,
     }

@@ -54,7 +54,7 @@ struct Shared {
     silenced: AtomicU64,
 }
 
-/// What a process asks for.
+/// Request of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) name: Text,
@@ -71,7 +71,7 @@ pub(crate) struct Listed {
     pub(crate) held: Option<Held>,
 }
 
-/// Who holds a name, and for how long.
+/// The one that holds a name, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,
@@ -204,7 +204,7 @@ impl Leases {
         self.look(host).is_err() || self.held(hold).left_ms > 0
     }
 
-    /// How many holders were ended by this replica because they were silent.
+    /// Number of holders that were ended by this replica because they were silent.
     pub(crate) fn silenced(&self) -> u64 {
         self.shared.silenced.load(Ordering::Relaxed)
     }

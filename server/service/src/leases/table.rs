@@ -54,7 +54,7 @@ impl Table {
         self.heard.retain(|holder, _| holds(*holder));
     }
 
-    /// How many holders were heard.
+    /// Number of holders that were heard.
     pub(super) fn len(&self) -> usize {
         self.heard.len()
     }

@@ -23,7 +23,7 @@ struct Told {
     admitted: Vec<u64>,
 }
 
-/// What is told of all of them.
+/// Report on all of them.
 #[derive(Debug)]
 pub(super) struct TenantFigures {
     kinds: Kinds,

@@ -1,4 +1,4 @@
-//! What a server tells Prometheus.
+//! Information that a server gives Prometheus.
 //!
 //! Names and labels are part of the API: dashboards are built on them, so they change like any other call.
 //! docs/metrics.md has all of them.
@@ -169,7 +169,7 @@ impl Now {
         pen.gauges(Figure::seconds("scheduler_oldest_wait", help), waits)
     }
 
-    /// What a leader knows of leases. Who does not lead says nothing of them.
+    /// Knowledge of a leader of leases. Who does not lead says nothing of them.
     fn write_leases(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Schedulers that were silent for longer than their lease, and replaced";

@@ -50,7 +50,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// What a query asks for. One that makes no sense is told like any other error.
+/// Request of a query. One that makes no sense is told like any other error.
 #[derive(Debug)]
 pub(super) struct Asked<T>(pub(super) T);
 

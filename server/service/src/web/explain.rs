@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How long an explanation is good for: each one looks at the whole cell.
+/// Time for which an explanation is good for: each one looks at the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Explanations that are kept: those of the jobs that people look at now.

@@ -49,7 +49,7 @@ struct DomainShape {
     name: String,
     machines: u32,
     draining: u32,
-    /// How much is taken of each resource, in percent; `null` where there is nothing.
+    /// Amount that is taken of each resource, in percent; `null` where there is nothing.
     taken: Vec<Option<u32>>,
 }
 

@@ -63,10 +63,10 @@ struct JobShape {
     scheduler: String,
     precedence: i32,
     kind: &'static str,
-    /// How many of its tasks must run together; `null`: they need not.
+    /// Number of its tasks must run together; `null`: they need not.
     gang_min: Option<u32>,
     tasks: TasksShape,
-    /// How long ago it was submitted, as far as this replica saw it: at most its uptime.
+    /// Time since it was submitted, as far as this replica saw it: at most its uptime.
     age_ms: u64,
 }
 
@@ -74,7 +74,7 @@ struct JobShape {
 struct GroupShape {
     name: String,
     count: u32,
-    /// What each task asks for, by resource.
+    /// Request of each task, by resource.
     request: BTreeMap<String, u64>,
     tasks: TasksShape,
 }

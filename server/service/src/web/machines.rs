@@ -70,7 +70,7 @@ struct AmountShape {
     capacity: u64,
     claimable: u64,
     claimed: u64,
-    /// What its tasks really use; `null` if nobody reported it.
+    /// Resources that its tasks really use; `null` if nobody reported it.
     used: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a leader is waited for before a server counts as not ready.
+/// Time for which a leader is waited for before a server counts as not ready.
 const READY_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {

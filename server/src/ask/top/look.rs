@@ -9,7 +9,7 @@ use omega_core::Kinds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long one replica of several is waited for: what it counted is missed for a moment, no more.
+/// Time for which one replica of several is waited for: what it counted is missed for a moment, no more.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Jobs that wait and are told of.
@@ -22,12 +22,12 @@ pub(super) struct Watched {
     each: Vec<(String, Caller)>,
 }
 
-/// What was seen.
+/// Observations.
 #[derive(Debug)]
 pub(super) struct Look {
     /// What the cell has.
     pub(super) kinds: Kinds,
-    /// What it is.
+    /// Kind.
     pub(super) told: proto::DescribeCellResponse,
     /// What each replica that answered says, by where it is.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,

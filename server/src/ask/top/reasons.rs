@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an explanation is good for.
+/// Time for which an explanation is good for.
 const FRESH: Duration = Duration::from_secs(15);
 
 /// Jobs that are remembered: far more than fit on a page.

@@ -77,7 +77,7 @@ pub(super) struct ReplicaShape {
 }
 
 impl TopShape {
-    /// What happened between two looks, and how it was at the second one.
+    /// Event between two looks, and how it was at the second one.
     pub(super) fn between(before: &Look, after: &Look) -> TopShape {
         let newest = after.statistics.values().max_by_key(|one| one.version);
         let newest = newest.cloned().unwrap_or_default();
@@ -126,7 +126,7 @@ fn per_second(count: u64, ms: u64) -> f64 {
     (count * 1000).checked_div(ms).map_or(0.0, |_| count as f64 * 1000.0 / ms as f64)
 }
 
-/// How much time has passed by the clock of a replica that answered twice.
+/// Amount of time has passed by the clock of a replica that answered twice.
 fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     let passed = after.statistics.iter().filter_map(|(at, now)| {
         let then = before.statistics.get(at).filter(|then| then.started == now.started)?;

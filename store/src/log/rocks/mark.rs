@@ -44,7 +44,7 @@ impl Mark {
     }
 }
 
-/// How many batches are noted to be safe, without changing anything.
+/// Number of batches that are noted to be safe, without changing anything.
 pub(super) fn read(folder: &Path) -> io::Result<u64> {
     match std::fs::read(path(folder)) {
         Ok(bytes) => Ok(number(&bytes).unwrap_or(0)),

@@ -70,7 +70,7 @@ impl std::fmt::Debug for RocksLog {
     }
 }
 
-/// What may be done with it.
+/// Operations on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     All,
@@ -138,7 +138,7 @@ impl RocksLog {
         Ok(())
     }
 
-    /// What is known of an entry that the log holds, or of the base.
+    /// Known state of an entry that the log holds, or of the base.
     fn known(&self, index: LogIndex) -> io::Result<Known> {
         for known in [self.state.base, self.state.last] {
             if known.position.index == index {

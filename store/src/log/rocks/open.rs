@@ -1,4 +1,4 @@
-//! How a log in RocksDB is made, looked at and opened; see the head of `mod.rs` for what is checked.
+//! The way in which a log in RocksDB is made, looked at and opened; see the head of `mod.rs` for what is checked.
 
 use super::endless;
 use super::mark::{self, Mark};

@@ -1,4 +1,4 @@
-//! What a log in RocksDB holds, as bytes. RocksDB has checksums over all of it; those here are there
+//! Resources that a log in RocksDB holds, as bytes. RocksDB has checksums over all of it; those here are there
 //! to find what is missing or out of date.
 
 use super::super::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
@@ -24,7 +24,7 @@ pub(super) struct Known {
 /// All that is in a log but the entries themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// How many batches there were.
+    /// Number of batches there were.
     pub(super) number: u64,
     pub(super) base: Known,
     pub(super) last: Known,

@@ -35,7 +35,7 @@ pub(super) struct Header {
     pub(super) replica: ReplicaId,
     /// Which segment of the log it is. No two segments of a log ever have the same.
     pub(super) sequence: u64,
-    /// How many bytes the file has.
+    /// Number of bytes the file has.
     pub(super) length: u64,
 }
 

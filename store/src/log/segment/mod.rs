@@ -78,12 +78,12 @@ const SMALL: u64 = 256;
 /// Bytes of memory that are kept between appends: a batch of four thousand small entries.
 const BUFFER: usize = 2 << 20;
 
-/// How a log is laid out. A log can be opened with other options than it was made with.
+/// The way in which a log is laid out. A log can be opened with other options than it was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
-    /// How long segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.
+    /// Time for which segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.
     pub segment_bytes: u64,
-    /// How many segments that nobody needs are kept to be used again.
+    /// Number of segments that nobody needs are kept to be used again.
     pub reused_max: usize,
 }
 
@@ -131,7 +131,7 @@ pub struct SegmentLog {
     torn: Option<(PathBuf, u64)>,
     /// What may have been promised and is not there.
     doubt: Option<Promise>,
-    /// How many promises were written.
+    /// Number of promises that were written.
     promises: u64,
     written: u64,
     /// Kept between appends for its memory.

@@ -1,4 +1,4 @@
-//! What is in the files of a log when it is opened. The rules are in the head of `mod.rs`.
+//! Contents of the files of a log when it is opened. The rules are in the head of `mod.rs`.
 //!
 //! The last segment that was written to is read first, because its last word on which segments are
 //! needed is what counts: others may be left over, or come back after a crash.

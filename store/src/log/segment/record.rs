@@ -36,7 +36,7 @@ const BASE: u8 = 3;
 const RESTART: u8 = 4;
 const SEAL: u8 = 5;
 
-/// What is wrong with a record.
+/// Mistake with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -76,7 +76,7 @@ pub(super) struct Slot {
     pub(super) kind: EntryKind,
 }
 
-/// What a record says.
+/// Output of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Marker,
@@ -98,7 +98,7 @@ pub(super) struct Record {
     pub(super) end: usize,
 }
 
-/// Who writes records: the salt of the segment, the number that is next, and what is safe.
+/// The one that writes records: the salt of the segment, the number that is next, and what is safe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) salt: u32,
@@ -106,7 +106,7 @@ pub(super) struct Stamp {
     pub(super) synced: u64,
 }
 
-/// How many bytes a batch takes.
+/// Number of bytes a batch takes.
 pub(super) fn batch_bytes(batch: &Batch) -> u64 {
     let data = |entry: &crate::log::Entry| (ENTRY_HEAD + entry.data.len()) as u64;
     let fixed = HEAD + 1 + 1 + 25 + 8 + 4;
@@ -278,7 +278,7 @@ pub(super) fn read(segment: &[u8], offset: usize, salt: u32) -> Result<Record, D
     Ok(Record { number: head.number, synced: head.synced, content, end })
 }
 
-/// How many bytes come before the data, if that makes sense.
+/// Number of bytes that come before the data, if that makes sense.
 fn meta_bytes(payload: &[u8]) -> Option<usize> {
     if payload.first() != Some(&BATCH) {
         return Some(payload.len());

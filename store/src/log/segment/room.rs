@@ -56,7 +56,7 @@ impl Unfinished {
         Ok(Unfinished { file: disk.create(&path)?, length: 0 })
     }
 
-    /// How many bytes it has.
+    /// Number of bytes it has.
     pub(super) fn length(&self) -> u64 {
         self.length
     }

@@ -30,17 +30,17 @@ use tonic::transport::Channel;
 const SCHEDULERS: usize = 8;
 const IN_FLIGHT: usize = 32;
 
-/// How many times the peak is asked for.
+/// Number of times the peak is asked for.
 const TIMES: usize = 10;
 
 /// Which part of the peak is as before, and how long that is waited for.
 const RECOVERED: f64 = 0.8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often the operator asks.
+/// Interval at which the operator asks.
 const OPERATOR: Duration = Duration::from_millis(50);
 
-/// What a server did for schedulers during a span of time.
+/// Actions of a server for schedulers during a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Calls a second that were made.
@@ -51,7 +51,7 @@ pub struct Done {
     pub per_core: f64,
     /// Calls a second that were refused.
     pub refused: f64,
-    /// How many processors the server kept busy.
+    /// Number of processors the server kept busy.
     pub cores: f64,
 }
 
@@ -85,7 +85,7 @@ pub struct Seen {
     pub resident_mib: f64,
 }
 
-/// What was measured.
+/// Measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// When each waits for its answers.
@@ -164,7 +164,7 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     Ok(told)
 }
 
-/// What is counted of calls.
+/// Counters of calls.
 #[derive(Debug, Default)]
 struct Counts {
     begun: AtomicU64,

@@ -155,7 +155,7 @@ fn scale(values: &[f64], times: f64) -> Scale {
     if least > 0.0 && most >= times * least { Scale::Log } else { Scale::Linear }
 }
 
-/// What a setting is, in words.
+/// Definition of a setting, in words.
 fn label(setting: &str) -> &str {
     match setting {
         "batch" => "schedulers of batch jobs",

@@ -1,4 +1,4 @@
-//! What a file of a sweep says: an input, and the values of each setting; and the points that these make.
+//! Output of a file of a sweep: an input, and the values of each setting; and the points that these make.
 
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -116,7 +116,7 @@ macro_rules! swept {
         }
 
         impl Lists {
-            /// How many combinations there are.
+            /// Number of combinations there are.
             fn count(&self) -> usize {
                 let counts = [$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*];
                 counts.into_iter().fold(1, usize::saturating_mul)
@@ -165,7 +165,7 @@ impl Point {
         self.seed
     }
 
-    /// What is wrong with its values, by the name of the first.
+    /// Mistake with its values, by the name of the first.
     fn fault(&self) -> Option<(&'static str, &'static str)> {
         let times = [
             ("t_job_batch", self.t_job_batch),

@@ -1,4 +1,4 @@
-//! What came of each combination of settings, averaged over the seeds that it was run with.
+//! Result of each combination of settings, averaged over the seeds that it was run with.
 
 use super::file::SETTINGS;
 use super::kept::Done;
@@ -47,7 +47,7 @@ impl Spread {
     }
 }
 
-/// What came of the schedulers of some jobs.
+/// Result of the schedulers of some jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures<T> {
     /// The mean share of the time in which they decided.
@@ -64,9 +64,9 @@ pub(super) struct Figures<T> {
 pub(super) struct Combination {
     /// Its settings in the order of [`SETTINGS`], without the seed, which is the last.
     pub(super) settings: Vec<Cell>,
-    /// How many seeds it was run with.
+    /// Number of seeds it was run with.
     pub(super) seeds: usize,
-    /// What came of it.
+    /// Result of it.
     pub(super) figures: BTreeMap<Whose, Figures<Option<Spread>>>,
 }
 
@@ -105,7 +105,7 @@ impl Combination {
     }
 }
 
-/// What came of a run, of all schedulers of a kind together.
+/// Result of a run, of all schedulers of a kind together.
 fn of_run(report: &Report) -> BTreeMap<Whose, Figures<Option<f64>>> {
     let mut kinds: BTreeMap<Whose, Vec<&SchedulerReport>> = BTreeMap::new();
     for scheduler in &report.schedulers {

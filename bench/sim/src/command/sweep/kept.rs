@@ -46,7 +46,7 @@ impl Folder {
         &self.dir
     }
 
-    /// What is kept of a point, if it is there and whole.
+    /// Stored data of a point, if it is there and whole.
     pub(super) fn kept(&self, number: usize, point: &Point) -> Option<Done> {
         let text = std::fs::read_to_string(self.dir.join(file_name(number))).ok()?;
         let done: Done = serde_json::from_str(&text).ok()?;

@@ -8,7 +8,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How often the bar is drawn again while no point is done: it should be seen to live.
+/// Frequency with which the bar is drawn again while no point is done: it should be seen to live.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The bar of a sweep; gone with its value.
@@ -44,18 +44,18 @@ impl Drop for Progress {
     }
 }
 
-/// How long it still takes.
+/// Time that it still takes.
 #[derive(Clone)]
 struct Left {
-    /// How many points were there before.
+    /// Number of points that were there before.
     there: u64,
-    /// How many were there when the last was seen to be done, and when that was.
+    /// Number of those that were there when the last was seen to be done, and when that was.
     seen: u64,
     at: Duration,
 }
 
 impl Left {
-    /// How long it still takes, so long after the begin; nobody knows before the first point.
+    /// Time that it still takes, so long after the begin; nobody knows before the first point.
     fn of(&self, all: u64, now: Duration) -> Option<Duration> {
         let done = self.seen.saturating_sub(self.there);
         if done == 0 {

@@ -1,4 +1,4 @@
-//! What came of a sweep, as a page: plots over the setting that was swept most, and a table of everything.
+//! Result of a sweep, as a page: plots over the setting that was swept most, and a table of everything.
 
 use super::drawn::{Drawn, FIGURES};
 use super::file::SETTINGS;
@@ -47,7 +47,7 @@ pub(super) fn page(done: &[Done]) -> Page {
     Page { title: "Sweep".to_owned(), lead: lead(done, all.len()), sections }
 }
 
-/// What was run, by name: the same names, the same bytes.
+/// Description of the run, by name: the same names, the same bytes.
 fn lead(done: &[Done], combinations: usize) -> String {
     let of = |value: &dyn Fn(&Done) -> String| told(done.iter().map(value));
     let points = match done.len() {
@@ -163,7 +163,7 @@ fn results(
     section
 }
 
-/// What came of each combination and kind of jobs, in so many rows at most; and how many there would be.
+/// Result of each combination and kind of jobs, in so many rows at most; and how many there would be.
 fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usize) {
     let mut swept: Vec<usize> = layout.parts.iter().chain(&layout.lines).copied().collect();
     swept.extend(layout.across);

@@ -5,7 +5,7 @@ use super::kept::Done;
 use crate::scenario::SchedulerReport;
 use crate::sheet::{Cell, Kind, Sheet};
 
-/// What came of a scheduler, in the order of [`figures`].
+/// Result of a scheduler, in the order of [`figures`].
 const FIGURES: [(&str, Kind); 18] = [
     ("scheduler", Kind::Text),
     ("jobs", Kind::Count),
@@ -27,7 +27,7 @@ const FIGURES: [(&str, Kind); 18] = [
     ("placed_mean_s", Kind::NumberIfAny),
 ];
 
-/// What came of the whole cell.
+/// Result of the whole cell.
 const OF_CELL: [(&str, Kind); 2] = [("cpu_used", Kind::Number), ("memory_used", Kind::Number)];
 
 /// All columns.
@@ -35,7 +35,7 @@ fn columns() -> impl Iterator<Item = (&'static str, Kind)> {
     SETTINGS.iter().copied().chain(FIGURES).chain(OF_CELL)
 }
 
-/// What each column holds.
+/// Resources that each column holds.
 pub(super) fn kinds() -> Vec<Kind> {
     columns().map(|(_, kind)| kind).collect()
 }
@@ -54,7 +54,7 @@ pub(super) fn sheet(done: &[Done]) -> Sheet {
     sheet
 }
 
-/// What came of a scheduler. A mean of nothing is nothing, not zero.
+/// Result of a scheduler. A mean of nothing is nothing, not zero.
 fn figures(s: &SchedulerReport) -> [Cell; 18] {
     let if_any = |any: bool, cell: Cell| if any { cell } else { Cell::None };
     let share = |share| Cell::Number(share, 6);

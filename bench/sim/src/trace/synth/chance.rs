@@ -37,7 +37,7 @@ impl<T> Sample<T> {
         Sample { kept: Vec::new(), seen: 0, bound }
     }
 
-    /// How many came by.
+    /// Number of those that came by.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }

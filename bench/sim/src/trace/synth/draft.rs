@@ -6,7 +6,7 @@ use omega_core::{Amounts, JobKind, Text};
 use omega_workload::csv::write::Rules;
 use omega_workload::{Arrival, RunTime};
 
-/// How long a row comes after the one before it.
+/// Time for which a row comes after the one before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
     /// In milliseconds: what a program waited between two jobs is the same by day and by night.
@@ -21,7 +21,7 @@ pub(super) struct Draft {
     pub(super) gap: Gap,
     pub(super) count: u32,
     pub(super) request: Amounts,
-    /// How many devices, and how much of each in thousandths.
+    /// Number of devices, and how much of each in thousandths.
     pub(super) devices: Option<(u8, u16)>,
     pub(super) run_ms: Option<u64>,
     pub(super) kind: JobKind,

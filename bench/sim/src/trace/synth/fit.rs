@@ -1,4 +1,4 @@
-//! What is kept of a trace to draw another from: a curve of the day, and a sample of runs of its jobs.
+//! Stored data of a trace to draw another from: a curve of the day, and a sample of runs of its jobs.
 //!
 //! Two passes: the curve must be known before gaps can be freed of it. Jobs that are there at the start are
 //! kept apart, one by one, because they have no order. A run is [`RUN_ROWS`] rows that followed one
@@ -21,14 +21,14 @@ const RUN_ROWS: usize = 64;
 /// Runs that are kept: 65,536 rows, some 20 MB, more than most traces have.
 const RUNS_MAX: usize = 1024;
 
-/// How many short gaps make a mean one. A tenth of the gaps of jobs that come by pure chance are as short, too few to
+/// Number of short gaps make a mean one. A tenth of the gaps of jobs that come by pure chance are as short, too few to
 /// blur the curve of the day; nearly all gaps of programs that submit one job after the other are.
 const SHORT: u64 = 8;
 
 /// Rows of the start that are kept.
 const START_ROWS_MAX: usize = 65_536;
 
-/// What is kept of a trace.
+/// Stored data of a trace.
 pub(super) struct Fit {
     pub(super) curve: Curve,
     /// What is there at the start.

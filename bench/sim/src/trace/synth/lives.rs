@@ -1,4 +1,4 @@
-//! How long tasks run whose end the trace does not tell.
+//! Time for which tasks run whose end the trace does not tell.
 //!
 //! A batch task that had not ended when the trace did has run for the rest of it, and for nobody knows how
 //! long. Drawn at another time it must not run for ever, or a longer trace fills up; nor stop when the
@@ -21,7 +21,7 @@ impl Lives {
         Lives { ended: ended.cumulative(), end_ms }
     }
 
-    /// How long a task runs that came at this time and had not ended.
+    /// Time for which a task runs that came at this time and had not ended.
     pub(super) fn beyond(&self, at_ms: u64, chance: &mut Chance) -> Option<u64> {
         let seen_ms = self.end_ms.saturating_sub(at_ms);
         let shorter = self.ended.partition_point(|(run_ms, _)| *run_ms <= seen_ms);

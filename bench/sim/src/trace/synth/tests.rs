@@ -5,7 +5,7 @@ use crate::trace::testing::{azure, data, folder, google, omega_sim, openb, table
 use omega_core::{KindId, Labels};
 use omega_workload::stream::{Event, whole};
 
-/// What to make in this folder: another trace of the same size.
+/// Output to make in this folder: another trace of the same size.
 fn options(dir: &Path) -> SynthOptions {
     SynthOptions {
         out: dir.join("out"),

@@ -26,7 +26,7 @@ pub(super) struct Scale {
     of: u128,
 }
 
-/// How large the new trace is.
+/// Size of the new trace.
 pub(super) struct Made {
     pub(super) machines: u64,
     pub(super) scale: Scale,
