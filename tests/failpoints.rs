@@ -94,7 +94,7 @@ impl Pair {
         }
     }
 
-    /// What is to be done next, and the number of the transaction that it is.
+    /// The next action, and the number of its transaction.
     fn wish(&self) -> (Ask, u64) {
         let leader = &self.up[0].replica;
         let state = leader.applied().lock();

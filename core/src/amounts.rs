@@ -30,7 +30,7 @@ impl KindId {
     }
 }
 
-/// What an amount counts, and so how it is printed.
+/// Unit of an amount, which decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -47,7 +47,7 @@ pub enum Unit {
 pub struct ResourceKind {
     /// Its name, such as `cpu` or `example.com/fpga`.
     pub name: String,
-    /// What an amount of it counts.
+    /// Unit of its amounts.
     pub unit: Unit,
     /// Whether a task that gets less of it only runs slower. Only such kinds may be overcommitted.
     pub compressible: bool,
@@ -228,7 +228,7 @@ impl Amounts {
         }
     }
 
-    /// The same with one kind set; for writing amounts in one expression.
+    /// Returns these amounts with one kind set; for writing amounts in one expression.
     #[must_use]
     pub fn with(mut self, kind: KindId, amount: u64) -> Amounts {
         self.set(kind, amount);

@@ -1,4 +1,4 @@
-//! What bounds preemption in a whole cell: bands of precedence, and how many evictions there may be.
+//! Cell-wide bounds of preemption: bands of precedence, and a rate limit of evictions.
 //!
 //! Without them a task that is evicted may evict one that is a little less important, and so on down: one
 //! machine that fails then moves tasks all over the cell. In a band nobody evicts anybody, as in Borg, where

@@ -33,7 +33,7 @@ pub enum Command {
     UpdateMachine {
         /// Which machine.
         id: MachineId,
-        /// What it now is. The name must be the same.
+        /// The machine's new description. The name must not change.
         machine: Machine,
     },
     /// Stops or resumes placing tasks on a machine. Its tasks stay.
@@ -122,7 +122,7 @@ pub enum Command {
     /// Takes all its names from a process, because it has ended, or was silent for too long. Nobody holds
     /// them then, and what it still sends under them is refused. The version rises only if it held any.
     EndHolder {
-        /// Who held them.
+        /// Process that held them.
         holder: HolderId,
     },
     /// Says how a tenant stands among the others. What it claims stays, even beyond a limit that is new to
@@ -190,7 +190,7 @@ pub enum TaskReport {
     Lost,
 }
 
-/// What holds for the whole cell.
+/// Policy of the whole cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// The most that a machine's overcommit may be, per kind. Machines that ask for more get this
@@ -244,7 +244,7 @@ pub enum Rejection {
     OtherName {
         /// Its name.
         is: Text,
-        /// What the command called it.
+        /// Name in the command.
         given: Text,
     },
     /// The number of its devices can change only while no task has one.
@@ -276,7 +276,7 @@ pub enum Rejection {
     /// Use a registered kind and at most 2^50 of it.
     #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
     BadAmount {
-        /// Whose amount.
+        /// Owner of the amount.
         what: Text,
         /// Of which kind.
         kind: KindId,
@@ -284,7 +284,7 @@ pub enum Rejection {
     /// Ask for less: a list or a count is beyond its bound.
     #[error("{what}: {given}, at most {max} allowed")]
     TooMany {
-        /// What there is too much of.
+        /// Things that exceed their bound.
         what: Text,
         /// The number.
         given: u64,
@@ -321,15 +321,15 @@ pub enum Rejection {
     /// [`Command::SetAdmission`]).
     #[error("the jobs of tenant {tenant:?} {told}")]
     NotAdmitted {
-        /// Whose limit it is: the job's tenant, or one above it.
+        /// Tenant of the limit: the job's tenant, or one above it.
         tenant: Text,
         /// Of which kind.
         kind: KindId,
-        /// What they would ask for, with this.
+        /// Amount that they would request, with this job.
         asked: u64,
-        /// What they may ask for.
+        /// Amount that they may request.
         limit: u64,
-        /// The same in words, by the kind's name and in its unit.
+        /// The amounts in words, by the kind's name and in its unit.
         told: Text,
     },
     /// Choose other machines, tenants or times.

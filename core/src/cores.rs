@@ -42,7 +42,7 @@ impl CoreRequest {
         CoreRequest { count, place: CorePlace::OneNode }
     }
 
-    /// What they are as an amount of `cpu`.
+    /// Their amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(self) -> u64 {
         cpu_milli(self.count.into())
@@ -82,7 +82,7 @@ impl NodeCores {
         self.0.get(node).copied().unwrap_or(0)
     }
 
-    /// The same with so many of one node.
+    /// Returns these cores with so many of one node.
     ///
     /// # Panics
     /// If there can be no such node.
@@ -111,7 +111,7 @@ impl NodeCores {
         self.0.iter().map(|count| u32::from(*count)).sum()
     }
 
-    /// What they are as an amount of `cpu`.
+    /// Their amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(&self) -> u64 {
         cpu_milli(self.total())

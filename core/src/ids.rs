@@ -141,7 +141,7 @@ impl fmt::Display for TaskId {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TransactionId {
-    /// Who sent it.
+    /// Scheduler that sent it.
     pub scheduler: SchedulerId,
     /// The sender's count.
     pub number: u64,

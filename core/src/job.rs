@@ -10,7 +10,7 @@ use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-/// What a job is to its owner.
+/// Type of a job: service or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
@@ -43,7 +43,7 @@ pub struct Job {
     pub tenant: Text,
     /// The name of the scheduler that is to place it. Schedulers take the jobs of their name.
     pub scheduler: Text,
-    /// Whom its tasks may displace.
+    /// Tasks that its tasks may preempt.
     pub precedence: Precedence,
     /// Whether they may. Schedulers see to it; the cell judges by precedence alone.
     pub preemption: Preemption,
@@ -108,7 +108,7 @@ pub struct TaskGroup {
     pub request: Amounts,
     /// Accelerator devices that each task needs. They are counted in `request` too.
     pub devices: Option<DeviceRequest>,
-    /// What rules of other jobs select these tasks by.
+    /// Labels by which rules of other jobs select these tasks.
     pub labels: Labels,
     /// Number of times a task that fails is started again before it counts as failed; above 65,535, for
     /// ever.
@@ -124,7 +124,7 @@ pub struct TaskGroup {
     /// Time that a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
     /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
     pub grace_ms: u32,
-    /// What of the request varies over the day, ascending by kind: `request` has the highest point of each.
+    /// Demand that varies over the day, ascending by kind: `request` has the highest point of each.
     pub demand_profiles: Vec<DemandProfile>,
     /// Resources that each task takes on top of its request where that is free, and does without elsewhere.
     pub optional: Option<OptionalResources>,
@@ -163,7 +163,7 @@ impl TaskGroup {
         [&self.request, &self.cluster_request].into_iter()
     }
 
-    /// The same group, requesting what it wants; `None` if it wants nothing.
+    /// Returns the group with its optional resources requested; `None` if it has none.
     #[must_use]
     pub fn with_optional(&self) -> Option<TaskGroup> {
         let optional = self.optional.as_ref()?;
@@ -292,7 +292,7 @@ pub enum TaskRule {
     AntiAffinity {
         /// From which tasks.
         from: TaskSelector,
-        /// How far away they must be.
+        /// Domain level of the rule.
         level: TopologyLevel,
     },
     /// For each of these, a task that *all* of them select runs in the same domain already; or no

@@ -21,7 +21,7 @@ pub const MACHINES_MAX: usize = 1 << 20;
 /// Accelerator devices in one machine; a set of them is a 32-bit mask.
 pub const DEVICES_MAX: u8 = 32;
 
-/// What one accelerator device offers, in thousandths of a device.
+/// Capacity of one accelerator device, in thousandths of a device.
 pub const DEVICE_MILLI: u32 = 1000;
 
 /// NUMA nodes of one machine: two sockets of four nodes each.

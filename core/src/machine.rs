@@ -95,7 +95,7 @@ pub struct Taint {
     pub key: Text,
     /// Its value; may be empty.
     pub value: Text,
-    /// What it does.
+    /// Effect of the taint.
     pub effect: TaintEffect,
 }
 
@@ -114,7 +114,7 @@ pub enum TolerationOperator {
 pub struct Toleration {
     /// The taint's key; `None` (with `Exists`) tolerates every key.
     pub key: Option<Text>,
-    /// How values are compared.
+    /// Comparison of the values.
     pub operator: TolerationOperator,
     /// The value for `Equal`.
     pub value: Text,
@@ -178,7 +178,7 @@ impl Overcommit {
         Overcommit::default()
     }
 
-    /// The same with one kind set. 0 is taken as 100.
+    /// Returns these factors with one kind set. 0 is taken as 100.
     #[must_use]
     pub fn with(mut self, kind: KindId, percent: u32) -> Overcommit {
         let percents = self.0.get_or_insert_default();
@@ -264,9 +264,9 @@ pub struct Machine {
     pub capacity: Amounts,
     /// By how much more than its capacity it may be claimed.
     pub overcommit: Overcommit,
-    /// What it is like, and where it stands (see [`TopologyLevel`]).
+    /// Labels: its properties and its place (see [`TopologyLevel`]).
     pub labels: Labels,
-    /// What it keeps off.
+    /// Taints: tasks without a matching toleration are kept off.
     pub taints: Box<[Taint]>,
     /// Images that it already holds.
     pub images: Box<[Image]>,
@@ -277,7 +277,7 @@ pub struct Machine {
     pub numa: NodeCores,
 }
 
-/// What machines gained later is hashed only where it is there, so that snapshots from before keep their hashes.
+/// Fields added later are hashed only where they are set, so that earlier snapshots keep their hashes.
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Machine { name, capacity, overcommit, labels, taints, images, devices, numa } = self;
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// The same with `count` devices, and as much of the kind `gpu` as they have together.
+    /// Returns this machine with `count` devices, and as much of the kind `gpu` as they have together.
     #[must_use]
     pub fn with_devices(mut self, gpu: KindId, count: u8) -> Machine {
         self.devices = count.min(DEVICES_MAX);

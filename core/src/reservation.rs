@@ -7,7 +7,7 @@ use crate::selector::MachineSelector;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// That these machines are for the tasks of these tenants alone, from a time until a time.
+/// A reservation: machines that only tasks of these tenants may use, from a time until a time.
 ///
 /// Before `from_ms` a task of somebody else is placed there only if it is expected to have ended by then (see
 /// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms` none is. What runs there
@@ -19,7 +19,7 @@ pub struct Reservation {
     pub name: Text,
     /// Which machines: those that match now, and those that come to match.
     pub machines: MachineSelector,
-    /// Whose tasks may be placed there: of these tenants, and of all below them.
+    /// Tenants that may place tasks there, with all tenants below them.
     pub tenants: Vec<Text>,
     /// When it begins, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,

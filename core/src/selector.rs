@@ -4,7 +4,7 @@ use crate::machine::{Labels, Machine};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// What a requirement asks of a label's value.
+/// Operator of a requirement on a label's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
@@ -29,12 +29,12 @@ pub struct Requirement {
     pub key: Text,
     /// Request of its value.
     pub operator: Operator,
-    /// What it is compared with.
+    /// Value to compare with.
     pub values: Vec<Text>,
 }
 
 impl Requirement {
-    /// That the label has this value.
+    /// Requires the label to have this value.
     pub fn equals(key: impl Into<Text>, value: impl Into<Text>) -> Requirement {
         Requirement { key: key.into(), operator: Operator::In, values: vec![value.into()] }
     }
@@ -106,7 +106,7 @@ impl MachineSelector {
     }
 }
 
-/// Whose tasks a selector looks at.
+/// Tenants whose tasks a selector considers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tenants {
@@ -128,9 +128,9 @@ pub enum TaskSelector {
     SameJob,
     /// Tasks with labels, of any job.
     Labels {
-        /// Whose tasks.
+        /// Tenants whose tasks count.
         tenants: Tenants,
-        /// What their labels must be.
+        /// Requirements on the tasks' labels.
         labels: LabelSelector,
     },
 }

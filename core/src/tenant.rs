@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub struct TenantConfig {
     /// The tenant above it, if there is one.
     pub parent: Option<Text>,
-    /// What it may count on, together with all below it: a claim that stays within this may evict tasks of
+    /// Guarantee of the tenant with all below it: a claim that stays within this may evict tasks of
     /// a tenant that uses more than its own guarantee, whatever their precedence. A kind that is not named
     /// has 0.
     pub guaranteed: Amounts,

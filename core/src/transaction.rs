@@ -1,4 +1,4 @@
-//! What a scheduler asks of the cell, and what the cell answers.
+//! Transactions: requests of schedulers to the cell, and the cell's results.
 //!
 //! A refused claim is an answer, not an error: with optimistic concurrency it is the normal price
 //! of deciding in parallel, and the answer says why and how far to sync before trying again.
@@ -41,7 +41,7 @@ pub enum Take {
     /// Request of the task's group.
     #[default]
     Request,
-    /// What it wants, too (see [`TaskGroup::optional`](crate::TaskGroup::optional)): all of that, or the claim
+    /// Claims the optional resources, too (see [`TaskGroup::optional`](crate::TaskGroup::optional)): all of them, or the claim
     /// conflicts.
     WithOptional,
 }
@@ -54,7 +54,7 @@ pub enum Take {
 pub struct Resize {
     /// Which task.
     pub task: TaskId,
-    /// What it is to hold of each kind.
+    /// New allocation of each kind.
     pub to: Amounts,
 }
 
@@ -95,7 +95,7 @@ pub struct Transaction {
     /// Tasks of lower precedence, or of tenants that have borrowed, that make room, and become pending. They leave only if a claim
     /// of this transaction takes the machine that they were on.
     pub evictions: Vec<TaskId>,
-    /// What is to be placed, in order: each is judged after those before it.
+    /// Tasks to place, in order: each is checked after those before it.
     pub claims: Vec<Claim>,
     /// Placed tasks that are to hold more or less, in order. They come before the claims, so that one
     /// transaction can shrink a task to place another. What grows needs room for the difference; to
@@ -232,7 +232,7 @@ pub struct Conflict {
 pub struct Commit {
     /// The version to sync to: it holds what was taken, and all that conflicted with the rest.
     pub version: Version,
-    /// What was refused.
+    /// Rejected items.
     pub conflicts: Vec<Conflict>,
 }
 

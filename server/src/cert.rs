@@ -41,7 +41,7 @@ pub(crate) struct AuthorityArgs {
 /// Issue a certificate.
 #[derive(Debug, Args)]
 pub(crate) struct IssueArgs {
-    /// Whom it is for: operator/ann, reader/dashboard, submitter/bob, application/render, scheduler/web,
+    /// Role and name of the holder: operator/ann, reader/dashboard, submitter/bob, application/render, scheduler/web,
     /// agent/MACHINE, replica/1.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,

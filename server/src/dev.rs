@@ -52,7 +52,7 @@ pub(crate) enum DevError {
     Start {
         /// Which part.
         name: String,
-        /// What it said.
+        /// Its output.
         log: PathBuf,
     },
     /// The system has no processes left.
@@ -63,7 +63,7 @@ pub(crate) enum DevError {
 /// Time that a replica may take until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// How often is looked whether a process has ended.
+/// Interval at which processes are checked for their end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A process of the cell. It ends with this.

@@ -1,4 +1,4 @@
-//! What operators are told on standard error, and how: one rule for all processes that run for long.
+//! Event log on standard error, of all processes that run for long.
 
 use clap::Args;
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use std::io;
 use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 
-/// What is told, and how.
+/// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// What is told on standard error: error, warn, info, debug or trace, also by part, such as
+    /// Level of events on standard error: error, warn, info, debug or trace, also by part, such as
     /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
@@ -18,7 +18,7 @@ pub(crate) struct LogArgs {
     pub(crate) log_format: Option<LogFormat>,
 }
 
-/// What is told.
+/// Level of events.
 ///
 /// Invariant: it can be read as a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

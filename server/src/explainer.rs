@@ -1,4 +1,4 @@
-//! What tells the callers of a served cell why a job waits: a scheduler that looks and places nothing.
+//! The explainer of pending jobs for callers of a served cell: a scheduler that places nothing.
 //!
 //! It is here because the services know no scheduler. The answer travels as messages and is the same
 //! report again at the other end, so both are made in this file, and nowhere else.

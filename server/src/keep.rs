@@ -15,7 +15,7 @@ use omega_core::TransactionError;
 use omega_schedulers::peaks::{Kept, PeakController, Settings};
 use std::time::Duration;
 
-/// How calendars of peaks are kept.
+/// Options for calendars of peaks.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     #[command(flatten)]
@@ -101,7 +101,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
     Ok(())
 }
 
-/// What was done, in a line.
+/// Summary of the changes, in a line.
 fn told(kept: Kept) -> String {
     let Kept { throttled, released, grown, refused, over } = kept;
     let parts = [

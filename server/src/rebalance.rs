@@ -53,11 +53,11 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MomentArg {
-    /// What runs at the start, before anything is placed.
+    /// Tasks that run at the start, before anything is placed.
     Start,
     /// After the workload was run.
     End,
-    /// The same, as if no task ended by itself.
+    /// Tasks that run at the start, as if no task ended by itself.
     EndOfAll,
 }
 
@@ -83,7 +83,7 @@ struct PassArgs {
     /// Take all tasks off this machine; may be given several times.
     #[arg(long, value_name = "MACHINE")]
     drain: Vec<String>,
-    /// What is better, from a file; docs/rebalance.md has its fields. What is named by flags counts beside it.
+    /// Objectives from a file; docs/rebalance.md has its fields. Objectives named by flags count beside it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
     /// Part of a kind that is safe, in percent: cpu=70,memory=85.
@@ -165,7 +165,7 @@ pub(crate) enum RebalanceError {
     NoKind {
         /// Which flag, or field of a file.
         place: String,
-        /// What it names.
+        /// Its value.
         kind: String,
         /// Those that there are.
         has: String,
@@ -177,7 +177,7 @@ pub(crate) enum RebalanceError {
     NoTerm {
         /// Which flag, or field of a file.
         place: String,
-        /// What it names.
+        /// Its value.
         term: String,
     },
     /// Choose a smaller weight for it, and smaller ones for the others.
@@ -185,7 +185,7 @@ pub(crate) enum RebalanceError {
     Weight {
         /// Which flag, or field of a file.
         place: String,
-        /// What was given.
+        /// The given value.
         given: u32,
     },
     /// Choose a part within the bounds.
@@ -193,7 +193,7 @@ pub(crate) enum RebalanceError {
     Percent {
         /// Which field of a file.
         place: String,
-        /// What was given.
+        /// The given value.
         given: u32,
     },
     /// Mend the file.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Generations of a cell that are told apart from those before: more than anyone restores.
 const GENERATIONS_MAX: u32 = 1000;
 
-/// What of, and where to.
+/// Source and target of the restore.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  omega restore cell.backup --dir cell\n  \
     omega restore cell.backup --dir r1 --cell-name prod --cell-generation 1 \\\n    \

@@ -43,7 +43,7 @@ struct KeptArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
           value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
-    /// What keeps the log of each replica.
+    /// Log engine of each replica.
     #[arg(long, value_enum, requires = "kept", default_value_t = EngineArg::Segment)]
     engine: EngineArg,
 }
@@ -111,7 +111,7 @@ pub(crate) struct HowArgs {
     /// Let tasks that find no machine evict others of lower precedence, whatever the profiles say.
     #[arg(long)]
     evict: bool,
-    /// How far a scheduler looks for machines; without it, as far as its profile says, or adaptive.
+    /// Number of machines that a scheduler examines; without it, as its profile says, or adaptive.
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
     /// Refuse a whole transaction if a part of it conflicts.
@@ -136,7 +136,7 @@ enum SearchArg {
     Full,
     /// From a random machine on, until 64 fit.
     Sampled,
-    /// The same, skipping machines that cannot fit.
+    /// Examines all machines, skipping those that cannot fit.
     Indexed,
 }
 

@@ -60,7 +60,7 @@ pub(crate) enum Verb {
     /// Hours in which services need their machines, and batch is throttled.
     #[command(subcommand)]
     Peak(ask::peak::PeakCommand),
-    /// What holds for the whole cell: bands of precedence, how many evictions there may be.
+    /// Cell-wide policy: bands of precedence, and the eviction limit.
     #[command(subcommand)]
     Policy(ask::policy::PolicyCommand),
     /// The replicas of a cell.
@@ -69,7 +69,7 @@ pub(crate) enum Verb {
     /// The one that places: the schedulers of a cell, and the processes that hold their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
-    /// What transactions were answered, and transactions by hand.
+    /// Results of transactions, and transactions by hand.
     #[command(subcommand)]
     Txn(ask::txn::TxnCommand),
     /// Definition of a cell, and how much of it is taken.

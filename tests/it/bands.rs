@@ -31,7 +31,7 @@ fn expire(cell: &SharedCell, now_ms: u64) {
     cell.apply(Command::Expire { now_ms }).unwrap();
 }
 
-/// What was sent, and what was refused of it.
+/// A sent transaction and its rejected items.
 #[derive(Default)]
 struct Seen {
     decisions: usize,

@@ -22,7 +22,7 @@ fn a_seed_gives_the_same_run_twice() {
     }
 }
 
-/// What another process says of some seeds, in their order.
+/// Output of another process for some seeds, in their order.
 fn digests(from: u64, count: u64) -> Vec<String> {
     let numbers = ["--from", &from.to_string(), "--seeds", &count.to_string()].map(str::to_owned);
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_chaos"));

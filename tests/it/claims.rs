@@ -115,7 +115,7 @@ impl Scheduler {
         }
     }
 
-    /// What tenants may still claim in the view is what they could in the cell with the kept claims.
+    /// Checks that tenants may claim in the view exactly what they could in the cell with the kept claims.
     fn check_quotas(&mut self, world: &World) {
         let twin = &world.twin;
         let is_there =

@@ -1,4 +1,4 @@
-//! What belongs to no machine, as schedulers see it: who gets the last licence, who waits for one and when that
+//! Cluster resources as schedulers see them: who gets the last licence, who waits for one and when that
 //! ends, what is said of it, and races.
 
 use crate::small::{LONG, add_machine, amounts, placed, report, run, scheduler, submit, task};

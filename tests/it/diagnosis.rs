@@ -62,7 +62,7 @@ fn hard_group(world: &mut World) -> TaskGroup {
     group
 }
 
-/// What each filter removes, one machine and one filter at a time.
+/// Machines that each filter removes, one machine and one filter at a time.
 fn removed(world: &World, profile: &Profile, group: GroupRef) -> Vec<(&'static str, usize)> {
     let tasks = tasks(&world.view, group);
     let filters: Vec<_> = profile.filters().filter(|filter| filter.applies(&tasks)).collect();
@@ -75,7 +75,7 @@ fn removed(world: &World, profile: &Profile, group: GroupRef) -> Vec<(&'static s
     removed
 }
 
-/// What holds of every diagnosis.
+/// Checks the properties of every diagnosis.
 fn check_sums(world: &World, profile: &Profile, group: GroupRef) -> Diagnosis {
     let diagnosis = diagnose(&world.view, profile, group);
     let explanation = explain(&world.view, profile, group);
@@ -141,7 +141,7 @@ fn check_lift(world: &mut World, group: &TaskGroup, before: usize, lift: (&Obsta
     }
 }
 
-/// What the group asks, less what a machine is short of.
+/// Request of the group, less the amounts that a machine lacks.
 fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
     let mut smaller = group.clone();
     for (kind, missing) in &shortage.amounts {

@@ -27,7 +27,7 @@ fn important(name: &str, tasks: u32, cores: u64) -> Job {
     Job { precedence: Precedence(1), ..job(name, tasks, cores) }
 }
 
-/// What was sent and taken.
+/// Sent and committed transactions.
 #[derive(Default)]
 struct Seen {
     decisions: usize,
@@ -156,7 +156,7 @@ fn claims_of_one_transaction_evict_different_tasks() {
     assert_settled(&mut scheduler, &cell, LONG);
 }
 
-/// What comes free is not enough, but with what can be evicted it is.
+/// Checks that evictions make up for free resources that do not suffice.
 #[test]
 fn room_that_comes_free_wakes_who_can_evict_the_rest() {
     let cell = cell(&[4]);

@@ -265,7 +265,7 @@ pub(crate) fn rich_image() -> Image {
     cell.image()
 }
 
-/// What is done to an image, and the error that it leads to.
+/// A change of a snapshot, and the error that it leads to.
 type Harm = (&'static str, fn(&mut Image), fn(&ImageError) -> bool);
 
 macro_rules! harm {

@@ -34,7 +34,7 @@ fn matches_required(group: &TaskGroup, machine: &Machine) -> bool {
     required.is_none_or(|any| any.iter().any(|selector| selector.matches(machine)))
 }
 
-/// What a task would be refused by on a machine, and whether fewer tasks could help.
+/// Reason that rejects a task on a machine, and whether fewer tasks could help.
 pub(crate) fn refusal(
     world: &World,
     group: &TaskGroup,

@@ -1,4 +1,4 @@
-//! What a view that keeps placements says would be there if tasks were gone is what the cell says
+//! Views that keep placements: checks that the state they predict without some tasks is what the cell says
 //! once they are.
 
 use crate::histories::seeds;

@@ -20,7 +20,7 @@ const WINDOW: usize = 100;
 /// Commands that are tried before a history is given up as too hard.
 const TRIED_MAX: usize = 20_000;
 
-/// What of an answer is no version number.
+/// The parts of an answer that are no version numbers.
 #[derive(Clone, Debug, PartialEq)]
 enum Plain {
     Conflicts(Vec<Conflict>),
@@ -51,7 +51,7 @@ struct Operation {
     answered: Option<(u64, Plain)>,
 }
 
-/// What takes part in the search.
+/// An operation in the search.
 fn operation(asked: &Asked) -> Option<Operation> {
     let mut command = asked.command.clone();
     let mut items = usize::MAX;
@@ -86,7 +86,7 @@ fn beginning(history: &History) -> Vec<Operation> {
     all
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Order,

@@ -1,4 +1,4 @@
-//! What machines report as used: the columnar plugins against a naive form, one machine at a time; what wakes a
+//! Reported machine load: the columnar plugins against a naive form, one machine at a time; what wakes a
 //! job that found all machines too hot; schedulers with different limits in one cell.
 
 use crate::placement_world::World;

@@ -281,7 +281,7 @@ fn rubbish_behind_the_end_is_cut() {
     }
 }
 
-/// The same work by another replica: its records are no records here, wherever they stand.
+/// Does the same work as another replica: its records are no records here, wherever they stand.
 #[test]
 fn records_of_another_log_do_not_count() {
     let (ours, theirs) = (SimulatedDisk::new(1), SimulatedDisk::new(2));

@@ -1,4 +1,4 @@
-//! What goes over a network comes out as it went in, whatever the history of the cell was.
+//! Network messages: they decode to what was encoded, whatever the history of the cell was.
 //!
 //! `OMEGA_SEED=7 cargo test -p omega-tests messages` runs one history alone.
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 const ROGUES: u64 = 3;
-/// What each rogue sends, and the operator asks for.
+/// Requests of each misbehaving scheduler and of the operator.
 const ROUNDS: usize = 60;
 
 /// A cell, its replica and its twin behind one lock, and whatever makes the operator's commands.
@@ -93,7 +93,7 @@ impl CellHandle for Watched {
     }
 }
 
-/// What no commit may do, told by the documents alone: claim more of a machine than may be claimed, or of a
+/// Checks, from the documents alone, that no commit claims more of a machine than may be claimed, or of a
 /// tenant's limit, or on a machine that is drained, or a port twice.
 fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Twin, &Twin)) {
     let claims = txn.claims.iter().enumerate();

@@ -102,7 +102,7 @@ struct Twin {
     now: [i64; 2],
 }
 
-/// Who steps back of the tasks of a machine on which batch may hold so much: by the documents of the plan, and with
+/// Tasks to throttle on a machine with so large a batch share: by the documents of the plan, and with
 /// a recount for each question.
 fn twin_steps_back(mut tasks: Vec<Twin>, most: [Option<i64>; 2]) -> (Vec<TaskId>, Vec<TaskId>) {
     tasks.sort_by_key(|t| (t.precedence, std::cmp::Reverse(t.placed_ms), std::cmp::Reverse(t.id)));

@@ -1,4 +1,4 @@
-//! What schedulers propose, compared with doing it the long way: one task at a time, one machine
+//! Proposals of schedulers, compared with a naive search: one task at a time, one machine
 //! at a time, by the judge alone.
 
 use crate::placement_plugins::Silent;
@@ -190,7 +190,7 @@ fn check_searches(seed: u64, machines: usize) {
     }
 }
 
-/// The same seed gives the same claims, whatever the search and however wide the choice.
+/// Checks that equal seeds give equal claims, whatever the search and however wide the choice.
 fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     let run = || {
         let mut world = World::new(seed, machines).with_reservations(seed);
@@ -214,7 +214,7 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     assert_eq!(run(), run());
 }
 
-/// What a placer remembers changes nothing: whatever happens between the searches, it takes the
+/// Checks that a placer's caches change nothing: whatever happens between the searches, it takes the
 /// machine that one without a memory takes.
 fn check_reuse(seed: u64, machines: usize, which: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);

@@ -85,7 +85,7 @@ impl World {
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     }
 
-    /// The same, in which machines are reserved now and then.
+    /// Creates such a world in which machines are reserved now and then.
     pub(crate) fn with_reservations(mut self, seed: u64) -> World {
         self.planner = Some(Dice::new(seed ^ 0xB00C));
         self

@@ -10,7 +10,7 @@ use omega_tests::random::Dice;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a [`Says`] answers at each point, in order; then yes.
+/// Answers of a [`Says`] at each point, in order; then yes.
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) admit: VecDeque<Refused>,
@@ -111,7 +111,7 @@ pub(crate) fn wait(at_most: Nanos) -> Permission {
     Permission::Wait { at_most, then: Refused(Events::TIME) }
 }
 
-/// What a [`Ledger`] has seen.
+/// Events that a [`Ledger`] has recorded.
 #[derive(Default)]
 pub(crate) struct Book {
     /// Tasks that were reserved, and neither given back nor bound.

@@ -33,7 +33,7 @@ impl Player {
         Player { scheduler, ledger, says }
     }
 
-    /// What is reserved is what waits for a permit, or is in a transaction without an answer.
+    /// Checks that a reserved task waits for a permit, or is in a transaction without an answer.
     fn check_the_book(&mut self, handle: &FaultyCell, seed: u64) {
         let mut expected: BTreeSet<TaskId> =
             self.scheduler.waiting().list().iter().map(|waits| waits.task).collect();

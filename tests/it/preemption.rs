@@ -1,4 +1,4 @@
-//! Whom a preemption evicts, compared with trying it in cells from which tasks were taken.
+//! Victims of preemption, compared with trials in cells from which tasks were taken.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};

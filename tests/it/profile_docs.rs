@@ -1,4 +1,4 @@
-//! What is written about profile files is what the registry holds: the schema, the table of
+//! Documentation of profile files against the registry: the schema, the table of
 //! plugins, and the examples.
 //!
 //! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: read

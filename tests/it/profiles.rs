@@ -151,7 +151,7 @@ fn spoil(dice: &mut Dice, file: &str) -> String {
     }
 }
 
-/// What a file is to those who know JSON alone; `None` if it is no TOML.
+/// JSON form of a file; `None` if it is no TOML.
 fn as_json(file: &str) -> Option<Value> {
     serde_json::to_value(toml::from_str::<toml::Table>(file).ok()?).ok()
 }

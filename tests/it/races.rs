@@ -38,7 +38,7 @@ fn ruled(name: &str, rule: TaskRule) -> Job {
     job
 }
 
-/// What two schedulers ask for, and why the second one is refused.
+/// Claims of two schedulers, and the reason that rejects the second.
 fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     let both = |rule: TaskRule| [ruled("a", rule.clone()), ruled("b", rule)];
     let with_port = |name: &str| {
@@ -102,7 +102,7 @@ fn of_two_claims_that_break_a_rule_together_exactly_one_is_taken() {
     }
 }
 
-/// The same with whole schedulers on threads, many times: in the end the rule holds.
+/// Checks with whole schedulers on threads, many times, that the rule holds in the end.
 #[test]
 fn schedulers_that_race_never_break_a_rule() {
     for (what, jobs, reason) in races() {

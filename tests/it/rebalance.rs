@@ -1,4 +1,4 @@
-//! What a pass proposes and does in cells that are small enough to reckon by hand.
+//! Proposals and effects of a pass in cells that are small enough to compute by hand.
 
 use crate::rebalance_twin::{naive, running};
 use crate::small::{add_machine, amounts, cell, job, submit};

@@ -162,7 +162,7 @@ fn naive_misplaced(cell: &Cell, objectives: &Objectives) -> i128 {
     misplaced.count() as i128 * i128::from(MACHINE) * i128::from(objectives.misplaced)
 }
 
-/// What moves cost, weighed.
+/// Weighted cost of moves.
 pub(crate) fn naive_moves<'a>(
     cell: &Cell,
     objectives: &Objectives,
@@ -231,7 +231,7 @@ fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
 
-/// What was tried in a pass.
+/// Attempts of a pass.
 #[derive(Debug, Default)]
 struct Tried {
     steps: usize,
@@ -285,7 +285,7 @@ fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     tried
 }
 
-/// What all passes tried together.
+/// Attempts of all passes together.
 fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
     let mut all = Tried::default();
     for seed in seeds(count) {

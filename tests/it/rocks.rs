@@ -106,7 +106,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The same with their bytes, once the log is closed.
+/// Files with their bytes, once the log is closed.
 fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let read = |path: PathBuf| (path.clone(), std::fs::read(path).unwrap());
     names(folder).into_iter().map(read).collect()
@@ -131,7 +131,7 @@ fn is_refused(result: &Result<Held, OpenError>, what: &str) -> bool {
     }
 }
 
-/// What each file loses shows; every file of RocksDB's and ours, byte after byte.
+/// Checks that lost bytes of each file are detected; every file of RocksDB's and ours, byte after byte.
 #[test]
 fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
     for seed in seeds(1) {
@@ -230,7 +230,7 @@ fn a_file_of_rocksdb_that_is_gone_or_shorter_is_found_or_not_needed() {
     }
 }
 
-/// What was not synced may be torn anywhere; what was synced is there.
+/// Checks that unsynced data may be torn anywhere, and synced data is there.
 #[test]
 fn a_torn_tail_costs_only_what_was_not_synced() {
     for seed in seeds(3) {

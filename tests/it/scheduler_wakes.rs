@@ -1,4 +1,4 @@
-//! What could not be placed is tried again when it can be: no wake-up is lost.
+//! Wake-ups of unschedulable jobs: each is tried again as soon as it can be placed.
 
 use crate::small::{
     LONG, add_machine, amounts, assert_settled, cell, job, placed, report, rows, run, scheduler,

@@ -15,7 +15,7 @@ pub(crate) fn cell(cores: &[u64]) -> SharedCell {
     cell_that_remembers(1000, cores)
 }
 
-/// The same, which remembers so many changes.
+/// Creates one that remembers so many changes.
 pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), changes));
     for (i, cores) in cores.iter().enumerate() {

@@ -305,7 +305,7 @@ fn golden(format: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/snapshot-v{format}.txt"))
 }
 
-/// What a format looks like, for ever.
+/// Bytes of a format, which never change.
 #[test]
 fn the_bytes_of_a_format_never_change() {
     let folder = Folder::with(&rich_image());

@@ -121,14 +121,14 @@ impl Parts {
         [header, chunks, hash.to_vec()].concat()
     }
 
-    /// The same, with the length that it then has in the header.
+    /// Snapshot with the length that it then has in the header.
     pub(crate) fn resized(self) -> Vec<u8> {
         let length = self.sealed().len() as u64;
         self.with_word(56, length).sealed()
     }
 }
 
-/// What fails.
+/// Expected failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Writes, for want of room.

@@ -209,7 +209,7 @@ fn what_was_lent_comes_back_and_no_more() {
     cell.read(|cell| cell.audit().unwrap());
 }
 
-/// Whoever is evicted does not evict in turn: what stands within a guarantee stays.
+/// Checks that a victim does not evict in turn: tasks within a guarantee stay.
 #[test]
 fn nobody_takes_turns_at_evicting() {
     let cell = cell(&[4]);

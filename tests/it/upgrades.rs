@@ -1,4 +1,4 @@
-//! What earlier versions wrote is read by this one, and what clients were promised stays.
+//! Compatibility: files of earlier versions are read, and the API only grows.
 //!
 //! `tests/golden/data/` has, for each set of format versions that this program reads, the directory of a replica,
 //! a backup of its cell, and what state both lead to. A change of a format makes a folder of its own, by
@@ -47,7 +47,7 @@ fn formats() -> String {
     )
 }
 
-/// What a directory leads to: its version, and the hash of its state.
+/// State of a directory: its version, and the hash of its cell.
 fn state(dir: &Path, to: Option<Version>) -> (Version, u64) {
     let options = ReplayOptions { to, which: Which::All, ..ReplayOptions::default() };
     let replay = history::open(dir).unwrap().replay(&options).unwrap();

@@ -163,7 +163,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     }
 }
 
-/// What the columns say of a machine's load: in use, claimed, when, and what it has.
+/// Columns of a machine's load: in use, claimed, time, and capacity.
 fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
     view.keep_load(kind);
     let load = view.block(row / BLOCK).load(kind).unwrap();
@@ -171,7 +171,7 @@ fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, 
     (load.used[lane], load.claimed[lane], load.at_ms[lane], load.capacity[lane])
 }
 
-/// The same of the report and the description.
+/// Columns computed from the report and the description.
 fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
     let capacity = view.machine(row).map_or(0, |machine| machine.capacity.get(kind) as i64);
     match view.load(row) {
@@ -315,7 +315,7 @@ impl Heard {
     }
 }
 
-/// What one claim alone would be answered, without taking it: a second part always conflicts.
+/// Result of one claim alone, without committing it: a second part always conflicts.
 fn probe(cell: &mut Cell, number: u64, task: TaskId, machine: MachineId) -> Option<Reason> {
     let unknown = TaskId { job: JobId(u64::MAX), index: 0 };
     let claim = |task| Claim::new(task, machine, Default::default());

@@ -1,4 +1,4 @@
-//! What a view counts for scores and for families of rules is what walking all tasks gives.
+//! Counters of a view for scores and families of rules, against walking all tasks.
 
 use crate::histories::seeds;
 use crate::views::World;
@@ -20,7 +20,7 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     wished.collect()
 }
 
-/// What draws a task to the machine in a row: if required affinities of others count nothing, and
+/// Preferences for the machine in a row: if required affinities of others count nothing, and
 /// if they count seven.
 pub(crate) fn draw(view: &View, need: &Need, row: usize) -> [i64; 2] {
     let draws = view.draws(need);

@@ -8,7 +8,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// What can be seen of a machine.
+/// Visible state of a machine.
 #[derive(Debug, PartialEq)]
 struct MachinePicture {
     id: MachineId,
@@ -23,7 +23,7 @@ struct MachinePicture {
     tasks: Vec<TaskId>,
 }
 
-/// What can be seen of a task.
+/// Visible state of a task.
 #[derive(Debug, PartialEq)]
 struct TaskPicture {
     id: TaskId,

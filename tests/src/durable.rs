@@ -34,7 +34,7 @@ pub fn settings() -> Settings {
     Settings { snapshot_bytes, log_keep_bytes, log_bytes_max, ..Settings::default() }
 }
 
-/// What is done before the first transaction.
+/// Commands before the first transaction.
 #[must_use]
 pub fn setup() -> [Command; 3] {
     let group = TaskGroup::new(TASKS as u32, Amounts::new([1]));
@@ -92,7 +92,7 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
 pub struct Lone {
     /// It.
     pub started: Started,
-    /// What the next transaction is numbered.
+    /// Number of the next transaction.
     pub next: u64,
 }
 

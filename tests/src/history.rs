@@ -45,7 +45,7 @@ impl Trio {
         self.answer(command).map(drop)
     }
 
-    /// The same, with the answer.
+    /// Applies the command and returns the answer.
     ///
     /// # Errors
     /// What differs, or what the audit finds.

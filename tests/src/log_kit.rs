@@ -1,4 +1,4 @@
-//! What a log must be: a naive one, random work for both, and the comparison.
+//! Reference model of a log: a naive log, random work for both, and the comparison.
 //!
 //! The naive log keeps every batch that it was given, and which of them were synced. After a crash
 //! it can say which logs the promises of [`omega_store::log`] allow: those of a prefix of the
@@ -80,14 +80,14 @@ impl Held {
 #[derive(Debug)]
 pub struct Worker {
     dice: Dice,
-    /// How large entries are, at most.
+    /// Maximum size of entries.
     bytes_max: usize,
     /// So that no two entries are equal by chance.
     counter: u64,
 }
 
 impl Worker {
-    /// The same seed does the same work.
+    /// Random work; equal seeds give equal work.
     #[must_use]
     pub fn new(seed: u64, bytes_max: usize) -> Worker {
         Worker { dice: Dice::new(seed), bytes_max, counter: 0 }
@@ -175,7 +175,7 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
 pub struct NaiveLog {
     /// Its contents now.
     pub now: Held,
-    /// What it held when it was last safe, and the steps since.
+    /// Contents when it was last synced, and the steps since.
     safe: Held,
     since: Vec<Step>,
 }

@@ -38,11 +38,11 @@ const AGREE: u64 = 2_000;
 
 /// See the head of the file.
 pub struct Trio {
-    /// What each has.
+    /// State of each replica.
     pub disks: [SimulatedDisk; 3],
     /// The one that runs.
     pub up: [Started; 3],
-    /// Whom nobody reaches, and who reaches nobody.
+    /// Replicas that are partitioned from all others.
     pub cut: Option<usize>,
     /// Is told who works from now on; nobody in between.
     pub at_work: fn(Option<usize>),
@@ -57,7 +57,7 @@ pub struct Trio {
     starts: u64,
 }
 
-/// What the client waits for.
+/// Request that the client waits for.
 #[derive(Clone, Copy)]
 struct Asked {
     at: usize,

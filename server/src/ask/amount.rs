@@ -26,7 +26,7 @@ pub(crate) fn named(text: &str) -> Result<Named, String> {
 }
 
 impl Named {
-    /// The same, with the flag that named it.
+    /// The amounts, with the flag that named them.
     pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
         (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
     }
@@ -53,7 +53,7 @@ pub(crate) struct AmountArgs {
 }
 
 impl AmountArgs {
-    /// What was named, with the flag that named it.
+    /// The value, with the flag that named it.
     pub(crate) fn named(&self) -> Vec<(String, String, &Amount)> {
         let short = [
             ("cpu", &self.cpu),

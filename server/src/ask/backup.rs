@@ -51,7 +51,7 @@ pub(crate) struct BackupShape {
     bytes: u64,
     machines: usize,
     jobs: usize,
-    /// What any replica of the cell has at this version.
+    /// State of any replica of the cell at this version.
     state_hash: String,
 }
 

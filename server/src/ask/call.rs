@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-/// How long is waited before the next replica is asked: a tenth of the time that an election takes.
+/// Time before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The least that one replica of several gets: an answer that takes longer is as good as none.
@@ -58,7 +58,7 @@ impl Caller {
         Ok(Caller { runtime, connections, cell: address.replicas.join(","), timeout })
     }
 
-    /// What the calls run on.
+    /// Runtime of the calls.
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -78,7 +78,7 @@ impl Caller {
         self.runtime.block_on(self.ask(request, send))
     }
 
-    /// The same, where something runs already.
+    /// Calls within an existing runtime.
     pub(super) async fn ask<Q: Clone, A, F>(
         &self,
         request: &Q,

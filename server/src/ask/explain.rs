@@ -31,7 +31,7 @@ pub(crate) struct ExplainArgs {
     ask: AskArgs,
 }
 
-/// What is said of a cell where a command has options of its own: the rest is in the environment.
+/// Options of a served cell for commands with options of their own: the rest is in the environment.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

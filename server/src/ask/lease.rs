@@ -9,7 +9,7 @@ use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What to ask of leases.
+/// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
     /// List the schedulers, which process holds each name, and for how long.
@@ -48,7 +48,7 @@ struct HolderShape {
     left_ms: u32,
 }
 
-/// What was taken from a process.
+/// Names taken from a process.
 #[derive(Debug, Serialize)]
 struct EndedShape {
     /// Empty: nobody held the name, or the leader is new, and had not heard of the process.

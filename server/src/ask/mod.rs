@@ -1,4 +1,4 @@
-//! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, transactions,
+//! Commands for a served cell: machines, jobs, tasks, quotas, transactions,
 //! members.
 //!
 //! ```text
@@ -100,7 +100,7 @@ pub(crate) enum AskError {
     NoKind {
         /// Which flag or field.
         place: String,
-        /// What it names.
+        /// Its value.
         kind: String,
         /// Those that there are.
         has: String,
@@ -119,7 +119,7 @@ pub(crate) enum AskError {
         "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
     )]
     NumberAhead {
-        /// What was given.
+        /// The given value.
         number: u64,
         /// The next one.
         next: u64,
@@ -157,9 +157,9 @@ pub(crate) enum AskError {
     NoAnswer {
         /// Where it was asked.
         cell: String,
-        /// How long was tried.
+        /// Time spent trying.
         timeout: Duration,
-        /// What the last try came to.
+        /// Result of the last try.
         why: Box<ApiError>,
     },
     /// Use a version of this program that is as new as the cell's.

@@ -103,7 +103,7 @@ fn time_of_day(text: &str) -> Result<u32, String> {
 #[derive(Debug, Serialize)]
 struct CalendarShape {
     name: String,
-    /// What the machines' labels and names must be, in words.
+    /// Required labels and names of the machines, in words.
     machines: String,
     peaks: Vec<PeakShape>,
 }

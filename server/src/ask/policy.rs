@@ -33,7 +33,7 @@ pub(crate) struct GetArgs {
     ask: AskArgs,
 }
 
-/// What is to be otherwise.
+/// The changes.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]

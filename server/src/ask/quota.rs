@@ -46,7 +46,7 @@ pub(crate) struct ListArgs {
     ask: AskArgs,
 }
 
-/// Whose, and how much.
+/// Tenant and amounts.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The tenant.
@@ -77,7 +77,7 @@ pub(crate) struct GuaranteeArgs {
     ask: AskArgs,
 }
 
-/// Whose.
+/// Tenant.
 #[derive(Debug, Args)]
 pub(crate) struct ClearArgs {
     /// The tenant.

@@ -61,7 +61,7 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Serialize)]
 struct ReservationShape {
     name: String,
-    /// What their labels and names must be, in words.
+    /// Required labels and names, in words.
     machines: String,
     tenants: Vec<String>,
     /// In milliseconds since 1970.
@@ -171,7 +171,7 @@ fn table(all: &[ReservationShape], now_ms: u64) -> String {
     columns(&heading, &all.iter().map(row).collect::<Vec<_>>())
 }
 
-/// How far away a moment is.
+/// Distance of a time from now.
 fn away(at_ms: u64, now_ms: u64) -> String {
     let seconds = at_ms.saturating_sub(now_ms) / 1000;
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

@@ -34,13 +34,13 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// What the cell has of a kind.
+/// Capacity of a kind in the cell.
 #[derive(Debug, Serialize)]
 struct ResourceShape {
     name: String,
     capacity: u64,
     claimed: u64,
-    /// What pending tasks would claim.
+    /// Claims of pending tasks.
     waiting: u64,
 }
 

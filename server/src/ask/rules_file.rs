@@ -42,12 +42,12 @@ struct RequirementFile {
     /// Request of its value.
     #[serde(default)]
     operator: OperatorFile,
-    /// What it is compared with.
+    /// Value to compare with.
     #[serde(default)]
     values: Vec<String>,
 }
 
-/// What a requirement asks of a label's value.
+/// Operator of a requirement on a label's value.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OperatorFile {
@@ -72,7 +72,7 @@ enum OperatorFile {
 pub(super) struct TolerationFile {
     /// The taint's key; with `exists` it may be left out, and means every key.
     key: Option<String>,
-    /// How values are compared.
+    /// Comparison of the values.
     #[serde(default)]
     operator: TolerationOperatorFile,
     /// The value for `equal`.
@@ -231,15 +231,15 @@ enum TasksFile {
     SameJob,
     /// Tasks with labels, of any job.
     Labelled {
-        /// Whose tasks.
+        /// Tenants whose tasks count.
         #[serde(default)]
         tenants: TenantsFile,
-        /// What their labels must be.
+        /// Requirements on the tasks' labels.
         labels: Vec<RequirementFile>,
     },
 }
 
-/// Whose tasks a rule looks at.
+/// Tenants whose tasks a rule considers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TenantsFile {

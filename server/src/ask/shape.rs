@@ -26,7 +26,7 @@ pub(super) struct ListShape<T> {
     pub(super) items: Vec<T>,
 }
 
-/// What a verb changed, and at which version of the cell.
+/// Change made by a verb, and the cell version at which it was made.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneShape {
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
-/// What was set for some machines, and how many there are of them now.
+/// Setting for some machines, and how many such machines there are now.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneForShape {
     #[serde(flatten)]
@@ -78,7 +78,7 @@ pub(super) struct ResourceShape {
     pub(super) claimable: u64,
     pub(super) claimed: i64,
     pub(super) free: i64,
-    /// What tasks really use, as the machine reported it.
+    /// Measured usage of tasks, as the machine reported it.
     pub(super) load: u64,
 }
 
@@ -131,15 +131,15 @@ pub(super) struct GroupShape {
     pub(super) name: String,
     pub(super) count: u32,
     pub(super) request: ByKind<u64>,
-    /// What each takes on top where it is free; `null`: nothing.
+    /// Optional resources of each; `null`: none.
     pub(super) optional: Option<ByKind<u64>>,
-    /// What each needs to itself; `null`: nothing.
+    /// Exclusive cores of each; `null`: none.
     pub(super) cores: Option<CoresShape>,
     /// Number of devices it takes likewise.
     pub(super) optional_devices: u8,
-    /// What varies over the day: so much in each of equally long parts.
+    /// Demand that varies over the day: an amount in each of equally long parts.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
-    /// What each claims of the cell as a whole.
+    /// Cluster resources that each claims.
     pub(super) cluster_request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,

@@ -15,7 +15,7 @@ pub(crate) enum Format {
     Table,
     /// One value; docs/cli.md has its fields.
     Json,
-    /// The same value as YAML.
+    /// Prints a value as YAML.
     Yaml,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn clean_name(name: &str) -> String {
     clean(name)
 }
 
-/// What was done to what.
+/// Action and its object.
 pub(super) fn done(what: &str, shape: &DoneShape) -> String {
     format!("{}\n", sentence(what, shape))
 }
@@ -115,7 +115,7 @@ fn sentence(what: &str, shape: &DoneShape) -> String {
     format!("{what} {} {}", clean(&shape.name), shape.done)
 }
 
-/// What was set for some machines.
+/// Setting for some machines.
 pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = sentence(what, &shape.done);
     match shape.machines {

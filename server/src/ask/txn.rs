@@ -90,7 +90,7 @@ fn id(text: &str) -> Result<(String, u64), String> {
     })
 }
 
-/// What the cell remembers of a transaction.
+/// Result of a transaction in the reply cache.
 #[derive(Debug, Serialize)]
 struct AnswerShape {
     transaction: String,
@@ -289,7 +289,7 @@ impl<'t> Named<'t> {
         })
     }
 
-    /// The same by the ids that the cell has now, under no number yet. Each name is asked for once.
+    /// Resolves the names to the ids that the cell has now, under no number yet. Each name is asked for once.
     fn found(
         &self,
         (caller, kinds): (&Caller, &Kinds),

@@ -30,7 +30,7 @@ pub(super) struct TransactionFile {
     /// Tasks of lower precedence that make room for the claims: `job/index`.
     #[serde(default)]
     pub(super) evictions: Vec<String>,
-    /// What is to be placed, in order.
+    /// Tasks to place, in order.
     #[serde(default)]
     pub(super) claim: Vec<ClaimFile>,
     /// Placed tasks that are to hold more or less of their machines, in order, before the claims.
@@ -44,7 +44,7 @@ pub(super) struct TransactionFile {
 pub(super) struct ResizeFile {
     /// Which task: `job/index`.
     pub(super) task: String,
-    /// What it is to hold of each resource kind; of a kind that is not named, nothing.
+    /// New allocation of each resource kind; of a kind that is not named, nothing.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) to: BTreeMap<String, Amount>,
 }

@@ -62,7 +62,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     })
 }
 
-/// What has been told.
+/// Events printed so far.
 struct Watch<'a> {
     args: &'a WatchArgs,
     kinds: Kinds,

@@ -9,7 +9,7 @@ use omega_core::{TaskState, Version};
 use omega_store::history::{self, ReplayOptions};
 use std::path::PathBuf;
 
-/// How far, and how carefully.
+/// End of the replay, and the audits during it.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The directory of a replica.

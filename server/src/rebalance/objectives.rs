@@ -1,4 +1,4 @@
-//! What a pass is to make better: a purpose, changed by a file, and by flags.
+//! Objectives of a pass: a purpose, changed by a file, and by flags.
 
 use super::{PassArgs, Purpose, RebalanceError};
 use crate::file;
@@ -27,7 +27,7 @@ struct AimsFile {
     /// Weights, by term.
     #[serde(default)]
     weight: BTreeMap<String, u32>,
-    /// What is to be free beside what.
+    /// Resources that are to be free together.
     pair: Option<Vec<PairEntry>>,
 }
 
@@ -47,7 +47,7 @@ fn as_much() -> u32 {
 }
 
 impl PassArgs {
-    /// What is better, by all that was given.
+    /// Objectives from all options.
     pub(super) fn objectives(&self, kinds: &Kinds) -> Result<Objectives, RebalanceError> {
         let from = self.objectives.as_deref();
         let file: AimsFile = from.map(file::read).transpose()?.unwrap_or_default();

@@ -54,7 +54,7 @@ pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport,
     tried(args, cell, name, settings)
 }
 
-/// What is said of a cell where a command has options of its own: the rest is in the environment.
+/// Options of a served cell for commands with options of their own: the rest is in the environment.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

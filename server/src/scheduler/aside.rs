@@ -1,4 +1,4 @@
-//! What operators are told of a job on which its scheduler has panicked.
+//! Event for operators about a job on which its scheduler has panicked.
 
 use omega_core::{JobId, Text};
 use omega_schedulers::Observer;

@@ -1,4 +1,4 @@
-//! What the workers of a scheduler measure, for Prometheus.
+//! Prometheus metrics of a scheduler's workers.
 //!
 //! A worker is busy while it decides. What it decided is useful as far as its claims were taken, and wasted as far as
 //! they conflicted: that share of the time, since a decision is for many claims. A decision that found no machine
@@ -35,7 +35,7 @@ struct Counted {
     counts: Mutex<Counts>,
     /// From when a job was first heard of to its first decision.
     job_wait: Durations,
-    /// How old a view was when something was decided on it.
+    /// Age of a view at a decision.
     view_age: Durations,
 }
 
@@ -61,7 +61,7 @@ struct Counts {
 }
 
 impl SchedulerFigures {
-    /// What measures a worker more.
+    /// Further measurements of a worker.
     pub(super) fn worker(&self, name: &str) -> WorkerMeter {
         let counted = Arc::new(Counted::default());
         self.workers.lock().push((name.to_owned(), counted.clone()));

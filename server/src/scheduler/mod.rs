@@ -105,7 +105,7 @@ pub(crate) enum SchedulerError {
     NoProfile {
         /// Which file.
         file: PathBuf,
-        /// Whose.
+        /// Owner.
         name: String,
     },
     /// Look whether the cell runs, and where.
@@ -296,13 +296,13 @@ fn read(file: &Path) -> Result<Profiles, SchedulerError> {
         .map_err(|why| SchedulerError::Profile { file: file.to_owned(), why })
 }
 
-/// What people call this process.
+/// Name of this process.
 pub(crate) fn process_name() -> String {
     let machine = rustix::system::uname();
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// How often is looked whether there is nothing left to wait for.
+/// Interval at which the scheduler checks that nothing is left to wait for.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Interval at which a standby asks for the name.

@@ -19,7 +19,7 @@ const READINGS: usize = 1000;
 #[derive(Debug)]
 pub(super) struct PluginTimes {
     began: Instant,
-    /// What two readings of the clock are apart with nothing in between.
+    /// Time between two readings of the clock with nothing in between.
     reading: Nanos,
     /// Counts searches; nothing else depends on it.
     searches: AtomicU64,
@@ -29,7 +29,7 @@ pub(super) struct PluginTimes {
     refusals: Mutex<BTreeMap<&'static str, Refusals>>,
 }
 
-/// What a filter refused.
+/// Machines that a filter rejected.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refusals {
     /// Machines, as often as they were looked at.

@@ -56,7 +56,7 @@ pub(crate) struct Opened {
     pub(crate) host: Host,
     /// Which replica of which cell.
     pub(crate) me: Whoami,
-    /// What takes its peers' messages, and where.
+    /// Receiver of its peers' messages, and its address.
     pub(crate) peers: Option<(PeerListener, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What clients may ask for at once, as an operator says it: the table `[limits]` of the file, a flag and a
+//! Limits on concurrent requests of clients: the table `[limits]` of the file, a flag and a
 //! variable for each of them.
 //!
 //! What nobody says is as `Limits::default` has it, with its reasons. Zero is refused everywhere: a server that lets nobody
@@ -21,7 +21,7 @@ const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 /// The longest that anything here may wait: a day.
 const SECONDS_MAX: u32 = 86_400;
 
-/// What was said. What was not is looked for in the next place.
+/// The given values. A missing one is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct GivenLimits {
@@ -95,11 +95,11 @@ pub(crate) enum LimitsError {
         "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
     )]
     PartAboveWhole {
-        /// What is part of the other.
+        /// The smaller limit.
         part: &'static str,
         /// Amount of it there is.
         given: u64,
-        /// What it is part of.
+        /// The limit that bounds it.
         whole: &'static str,
         /// Amount of that there is.
         max: u64,
@@ -109,7 +109,7 @@ pub(crate) enum LimitsError {
     OutOfRange {
         /// Which limit.
         name: &'static str,
-        /// What was said.
+        /// The given value.
         given: u64,
         /// The least.
         min: u32,
@@ -119,7 +119,7 @@ pub(crate) enum LimitsError {
 }
 
 impl GivenLimits {
-    /// The same, with what another place says of the rest.
+    /// Fills missing values from another source.
     pub(super) fn or(self, other: GivenLimits) -> GivenLimits {
         GivenLimits {
             calls: self.calls.or(other.calls),

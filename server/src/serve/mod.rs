@@ -89,7 +89,7 @@ pub(crate) enum ServeError {
     Stopped {
         /// Why.
         why: String,
-        /// What helps.
+        /// Remedy.
         remedy: Remedy,
     },
     /// The system has no threads or signals left.

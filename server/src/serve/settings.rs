@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Where clients are listened to unless somebody says otherwise.
 const LISTEN: &str = "127.0.0.1:7600";
 
-/// What was said. What was not is looked for in the next place.
+/// The given values. A missing one is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
@@ -103,7 +103,7 @@ pub(crate) struct Given {
     /// After how many milliseconds a commit is slow, and told of with its stages [default: 500].
     #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// What is told on standard error: error, warn, info, debug or trace, also by part, such as
+    /// Level of events on standard error: error, warn, info, debug or trace, also by part, such as
     /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
@@ -122,7 +122,7 @@ pub(crate) struct Given {
     limits: GivenLimits,
 }
 
-/// What a new replica begins with.
+/// Initial state of a new replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Start {
@@ -236,11 +236,11 @@ pub(crate) struct Settings {
     pub(crate) monitor: MonitorSettings,
     /// When a commit is slow.
     pub(crate) slow_commit: SlowCommit,
-    /// What operators are told, and how.
+    /// Level and format of events.
     pub(crate) log: LogArgs,
     /// Amount that clients may ask for.
     pub(crate) limits: Limits,
-    /// Who is told where the time of commits goes, if anybody is.
+    /// Collector of traces of commits, if any.
     pub(crate) traces: Option<TraceSettings>,
 }
 
@@ -323,7 +323,7 @@ pub(crate) enum SettingsError {
 }
 
 impl Given {
-    /// What is said in a file.
+    /// Settings of a file.
     fn read(file: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
         let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
@@ -334,7 +334,7 @@ impl Given {
         })
     }
 
-    /// The same, with what another place says of the rest.
+    /// Fills missing values from another source.
     fn or(self, other: Given) -> Given {
         Given {
             dir: self.dir.or(other.dir),
@@ -367,7 +367,7 @@ impl Given {
         }
     }
 
-    /// What it all means.
+    /// Resolves all settings.
     ///
     /// # Errors
     /// If it contradicts itself, or something is missing.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// What was said of certificates: see the flags of the same names.
+/// Certificate options: see the flags with these names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) tls_cert: Option<PathBuf>,

@@ -1,10 +1,10 @@
-//! Who is told where the time of commits goes: a collector of OpenTelemetry, if one is named.
+//! Tracing of commits: a collector of OpenTelemetry, if one is named.
 
 use omega_service::TraceSettings;
 use serde::Deserialize;
 use std::str::FromStr;
 
-/// What programs that speak OTLP agree on, for whoever sets it once for all of them.
+/// Standard OTLP environment variables, as one setting for all programs.
 const COMMON: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// One transaction of a hundred: enough to see where the time goes, at a cost that nobody sees.
@@ -64,7 +64,7 @@ impl TryFrom<f64> for Fraction {
     }
 }
 
-/// What was said of traces, or what is said of them to all programs of this machine.
+/// Trace settings of this program, or those of all programs of this machine.
 ///
 /// # Errors
 /// If the latter is no address of a collector.

@@ -21,7 +21,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeSet;
 use world::{Act, Answer, World};
 
-/// What the protocol promises beyond what Raft does, each of which can be left out.
+/// Promises of the protocol beyond those of Raft, each of which can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The answers to past transactions are part of the state.

@@ -1,4 +1,4 @@
-//! What there is in the model, and what can happen.
+//! States of the model, and the events that lead from one to another.
 
 use super::{Protocol, Rule};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(crate) struct Request {
     id: AskId,
     /// To the leader of which term.
     term: usize,
-    /// Whose transaction; each client has one.
+    /// Client of the transaction; each client has one.
     client: usize,
     /// Whether it may have been taken before.
     retry: bool,
@@ -32,7 +32,7 @@ pub(crate) enum Answer {
     Refused,
 }
 
-/// What a client may hear.
+/// Answer that a client may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reply {
     /// The answer is in the log.
@@ -153,7 +153,7 @@ pub(crate) struct World {
     pub(crate) overwritten: bool,
 }
 
-/// What can happen.
+/// Possible events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
     /// A client asks, by a sender that knows the leader of this term.

@@ -1,4 +1,4 @@
-//! What clients were told, against what was agreed on.
+//! The checker of histories: the answers to clients against the agreed log.
 //!
 //! Each answer carries the version of the cell that it is true of, so no search is needed: the agreed
 //! commands are applied once more, in order, to a cell of the checker's own, and each answer is
@@ -19,7 +19,7 @@ use omega_core::{Command, Commit, Kinds, Outcome, Rejection, Transaction, Transa
 use omega_store::codec;
 use std::collections::BTreeMap;
 
-/// What a client learned about what it asked.
+/// Result of a request that a client learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Nothing yet, or that nobody knows.
@@ -71,7 +71,7 @@ pub fn check(history: &History, truth: &Truth) -> Result<(), String> {
     check_against(history, &truth.done, truth.cell().kinds())
 }
 
-/// The same, of what is given as agreed on.
+/// Checks against the given log.
 ///
 /// # Errors
 /// The first thing that is wrong.

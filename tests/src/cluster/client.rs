@@ -18,10 +18,10 @@ use omega_store::replica::{Answer, Applied, Ask, AskId};
 /// Interval at which a client asks before it gives up: some have no patience.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
-/// What a client waits for.
+/// Request that a client waits for.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// What it asked for; `None` for a read.
+    /// Request; `None` for a read.
     pub command: Option<Command>,
     /// When it began.
     pub invoked: Micros,
@@ -39,7 +39,7 @@ pub struct Client {
     name: Text,
     scheduler: Option<SchedulerId>,
     next: u64,
-    /// What it waits for.
+    /// Request that it waits for.
     pub pending: Option<Pending>,
     generator: Generator,
     /// The replica that it asks.
@@ -121,7 +121,7 @@ impl Client {
         Command::Commit(txn)
     }
 
-    /// What to ask the replica for.
+    /// Request for the replica.
     #[must_use]
     pub fn ask(&mut self) -> Option<Ask> {
         let pending = self.pending.as_mut()?;
@@ -187,7 +187,7 @@ impl Client {
         history.asked.push(Asked { command, invoked, completed, fate });
     }
 
-    /// What it waits for when the run ends is unknown for ever.
+    /// Marks the open request at the end of the run as unknown for ever.
     pub fn end(&mut self, now: Micros, history: &mut History) {
         if let Some(pending) = self.pending.take() {
             self.close(pending, now, Fate::Unknown, history);

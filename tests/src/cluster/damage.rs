@@ -14,11 +14,11 @@ use omega_core::{
 /// A run that is to be damaged.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What clients were told.
+    /// Answers to clients.
     pub history: History,
-    /// What was agreed on.
+    /// The agreed log.
     pub done: Vec<Done>,
-    /// What the cell counts.
+    /// Counters of the cell.
     pub kinds: Kinds,
 }
 
@@ -52,7 +52,7 @@ impl Run {
         at.checked_sub(1).map_or(Version(0), |at| self.done[at].version)
     }
 
-    /// Who was answered for a command, if it is a transaction that took something.
+    /// Client that got the answer of a command, if it is a transaction that committed something.
     fn asker(&self, at: usize) -> Option<usize> {
         let Command::Commit(txn) = &self.done[at].command else { return None };
         let same =

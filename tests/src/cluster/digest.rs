@@ -42,7 +42,7 @@ impl Digest {
         }
     }
 
-    /// What a host is left with.
+    /// Final state of a host.
     pub(super) fn host(&mut self, host: &Host) {
         let counts = host.disk.counts();
         [counts.reads, counts.writes, counts.syncs, counts.bytes_written, host.disk.used()]

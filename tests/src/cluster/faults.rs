@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and how it ends.
+//! Faults of a run, and their ends.
 
 use super::host::Host;
 use super::plan::{Fault, Micros};
@@ -54,7 +54,7 @@ impl World {
         Ok(())
     }
 
-    /// What runs on a host ended. It is started again some time later.
+    /// Ends the process on a host. It is started again some time later.
     fn lose(&mut self, host: usize) {
         self.hosts[host].running = None;
         let life = self.hosts[host].life;

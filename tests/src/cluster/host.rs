@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whose cell all runs are of.
+/// Identity of the cell in all runs.
 pub const CELL: CellId = CellId(0xCE11);
 
 const FOLDER: &str = "/replica";
@@ -60,7 +60,7 @@ pub struct Host {
     pub id: ReplicaId,
     /// Its disk.
     pub disk: SimulatedDisk,
-    /// What runs.
+    /// The running replica.
     pub running: Option<Started>,
     /// Counts its starts, so that what was meant for an earlier one is not taken for this one's.
     pub life: u64,
@@ -80,7 +80,7 @@ pub struct Host {
     pub log_scheduled: bool,
     /// When its log's thread has done what it does.
     pub log_free_at: Micros,
-    /// What its snapshots' thread is to do.
+    /// Open work of its snapshot thread.
     pub file_jobs: VecDeque<FileJob>,
     /// Size of the segments of its log.
     pub segments: SegmentOptions,

@@ -131,7 +131,7 @@ pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation
     run_with_plan(seed, |_| {})
 }
 
-/// The same with another plan: `adjust` changes the one that the seed has drawn.
+/// Runs with a changed plan: `adjust` changes the one that the seed has drawn.
 ///
 /// # Errors
 /// What went wrong.

@@ -11,7 +11,7 @@ const LATE_MAX: usize = 5_000_000;
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub struct Network {
-    /// Who does not reach whom.
+    /// Pairs of hosts that cannot communicate.
     cuts: BTreeSet<(ReplicaId, ReplicaId)>,
     /// Whether faults are over.
     pub calm: bool,

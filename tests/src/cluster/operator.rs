@@ -1,4 +1,4 @@
-//! Who changes the replicas: replaces those that were lost, adds and removes others, and moves the
+//! The operator, who changes the membership: replaces replicas that were lost, adds and removes others, and moves the
 //! leadership.
 
 use omega_store::log::ReplicaId;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// See the head of the file.
 #[derive(Debug)]
 pub struct Operator {
-    /// What is to be done, in order.
+    /// Steps to do, in order.
     todo: VecDeque<Ask>,
     /// Whether an answer is awaited, and since how many turns.
     waiting: Option<usize>,
@@ -19,7 +19,7 @@ pub struct Operator {
     pub asked_before_calm: usize,
     /// Replicas to be made, before the next change.
     pub to_make: Vec<ReplicaId>,
-    /// Who was to be removed and leads: another one must lead first.
+    /// Leader that is to be removed: another one must lead first.
     pub leads: Option<ReplicaId>,
 }
 
@@ -94,7 +94,7 @@ impl Operator {
         self.todo.push_front(Ask::Transfer(to));
     }
 
-    /// What to ask for now.
+    /// The next request.
     pub fn ask(&mut self) -> Option<Ask> {
         if let Some(turns) = &mut self.waiting {
             *turns += 1;

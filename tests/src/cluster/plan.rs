@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and how often: drawn anew for each seed, so that some runs meet one kind
+//! Fault plan of a run, with rates: drawn anew for each seed, so that some runs meet one kind
 //! of fault all the time and others meet all of them now and then.
 
 use crate::random::Dice;

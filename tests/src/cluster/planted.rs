@@ -21,7 +21,7 @@ mod on {
     pub struct Proof {
         /// Number of seeds passed before one that failed.
         pub passed: u64,
-        /// What failed; `None` if none of the seeds did.
+        /// The failure; `None` if none of the seeds failed.
         pub found: Option<Violation>,
         /// Output of the same seed without the mistake, if that is not that all is well.
         pub without: Option<Violation>,

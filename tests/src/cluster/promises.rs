@@ -1,5 +1,5 @@
-//! What replicas promise each other, and whether they keep it: raft's own rules, checked when they
-//! are broken and not when somebody comes to harm.
+//! Raft's own rules for replicas, checked as soon as they
+//! are broken, before a client notices.
 //!
 //! 1. In a term at most one replica leads, and each votes for at most one.
 //! 2. Nobody's term goes back, not even by a loss of power.
@@ -81,7 +81,7 @@ impl Promises {
         Ok(())
     }
 
-    /// What a replica has promised so far.
+    /// Promises of a replica so far.
     pub(super) fn of(&self, id: ReplicaId) -> Promise {
         self.promised.get(&id).copied().unwrap_or_default()
     }

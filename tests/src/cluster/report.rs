@@ -1,9 +1,9 @@
-//! What a run was like, or how it went wrong.
+//! Report of a run, or of its failure.
 
 use super::plan::Micros;
 use std::collections::BTreeMap;
 
-/// What a run was like.
+/// Report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Events.

@@ -1,4 +1,4 @@
-//! What the replicas have agreed on: the entries in order, and what a cell of our own makes of them.
+//! The agreed log of the replicas: the entries in order, and the reference cell that applies them.
 //!
 //! The first replica that applies an entry tells what it is; every other one must have the same
 //! there, and after it the same state as our cell, which no fault ever touches.
@@ -20,7 +20,7 @@ pub struct Done {
     pub index: LogIndex,
     /// The command.
     pub command: Command,
-    /// What it did.
+    /// Its effect.
     pub outcome: Result<Outcome, Rejection>,
     /// The cell's version after it.
     pub version: Version,
@@ -36,7 +36,7 @@ pub struct Truth {
     pub done: Vec<Done>,
     cell: Cell,
     twin: Twin,
-    /// Who the replicas are, after entries that were looked at.
+    /// Membership after entries that were checked.
     members: BTreeMap<LogIndex, Membership>,
 }
 
@@ -77,7 +77,7 @@ impl Truth {
         &self.twin
     }
 
-    /// The same as a cell.
+    /// The state as a cell.
     #[must_use]
     pub fn cell(&self) -> &Cell {
         &self.cell

@@ -3,7 +3,7 @@
 
 use crate::random::Dice;
 
-/// What a disk writes whole or not at all: a write may be torn between any two of them.
+/// Atomic unit of writing: a write may be torn between any two of them.
 const SECTOR: usize = 512;
 
 /// A change that no sync has made safe.
@@ -61,7 +61,7 @@ impl Content {
         }
     }
 
-    /// What a loss of power leaves.
+    /// Contents after a loss of power.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         self.settle(dice);
         self.present.clone_from(&self.safe);

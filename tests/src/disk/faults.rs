@@ -1,4 +1,4 @@
-//! What a simulated disk is told to do wrong, and what it has been asked to do.
+//! Faults injected into a simulated disk, and its operations so far.
 
 use std::io;
 

@@ -148,7 +148,7 @@ impl SimulatedDisk {
         self.state().used
     }
 
-    /// What it was asked to do so far. A simulation multiplies it by what a slow disk takes.
+    /// Operations so far. A simulation multiplies it by what a slow disk takes.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().faults.counts
@@ -195,7 +195,7 @@ impl SimulatedDisk {
     }
 }
 
-/// How large the pieces are that are zeroed and exchanged.
+/// Size of the pieces that are zeroed and exchanged.
 const BLOCK: usize = 4096;
 
 fn damage_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {

@@ -120,7 +120,7 @@ impl Names {
         self.changes.is_empty()
     }
 
-    /// What a loss of power leaves: of the changes that were not synced, any. What is in a folder
+    /// Names after a loss of power: of the changes that were not synced, any. What is in a folder
     /// that was lost is lost with it.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         for change in std::mem::take(&mut self.changes) {

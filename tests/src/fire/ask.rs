@@ -29,7 +29,7 @@ pub struct Replicas {
     channels: Vec<Channel>,
 }
 
-/// What a page of the tasks of a machine said.
+/// A page of the tasks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TasksSeen {
     /// Of which version.
@@ -77,7 +77,7 @@ impl Replicas {
         fate(answer.map(tonic::Response::into_inner), txn)
     }
 
-    /// The same of two replicas at once, both as if it had been asked for before.
+    /// Asks two replicas at once, both as if it had been asked for before.
     ///
     /// # Errors
     /// As [`Replicas::commit`], or if the two contradict each other.
@@ -166,7 +166,7 @@ impl Replicas {
         Ok(self.runtime.block_on(client.transfer_leader(request)).map(drop)?)
     }
 
-    /// What runs on a machine.
+    /// Tasks that run on a machine.
     ///
     /// # Errors
     /// Why nobody knows.
@@ -185,7 +185,7 @@ fn by_id(id: MachineId) -> proto::MachineRef {
     proto::MachineRef { machine: Some(machine_ref::Machine::Id(id.into())) }
 }
 
-/// What an answer to a transaction tells of it.
+/// Result in an answer to a transaction.
 fn fate(
     answer: Result<proto::CommitResponse, tonic::Status>,
     txn: &Transaction,

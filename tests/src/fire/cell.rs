@@ -42,7 +42,7 @@ impl Processes {
         Processes::found_on(program, place, Disks::Shared)
     }
 
-    /// The same, on disks of their own if that is asked for.
+    /// Starts a cell on disks of their own if that is asked for.
     ///
     /// # Errors
     /// If a process does not start, or this system gives nobody a disk.
@@ -217,7 +217,7 @@ impl Processes {
         &self.clients
     }
 
-    /// The same, for a client that goes from one to the next.
+    /// Addresses for a client that goes from one to the next.
     #[must_use]
     pub fn address(&self) -> Address {
         Address::plain(self.clients.iter().map(ToString::to_string))

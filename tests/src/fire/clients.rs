@@ -41,7 +41,7 @@ pub struct Look {
     pub seen: TasksSeen,
 }
 
-/// What the clients of a run write down together.
+/// Common record of the clients of a run.
 #[derive(Debug)]
 pub struct Notes {
     began: Instant,

@@ -35,7 +35,7 @@ impl Disk {
         Disk::with_room(&dir.path().join("probe"), 8).map(drop)
     }
 
-    /// The same, with room for so many mebibytes, file system and all.
+    /// Creates one with room for so many mebibytes, file system and all.
     ///
     /// # Errors
     /// As [`Disk::make`].

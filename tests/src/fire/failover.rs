@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// An answer that comes so soon was on its way before: an election takes ten times as long.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// What one loss cost.
+/// Cost of one failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
     /// From the loss to the first answer.

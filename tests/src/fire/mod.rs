@@ -53,16 +53,16 @@ const READERS: usize = 2;
 /// Time that replicas may take to agree in the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is done.
+/// Kind of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program `omega`.
     pub program: PathBuf,
     /// Where its folders are made.
     pub place: PathBuf,
-    /// What clients and faults are drawn from.
+    /// Seed of clients and faults.
     pub seed: u64,
-    /// What goes wrong, in an order that the seed tells. Nothing: clients get some hundred answers.
+    /// Faults, in an order drawn from the seed. Empty: clients get some hundred answers.
     pub faults: Vec<Fault>,
     /// Where the replicas keep their files: disks that hang must be their own.
     pub disks: Disks,
@@ -71,11 +71,11 @@ pub struct Plan {
 /// A run that was recorded.
 #[derive(Debug)]
 pub struct Recorded {
-    /// What clients were told.
+    /// Answers to clients.
     pub history: History,
-    /// What they saw on machines.
+    /// Tasks that they saw on machines.
     pub looks: Vec<Look>,
-    /// What the replicas agreed on.
+    /// The agreed log.
     pub done: Vec<Done>,
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, one after the other: replicas are killed, paused and cut off, and healed again.
+//! Fault injection, one fault after the other: replicas are killed, paused and cut off, and healed again.
 //!
 //! While a majority can talk, clients must get on: that is waited for, and an error if it does not come
 //! for long. Only a loss of all replicas is healed at once.
@@ -87,9 +87,9 @@ impl Fault {
 pub struct Nemesis<'a> {
     /// To whom.
     pub cell: &'a mut Processes,
-    /// Who tells who leads.
+    /// Source of the leader's identity.
     pub replicas: &'a Replicas,
-    /// Who tells whether clients get on.
+    /// Source of the clients' progress.
     pub notes: &'a Notes,
     /// Time for which things last.
     pub chance: Pcg64,

@@ -1,4 +1,4 @@
-//! What a run begins with: few machines, schedulers, and a job for each.
+//! Initial state of a run: few machines, schedulers, and a job for each.
 
 use super::ask::Replicas;
 use super::clients::Notes;
@@ -18,7 +18,7 @@ const ROOM: u64 = 16;
 /// Tasks of each job: with six schedulers, three times what there is room for.
 const TASKS: u32 = 32;
 
-/// How long is waited for a leader in the beginning: a machine that does much else elects slowly.
+/// Time to wait for a leader in the beginning: a machine that does much else elects slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resources that a scheduler needs to know.

@@ -35,7 +35,7 @@ pub struct Relay {
     state: Arc<State>,
 }
 
-/// What the threads of a relay look at. Each value is looked at by itself, again and again, so a stale
+/// State shared by the threads of a relay. Each value is read by itself, again and again, so a stale
 /// one costs a piece that passes or waits.
 #[derive(Debug)]
 struct State {

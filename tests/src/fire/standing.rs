@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Ticks of the processor's clock in a second, as Linux tells them in `/proc` on every machine.
 const TICKS: f64 = 100.0;
 
-/// What a process has used.
+/// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     /// Of one processor, in percent.

@@ -19,7 +19,7 @@ use std::path::Path;
 /// The version of a cell that was just founded: its policy is set.
 const FOUNDED: Version = Version(1);
 
-/// What the replicas have kept, all of it the same.
+/// Log that all replicas have kept.
 ///
 /// # Errors
 /// What is not.
@@ -73,7 +73,7 @@ fn state(folder: &Path) -> Result<(LogIndex, u64), String> {
     Ok((replay.position().index, replay.cell().state_hash()))
 }
 
-/// What nobody of the run's clients asks for: how the cell is founded, and what time it is.
+/// Entries that no client of the run requests: the bootstrap of the cell, and its time.
 #[must_use]
 pub fn with_servers_own(mut history: History, done: &[Done]) -> History {
     let own = |one: &&Done| match one.command {

@@ -1,4 +1,4 @@
-//! What outlives a test that was killed: processes, disks that hang, mounts. A watchdog clears them away.
+//! Watchdog for leftovers of a killed test: processes, disks that hang, mounts.
 //!
 //! A test whose time is up is killed by whoever runs it, and then nothing of it is dropped. So a shell holds
 //! the other end of a pipe, and knows at all times what would be left: when the pipe is closed, for whatever
@@ -52,7 +52,7 @@ impl Watchdog {
         Ok(Watchdog { shell, told })
     }
 
-    /// What is to be done if this process is gone, in the place of what was said before: commands of a shell,
+    /// Sets the clean-up if this process is gone, in place of the previous one: commands of a shell,
     /// on one line.
     pub fn tell(&mut self, will: &str) {
         if let Some(told) = &mut self.told {

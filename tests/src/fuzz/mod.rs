@@ -23,7 +23,7 @@ use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, MembershipChange};
 pub use peer::random_message;
 
-/// What reads bytes.
+/// A decoder under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One command, which is then applied.

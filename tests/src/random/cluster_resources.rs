@@ -1,11 +1,11 @@
-//! What belongs to no machine: how much there is, and groups that claim it.
+//! Cluster resources: random capacities, and groups that claim them.
 
 use super::{Dice, Generator};
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{Amounts, Command, KindId, TaskGroup};
 
 impl Generator {
-    /// The same, in which the cell as a whole has something that tasks claim.
+    /// Creates a history in which tasks claim cluster resources.
     #[must_use]
     pub fn with_cluster_resources(self, seed: u64) -> Generator {
         Generator { licences: Some(Dice::new(seed ^ 0x11CE)), ..self }

@@ -8,7 +8,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// The same, in which the first kind is `cpu`, machines have NUMA nodes, and tasks cores to themselves.
+    /// Creates a history in which the first kind is `cpu`, machines have NUMA nodes, and tasks exclusive cores.
     #[must_use]
     pub fn with_cores(mut self, seed: u64) -> Generator {
         let renamed = self.kinds.iter().map(|(id, kind)| match id {

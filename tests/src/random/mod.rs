@@ -76,14 +76,14 @@ impl Generator {
         }
     }
 
-    /// The same, in which names of schedulers change hands now and then.
+    /// Creates a history in which names of schedulers change hands now and then.
     #[must_use]
     pub fn with_holders(seed: u64) -> Generator {
         let holders = Some(Dice::new(seed ^ 0x401D));
         Generator { holders, ..Generator::new(seed) }
     }
 
-    /// The same, in which tasks take what they want, and are resized.
+    /// Creates a history in which tasks claim optional resources, and are resized.
     #[must_use]
     pub fn with_held(self, seed: u64) -> Generator {
         Generator { held: Some(Dice::new(seed ^ 0x8E1D)), ..self }

@@ -7,7 +7,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// The same, in which calendars of peaks come, change and go.
+    /// Creates a history in which calendars of peaks come, change and go.
     #[must_use]
     pub fn with_peaks(self, seed: u64) -> Generator {
         Generator { peaks: Some(Dice::new(seed ^ 0x9EA4)), ..self }

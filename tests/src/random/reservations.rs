@@ -5,7 +5,7 @@ use crate::twin::Twin;
 use omega_core::{Command, MachineSelector, Requirement, Reservation, Text};
 
 impl Generator {
-    /// The same, in which machines are reserved now and then.
+    /// Creates a history in which machines are reserved now and then.
     #[must_use]
     pub fn with_reservations(mut self, seed: u64) -> Generator {
         self.planner = Some(Dice::new(seed ^ 0xB00C));

@@ -1,11 +1,11 @@
-//! What belongs to no machine: counted task by task, each time.
+//! Cluster resources in the reference model: counted task by task, each time.
 
 use super::held::taken;
 use super::judge::Member;
 use super::{Twin, validate};
 use omega_core::{Amounts, KindId, Outcome, Reason, Rejection, Take, TaskGroup};
 
-/// What a task of a group counts for its tenant in all: what it takes of its machine, and what it claims of the cell.
+/// Usage that a task of a group adds to its tenant: its claim on its machine, and its claim of cluster resources.
 pub(super) fn charged(group: &TaskGroup, of_machine: &Amounts, kind: KindId) -> u64 {
     of_machine.get(kind) + group.cluster_request.get(kind)
 }
@@ -34,7 +34,7 @@ impl Twin {
         self.cluster_capacity.get(&kind).copied().unwrap_or(0)
     }
 
-    /// What placed tasks claim of a kind of the cell as a whole.
+    /// Claims of placed tasks on a cluster resource.
     #[must_use]
     pub fn cluster_claimed(&self, kind: KindId) -> u128 {
         let placed = self.placed();

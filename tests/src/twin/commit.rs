@@ -219,8 +219,8 @@ impl Twin {
         late
     }
 
-    /// What left, and must not because somebody who stayed is alone now: the last ones of the domain, as many
-    /// as are missing. With `all`, whatever somebody's rule might mean.
+    /// Tasks that left and must not, because they would leave another task's affinity unmet: the last ones of the domain, as many
+    /// as are missing. With `all`, those that any rule might concern.
     fn runtime_affinity_needed(
         &self,
         txn: &Transaction,

@@ -1,4 +1,4 @@
-//! What tasks hold of their machines: what they were resized to, what they took, or their group's request.
+//! Allocations of tasks: resized, with optional resources, or their group's request.
 
 use super::{Twin, TwinJob, TwinTask};
 use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};
@@ -24,7 +24,7 @@ impl TwinJob {
         task.holds.clone().unwrap_or_else(|| self.spec.groups[task.group].request.clone())
     }
 
-    /// The same as a group of one task: what it holds otherwise it holds all day.
+    /// Allocation as a group of one task: a changed allocation is the same all day.
     #[must_use]
     pub fn claims(&self, task: &TwinTask) -> TaskGroup {
         match &task.holds {

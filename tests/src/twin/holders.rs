@@ -1,4 +1,4 @@
-//! Who commits under a scheduler's name.
+//! Processes that commit under a scheduler's name.
 
 use super::{Scheduler, Twin, validate};
 use omega_core::{HolderId, Outcome, Rejection, SchedulerId, Text};

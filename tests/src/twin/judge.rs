@@ -43,7 +43,7 @@ fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Twin {
-    /// What one machine and its surroundings say. The answer is the devices and cores that the task
+    /// Result for one machine and its surroundings: the devices and cores that the task
     /// gets.
     pub(super) fn judge(
         &self,

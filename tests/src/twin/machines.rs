@@ -142,13 +142,13 @@ impl Twin {
         self.free_with(row, [])
     }
 
-    /// The same, with more tasks of some groups.
+    /// Counts with more tasks of some groups.
     #[must_use]
     pub fn free_with(&self, row: usize, more: impl IntoIterator<Item = TaskGroup>) -> Vec<i128> {
         self.free_of(row, |_| true, more)
     }
 
-    /// The same, with those of its tasks that are to count.
+    /// Counts only the given tasks.
     pub(super) fn free_of(
         &self,
         row: usize,

@@ -54,7 +54,7 @@ pub struct Host {
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
-    /// What it last reported, when, and what its tasks claimed then.
+    /// Its last load report, the time of it, and the claims of its tasks then.
     pub load: Option<TwinLoad>,
 }
 

@@ -1,4 +1,4 @@
-//! What the cell refuses before it looks at its state, written anew.
+//! Validation of commands without the cell's state, written anew.
 //!
 //! Words in refusals are for people: `compare` leaves them out.
 

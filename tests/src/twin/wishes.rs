@@ -1,4 +1,4 @@
-//! What tasks wish about other tasks, counted by walking all of them.
+//! Preferences about other tasks, counted by walking all of them.
 
 use super::Twin;
 use super::judge::Member;

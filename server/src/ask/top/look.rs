@@ -25,11 +25,11 @@ pub(super) struct Watched {
 /// Observations.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// What the cell has.
+    /// Totals of the cell.
     pub(super) kinds: Kinds,
     /// Kind.
     pub(super) told: proto::DescribeCellResponse,
-    /// What each replica that answered says, by where it is.
+    /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
     /// Those that did not answer.
     pub(super) silent: Vec<String>,

@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use terminal::{Event, Terminal};
 
-/// How often is looked, and over what time one look makes rates.
+/// Refresh interval, and the time over which one reading makes rates.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Which cell, and whether to go on.

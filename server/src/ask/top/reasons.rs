@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 256;
 
 type Known = BTreeMap<String, (Instant, Option<String>)>;
 
-/// What explains, and what it has said.
+/// The explainer, and its last output.
 #[derive(Debug)]
 pub(super) struct Reasons {
     /// Held for a look-up.

@@ -4,7 +4,7 @@ use super::super::show::{Align, columns, facts};
 use super::shape::{ReplicaShape, SchedulerShape, TopShape, WaitingShape};
 use omega_core::Kinds;
 
-/// How wide a full bar is.
+/// Width of a full bar.
 const BAR: u64 = 24;
 
 /// So many characters of a name are shown, so that what stands behind it stays in the window; JSON has all of it.

@@ -1,4 +1,4 @@
-//! What `omega top` shows: sums over the replicas, and rates from two looks.
+//! The contents of `omega top`: sums over the replicas, and rates from two readings.
 
 use super::super::shape::{self, ByKind, MemberShape};
 use super::look::Look;

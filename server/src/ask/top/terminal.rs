@@ -77,7 +77,7 @@ impl Drop for Terminal {
     }
 }
 
-/// What is written for a page. Every line is cut, and what was there before it is cleared.
+/// Bytes to write for a page. Every line is cut, and earlier contents are cleared.
 fn frame(page: &str, (rows, width): (usize, usize), is_halted: bool) -> String {
     let cut = |line: &str| line.chars().take(width).collect::<String>();
     let mut lines: Vec<String> = page.lines().take(rows - 1).map(cut).collect();

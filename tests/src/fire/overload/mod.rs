@@ -47,7 +47,7 @@ pub struct Done {
     pub offered: f64,
     /// Answers a second.
     pub answered: f64,
-    /// The same of each second that the server's processors worked.
+    /// Rate for each second that the server's processors worked.
     pub per_core: f64,
     /// Calls a second that were refused.
     pub refused: f64,
@@ -74,7 +74,7 @@ impl fmt::Display for Done {
     }
 }
 
-/// What others saw meanwhile.
+/// Latency of other callers meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The operator's answers: half of them, and 99 of 100, came within, in milliseconds.
@@ -94,7 +94,7 @@ pub struct Told {
     pub patient: Done,
     /// When calls come at ten times the peak, and nobody heeds a refusal.
     pub hostile: Done,
-    /// What an operator saw at the peak, and of both overloads.
+    /// Latency of an operator at the peak, and in both overloads.
     pub seen: (Seen, Seen),
     /// Machines whose agents heartbeat all the while, and were lost nevertheless.
     pub machines_lost: u32,
