@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What to replay.
+/// Options of a replay.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Files of recorded cases, one JSON object a line; gzip is accepted.

@@ -37,7 +37,7 @@ const MOMENT_MS: u64 = 20_000;
 /// Two schedulers of batch jobs, which have the jobs of even and of odd numbers.
 const BATCH: u32 = 2;
 
-/// How claims are judged.
+/// Conflict check and granularity.
 type Judged = (ConflictCheck, Granularity);
 
 // --- The workload ------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ fn live(workload: Workload, (check, granularity): Judged) -> (RunReport, Cell) {
     (report, history::open(&dir).unwrap().replay(&all).unwrap().into_cell())
 }
 
-/// The same simulated.
+/// Simulated run of the workload.
 fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.0 };
     let last_ms = workload.arrivals.last().unwrap().at_ms;

@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Tasks that end together.
 pub(crate) type Ending = Vec<(TaskId, MachineId)>;
 
-/// The same, with the version at which they were placed: those that were evicted since do not end.
+/// Ends of tasks with the version at which they were placed: those that were evicted since do not end.
 pub(crate) type Since = (Version, Ending);
 
 /// The ends to come. Tasks that end together are kept together: most jobs are many tasks of one

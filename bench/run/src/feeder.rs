@@ -39,7 +39,7 @@ pub(crate) struct Evicted {
 /// The feeder, and what it counted.
 pub(crate) struct Feeder {
     pub(crate) cell: RunCell,
-    /// What the profiles that look at volumes look at.
+    /// Volumes, for profiles with volume plugins.
     pub(super) volumes: Volumes,
     /// Whether it holds claims. Without them nobody looks at volumes who is not told to.
     any_claims: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Feeder {
     expired_ms: u64,
 }
 
-/// Who works while a workload is fed.
+/// Workers of a run.
 pub(crate) struct Workers<'a> {
     pub(super) pool: &'a Pool<'a, Meter>,
     pub(super) fronts: &'a Fronts<'a>,
@@ -190,12 +190,12 @@ impl Feeder {
         Ok(schedulers)
     }
 
-    /// What measures a worker.
+    /// Returns the meter of a worker.
     pub(super) fn meter(&self, worker: usize) -> Meter {
         Meter::new(worker, self.sender.clone())
     }
 
-    /// What a scheduler runs with: the profile of its name if there is one, or a ready-made one.
+    /// Returns a scheduler with the profile of its name if there is one, or a ready-made one.
     fn scheduler(
         &self,
         (name, index, count): (&str, u32, u32),

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 /// Commands on their way beyond which the feeder waits: a few rounds of those that replicas take together.
 pub(super) const ON_THE_WAY_MAX: usize = 4096;
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// To submit the job of this name.

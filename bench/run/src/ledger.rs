@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
     pub(super) requests: Requests,
 }
 
-/// What is remembered of a job.
+/// Record of a job.
 #[derive(Debug)]
 struct Known {
     tenant: usize,

@@ -63,7 +63,7 @@ pub const WINDOW_MAX: usize = 4096;
 /// one for each tenant, and each job for `asks` is an application that asks for containers.
 pub const CLIENTS: [&str; 2] = ["offers", "asks"];
 
-/// How fast the workload's time passes.
+/// Speed of the workload's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As fast as the schedulers keep up.
@@ -82,7 +82,7 @@ impl Pace {
     }
 }
 
-/// Who evicts.
+/// Schedulers that may evict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evict {
     /// The schedulers whose profiles have a plugin for it.
@@ -105,15 +105,15 @@ pub struct RunOptions {
     pub hold: Nanos,
     /// Whether a transaction is taken in parts.
     pub granularity: Granularity,
-    /// What counts as a conflict.
+    /// Changes that count as conflicts.
     pub check: ConflictCheck,
-    /// How far schedulers look; `None` leaves it to their profiles.
+    /// Search of the schedulers; `None` leaves it to their profiles.
     pub search: Option<Search>,
     /// The profiles of schedulers that do not run with the ready-made ones, by scheduler name.
     pub profiles: Profiles,
     /// Whether tasks that find no machine evict others of lower precedence.
     pub evict: Evict,
-    /// How fast the workload's time passes.
+    /// Speed of the workload's time.
     pub pace: Pace,
     /// The seed of the schedulers' choices.
     pub seed: u64,
@@ -143,7 +143,7 @@ impl Default for RunOptions {
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Tasks that were submitted, of `tasks`.

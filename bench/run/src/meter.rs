@@ -1,4 +1,4 @@
-//! What a scheduler's thread measures, and what it tells the feeder.
+//! Measurements of a scheduler's thread, and its messages to the driver of the workload.
 
 use super::lane::Done;
 use crossbeam_channel::Sender;
@@ -9,7 +9,7 @@ use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What a worker, or the lane, tells the feeder.
+/// Message of a worker, or of the command thread, to the driver.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A transaction was answered, at this version: these tasks have machines, these have none any
@@ -30,7 +30,7 @@ pub(crate) enum Message {
 /// Where a worker stands that has nothing to try at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleState {
-    /// What it has seen of the cell.
+    /// Newest cell version that it has seen.
     pub(crate) version: Version,
     /// Number of its tasks find no room.
     pub(crate) unplaceable: usize,

@@ -107,7 +107,7 @@ fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
     }
 }
 
-/// What waits at the end for a front: its clients know no reasons.
+/// Pending jobs of a frontend at the end: its clients know no reasons.
 fn unserved(feeder: &Feeder, name: &str) -> Option<Unplaced> {
     let reason = match name {
         "offers" => "no offer that its framework could use",
@@ -174,7 +174,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
 /// Groups that ask a worker for the same are refused for the same reasons.
 type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
-/// What waits at the end, by what rules out most machines.
+/// Pending jobs at the end, by the reason that excludes most machines.
 pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
     let mut known: HashMap<Need, String> = HashMap::new();
     let mut list: Vec<Unplaced> = Vec::new();

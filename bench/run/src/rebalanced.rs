@@ -29,7 +29,7 @@ pub enum Moment {
     Start,
     /// After it was run to its end.
     End,
-    /// The same, with tasks that never end by themselves.
+    /// The cell at the end, with tasks that never end by themselves.
     EndOfAll,
 }
 
@@ -42,7 +42,7 @@ impl Moment {
     }
 }
 
-/// What is done in a pass.
+/// Actions of a pass.
 pub struct Pass<'a> {
     /// The way in which it works.
     pub settings: Settings,
@@ -83,7 +83,7 @@ pub fn cell_of(
     Ok(ended.feeder.cell.read(Cell::clone))
 }
 
-/// What is there at the start, and what runs then.
+/// Cell at the start, with the tasks that run then.
 fn at_start(workload: Workload) -> Result<Cell, RunError> {
     let mut cell = Cell::new(workload.kinds);
     let policy = Command::SetPolicy(workload.policy);

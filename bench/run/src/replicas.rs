@@ -35,7 +35,7 @@ pub struct Durability {
     pub dir: Option<PathBuf>,
     /// Number of replicas, all in this process; at least one.
     pub replicas: u32,
-    /// What keeps their logs.
+    /// Engine of their logs.
     pub engine: EngineKind,
 }
 
@@ -84,9 +84,9 @@ pub enum ReplicaError {
     Behind {
         /// Which one.
         id: ReplicaId,
-        /// What it has applied.
+        /// Its applied index.
         at: LogIndex,
-        /// What another one has.
+        /// Applied index of the other replica.
         of: LogIndex,
     },
     /// A defect of Omega.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What commits took, from when they were asked for until they were answered. Clones share it.
+/// Latency of commits, from request to reply. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Took {
     /// In nanoseconds. Held for one look-up.
@@ -41,7 +41,7 @@ impl Default for Took {
 pub struct TimedCell {
     /// The cell, for what is no commit.
     pub cell: ReplicatedCell,
-    /// What its commits took.
+    /// Latency of its commits.
     pub took: Took,
 }
 

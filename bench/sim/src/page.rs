@@ -24,7 +24,7 @@ pub struct Section {
     pub title: String,
     /// Paragraphs before everything else.
     pub prose: Vec<String>,
-    /// What was expected, and whether it holds.
+    /// Expectations, and whether they hold.
     pub checks: Vec<Check>,
     /// Plots, each with the name of its file without an ending.
     pub plots: Vec<(String, Plot)>,
@@ -35,7 +35,7 @@ pub struct Section {
 /// Something that should hold.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// What, as a sentence that is true if it holds.
+    /// Expectation, as a sentence that is true if it holds.
     pub claim: String,
     /// Whether it does.
     pub holds: bool,

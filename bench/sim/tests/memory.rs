@@ -23,7 +23,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// of its name; room that grows by doubling may be twice that.
 const JOB_BYTES: usize = 208;
 
-/// What may go wrong with a run here: none of it does.
+/// Errors of a run here: none occurs.
 #[derive(Debug)]
 struct RunError;
 

@@ -148,7 +148,7 @@ pub(crate) fn sync(columns: &mut Columns, changed: &[u32], rounds: usize) -> Fig
     span.each(rounds * changed.len().max(1))
 }
 
-/// What a commit must keep at least: rows of amounts, a hashed table of tasks, a ring of changes.
+/// Minimal state of a commit: rows of amounts, a hashed table of tasks, a ring of changes.
 struct Master {
     free: Vec<[i64; KINDS]>,
     sequences: Vec<u64>,

@@ -69,7 +69,7 @@ pub(crate) fn empty(machines: Vec<Machine>) -> Made {
     empty_of(Kinds::standard(), machines)
 }
 
-/// The same of other kinds than the standard ones.
+/// Creates an empty cell with other kinds than the standard ones.
 pub(crate) fn empty_of(kinds: Kinds, machines: Vec<Machine>) -> Made {
     let mut cell = Cell::new(kinds);
     let count = machines.len();
@@ -98,7 +98,7 @@ pub(crate) fn filled(
     fill(empty(machines.clone()), machines, milli, request)
 }
 
-/// The same on an empty cell of these machines, by tasks that request what `request` makes of
+/// Fills an empty cell of these machines with tasks that request what `request` makes of
 /// processor and memory.
 pub(crate) fn fill(
     mut made: Made,

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// What some work took.
+/// Time of some work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     /// Processor time of the thread, or the sum over several.

@@ -12,7 +12,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use; commits of a claim, a
 
 const MACHINES: usize = 10_000;
 
-/// What there is enough of for all.
+/// An amount that suffices for all.
 const PLENTY: u64 = 1 << 40;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

@@ -92,7 +92,7 @@ pub(super) fn transactions(
     claims_of(cell, machines, (&jobs, each, tasks))
 }
 
-/// The same, of these jobs.
+/// Claims of these jobs.
 pub(super) fn claims_of(
     cell: &mut Cell,
     machines: usize,

@@ -83,7 +83,7 @@ fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     span.each(claims)
 }
 
-/// What it takes to find a machine for a wide task, and to give it back.
+/// Time to find a machine for a wide task, and to give it back.
 fn placed(options: &Options, view: &mut View, cores: Option<CoreRequest>) -> Figure {
     let profile = scan::profile();
     profile.prepare(view);

@@ -105,7 +105,7 @@ fn by_day(points: usize, amount: u64) -> View {
     view
 }
 
-/// What it takes to find a machine for a task, and to give it back.
+/// Time to find a machine for a task, and to give it back.
 fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
     let profile = scan::profile();
     profile.prepare(view);

@@ -44,7 +44,7 @@ impl MachineScore for ByMachine {
     }
 }
 
-/// The same score in both forms, on all machines of a view.
+/// Rows of one score in both forms, on all machines of a view.
 pub(crate) fn rows(options: &Options, view: &View, group: GroupRef) -> Vec<Row> {
     let scans = options.work(2000);
     let (columns, machines) = by_turns(

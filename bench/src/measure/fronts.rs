@@ -128,7 +128,7 @@ fn anywhere(_: usize) -> Vec<Ask> {
     vec![Ask::new("main", Place::Anywhere, EACH as u32)]
 }
 
-/// The same, one container on each of so many machines.
+/// Requests for one container on each of so many machines.
 fn on_machines(application: usize) -> Vec<Ask> {
     let name = |i: usize| format!("m{:05}", (application * EACH + i) % 10_000);
     let on = |i| Ask::new("main", Place::Machine(name(i).into()), 1);

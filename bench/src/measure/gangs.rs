@@ -64,7 +64,7 @@ fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     span.each(gangs * TASKS as usize)
 }
 
-/// What is switched on.
+/// Feature that is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,

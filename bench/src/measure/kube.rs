@@ -29,11 +29,11 @@ const AT_WORK: u32 = 1000;
 /// Number of identical tasks are decided together.
 const BATCH: u32 = 1000;
 
-/// What Kubernetes calls its default: as many machines as suffice in a cell of this size, each of
+/// The default of Kubernetes: as many machines as suffice in a cell of this size, each of
 /// them scored for each task.
 const DEFAULT: Placement = placement(Search::Percentage(0));
 
-/// The same with the scores that are still true since the last task.
+/// The default with the score cache.
 const REUSED: Placement = Placement { reuse: true, ..DEFAULT };
 
 /// All machines.

@@ -19,7 +19,7 @@ use std::process::Command as Process;
 pub(crate) const WORKLOAD: &str =
     "resident set of a child process, difference of two sizes; jobs of 100 tasks and of 1";
 
-/// What to build.
+/// Structure to build.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Build {
     /// Number of machines.
@@ -87,14 +87,14 @@ fn place(cell: &SharedCell, build: &Build) {
 
 /// Bytes of this process that are in memory.
 fn resident() -> i64 {
-    /// What the kernel counts in.
+    /// Page size of the kernel.
     const PAGE: i64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
     let pages = statm.split_whitespace().nth(1).and_then(|field| field.parse::<i64>().ok());
     pages.expect("the second field is a number") * PAGE
 }
 
-/// What a child process prints.
+/// Output of a child process.
 fn child(build: Build) -> f64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let mut process = Process::new(program);

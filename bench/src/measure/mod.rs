@@ -49,7 +49,7 @@ use std::path::PathBuf;
 /// The seed of every workload and every choice in the table.
 const SEED: u64 = 20_130_415;
 
-/// What to measure, and how to print it.
+/// Selection of measurements, and output format.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
@@ -94,7 +94,7 @@ impl Options {
 /// Rows that are measured together.
 struct Group {
     name: &'static str,
-    /// What is measured on, for the heading.
+    /// Measured workload, for the heading.
     workload: &'static str,
     measure: fn(&Options) -> Vec<Row>,
 }

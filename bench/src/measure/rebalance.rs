@@ -90,7 +90,7 @@ fn pass(options: &Options, made: &Made, (what, objectives): (&str, Objectives)) 
     ]
 }
 
-/// What the load above the safety level would be on random machines.
+/// Load above the safety level on random machines.
 fn bare(made: &Made, looks: usize, rng: &mut Pcg64) {
     let machines: Vec<_> = made.cell.machines().collect();
     let mut sum = 0u64;

@@ -119,7 +119,7 @@ struct Each<'a> {
     replicas: u64,
 }
 
-/// What one run on replicas showed.
+/// Result of one run on replicas.
 struct Seen {
     figure: Figure,
     latency_us: f64,

@@ -19,7 +19,7 @@ const MACHINES: usize = 10_000;
 /// One machine in so many has a database.
 const APART: usize = 10;
 
-/// What is switched on.
+/// Feature that is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,

@@ -3,7 +3,7 @@
 use super::Options;
 use super::clock::Figure;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Nanos,
@@ -46,7 +46,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// What a figure is to be.
+/// Target of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reach {
     AtMost(f64),
@@ -78,19 +78,19 @@ impl Row {
         Row { what: what.into(), unit, ours, wall, bare, limit: "", reach: None }
     }
 
-    /// The same beside a bare loop's figure, in nanoseconds.
+    /// Returns the figure beside that of a bare loop, in nanoseconds.
     pub(crate) fn beside(mut self, bare: Figure) -> Row {
         self.bare = convert(self.unit, bare.cpu);
         self
     }
 
-    /// The same with what prototypes reached.
+    /// Returns the figure with the result of prototypes.
     pub(crate) fn limit(mut self, limit: &'static str) -> Row {
         self.limit = limit;
         self
     }
 
-    /// The same with a target.
+    /// Returns the figure with a target.
     pub(crate) fn reach(mut self, reach: Reach) -> Row {
         self.reach = Some(reach);
         self

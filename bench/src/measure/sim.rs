@@ -22,7 +22,7 @@ use std::path::Path;
 
 pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs, 3 of each figure, or 1; limit: the reference simulator's own rate";
 
-/// What the reference places in a second of a core, in thousands.
+/// Placements of the reference simulator in a second of a core, in thousands.
 const REFERENCE_K: f64 = 722.0;
 
 /// Runs of one figure: each takes seconds.

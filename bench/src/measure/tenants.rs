@@ -16,7 +16,7 @@ const MACHINES: usize = 10_000;
 
 const TENANTS: usize = 100;
 
-/// What is switched on.
+/// Feature that is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,

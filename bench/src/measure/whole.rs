@@ -55,7 +55,7 @@ pub(crate) struct Done {
     pub(crate) conflicts: usize,
     /// Processor time of all workers; wall time from the first to the last.
     pub(crate) span: Span,
-    /// The same with the processor time of the whole process.
+    /// The span with the processor time of the whole process.
     pub(crate) process: Span,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
     run_on(&[SharedCell::new(made.copy())], load, profile)
 }
 
-/// The same on handles of one cell; the workers are spread over them.
+/// Runs on handles of one cell; the workers are spread over them.
 pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profile) -> Done {
     let start = Barrier::new(load.workers.len() + 1);
     let waves = load.tasks.div_ceil(WAVE);

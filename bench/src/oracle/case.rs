@@ -71,10 +71,10 @@ pub(super) struct Pod {
     pub(super) tolerations: Vec<Toleration>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) topology_spread_constraints: Vec<SpreadConstraint>,
-    /// What kube-scheduler computed that it claims, without zeros.
+    /// Claim that kube-scheduler computed, without zeros.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) computed_request: Amounts,
-    /// What kube-scheduler computed for its scores.
+    /// Request that kube-scheduler computed for its scores.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) computed_non_zero_request: Amounts,
 }

@@ -1,4 +1,4 @@
-//! What the whole default profile says about a pod, recorded and ours.
+//! Results of the whole default profile for a pod, recorded and ours.
 
 use super::case::Pod;
 use super::difference::Found;

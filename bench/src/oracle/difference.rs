@@ -10,9 +10,9 @@ pub struct Difference {
     pub case: String,
     /// The field of what was recorded.
     pub field: String,
-    /// What was recorded.
+    /// Recorded value.
     pub expected: String,
-    /// What we answer.
+    /// Our value.
     pub got: String,
 }
 
@@ -59,7 +59,7 @@ impl Found {
         }
     }
 
-    /// The same in a part of the case.
+    /// Returns the difference in a part of the case.
     pub(super) fn within(mut self, part: &str) -> Found {
         for difference in &mut self.0 {
             difference.field = format!("{part}.{}", difference.field);

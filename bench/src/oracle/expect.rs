@@ -1,4 +1,4 @@
-//! What was recorded of one plugin, and the comparison with what ours says.
+//! Recorded results of one plugin, and the comparison with ours.
 
 use super::difference::Found;
 use super::world::World;
@@ -61,7 +61,7 @@ pub(super) enum Scoring<'a> {
     Relative(&'a dyn RelativeScore),
 }
 
-/// What each machine's code should be.
+/// Expected code of each machine.
 pub(super) fn codes(
     (pre_filter, rejected): (Option<&Status>, &BTreeMap<String, Status>),
     feasible: impl IntoIterator<Item = String>,

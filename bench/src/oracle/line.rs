@@ -18,7 +18,7 @@ pub(super) struct Line<'a> {
     pub(super) file: &'a Path,
     /// The line, from 1.
     pub(super) number: u64,
-    /// What stands there.
+    /// Text of the line.
     pub(super) text: &'a str,
 }
 

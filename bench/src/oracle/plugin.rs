@@ -44,7 +44,7 @@ impl<A, E> Case<A, E> {
         self.replay_on(&self.nodes, ask)
     }
 
-    /// The same with other nodes.
+    /// Replays with other nodes.
     pub(super) fn replay_on(
         &self,
         nodes: &[Node],

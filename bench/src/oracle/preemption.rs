@@ -41,7 +41,7 @@ struct DisruptionBudget {
     disruptions_allowed: i64,
 }
 
-/// What was recorded.
+/// Recorded result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Expect {
@@ -64,7 +64,7 @@ struct Filtered {
     feasible: BTreeSet<String>,
 }
 
-/// Who would have to go from a node, the most important first.
+/// Victims on a node, the most important first.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Victims {
     pods: Vec<String>,

@@ -15,7 +15,7 @@ pub(super) struct Case {
     /// In thousandths, rounded up.
     #[serde(rename = "milliValue")]
     milli_value: Option<i64>,
-    /// How Kubernetes would write it; we never write quantities.
+    /// Canonical form in Kubernetes; we never write quantities.
     #[serde(rename = "canonical")]
     _canonical: Option<String>,
 }

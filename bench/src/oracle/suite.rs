@@ -30,7 +30,7 @@ pub(super) enum Suite {
     TopologySpread,
 }
 
-/// What tells the suite of a case.
+/// Field that names the suite of a case.
 #[derive(Deserialize)]
 #[serde(expecting = "a case, which is an object")]
 pub(super) struct Head {

@@ -7,7 +7,7 @@ use super::plugin::{Case, NoArgs};
 use omega_schedulers::plugins::{NodeName, NodeUnschedulable, TaintToleration};
 use serde::Deserialize;
 
-/// What each of the plugins said.
+/// Results of each of the plugins.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Expects {

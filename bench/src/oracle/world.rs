@@ -9,7 +9,7 @@ use omega_workload::{Arrival, LoadError};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is there.
+/// Nodes and pods of a case.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) nodes: &'a [Node],

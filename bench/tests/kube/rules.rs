@@ -168,7 +168,7 @@ fn hostnames_that_two_nodes_share_are_labels() {
     assert_eq!(workload.notes, ["has no allocatable resources, so nothing fits: 1 node"]);
 }
 
-/// Whose pods an anti-affinity term with this content looks at, and the notes.
+/// Tenants whose pods an anti-affinity term with this content considers, and the notes.
 fn tenants(term: &str, namespaces: &[&str]) -> (Tenants, Vec<String>) {
     let spec = format!(
         r#""affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[

@@ -16,7 +16,7 @@ pub enum AmountError {
     /// Write a number.
     #[error("{text:?} {why}")]
     Number {
-        /// What was written.
+        /// The text.
         text: String,
         /// Mistake with it.
         why: DecimalError,
@@ -24,13 +24,13 @@ pub enum AmountError {
     /// Use another unit, or none.
     #[error("{text:?} has no unit that is known; write 4, 500m, 16GiB or 2TB")]
     Suffix {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// Use another unit, or none.
     #[error("{text:?} is not counted so: write {like}")]
     OtherUnit {
-        /// What was written.
+        /// The text.
         text: String,
         /// The way in which it may be written.
         like: &'static str,
@@ -38,12 +38,12 @@ pub enum AmountError {
     /// Write less.
     #[error("{text:?} is more than a cell can count")]
     TooLarge {
-        /// What was written.
+        /// The text.
         text: String,
     },
 }
 
-/// What stands behind the digits.
+/// Suffix after the digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suffix {
     None,

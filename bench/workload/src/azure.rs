@@ -27,7 +27,7 @@ use std::path::Path;
 /// Definition of a step of the trace's clock.
 const STEP_MS: u64 = 300_000;
 
-/// What to place it on, and the seed of the life times.
+/// Machines to place it on, and the seed of the life times.
 #[derive(Clone, Debug, Default)]
 pub struct AzureOptions {
     /// The machines; none for whoever only looks.

@@ -57,7 +57,7 @@ use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX};
 use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
 use std::path::Path;
 
-/// What the names of the columns of further resource kinds begin with.
+/// Prefix of the columns of further resource kinds.
 const RESOURCE: &str = "resource:";
 
 /// Reads a cell and its jobs from two tables, whose rows may have any order.

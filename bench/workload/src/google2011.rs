@@ -58,7 +58,7 @@ pub enum Production {
     All,
 }
 
-/// What of the trace is replayed.
+/// Replayed part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoogleOptions {
     /// Which tasks.

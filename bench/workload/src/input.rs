@@ -109,7 +109,7 @@ pub enum InputError {
     Load(#[from] LoadError),
 }
 
-/// What the machines are for.
+/// Purpose of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
     /// To place on: there must be some.

@@ -55,7 +55,7 @@ pub struct Workload {
     pub volumes: VolumesAtStart,
     /// Number of some tasks are to stay up, where a scheduler evicts.
     pub budgets: Vec<DisruptionBudget>,
-    /// What was not carried over, in sentences that a user understands.
+    /// Parts that were not carried over, in sentences that a user understands.
     pub notes: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl RunTime {
 pub struct MachineEvent {
     /// When, in milliseconds since the start.
     pub at_ms: u64,
-    /// What.
+    /// The change.
     pub change: MachineChange,
 }
 

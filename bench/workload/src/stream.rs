@@ -100,7 +100,7 @@ impl Event {
 /// An implementor gives events ascending by time, machine events before the jobs of the same
 /// moment, holds no more than a window of them, and after an error is not asked again.
 pub trait Stream {
-    /// What is known beforehand.
+    /// The part known beforehand.
     fn head(&self) -> &Head;
 
     /// The next piece; `None` at the end.
@@ -109,7 +109,7 @@ pub trait Stream {
     /// If the rest cannot be read: file, line and field are named.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
-    /// What was not carried over, in sentences; whole once the end was reached.
+    /// Parts that were not carried over, in sentences; whole once the end was reached.
     fn notes(&self) -> Vec<String>;
 }
 

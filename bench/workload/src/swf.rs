@@ -101,13 +101,13 @@ impl Log {
         })
     }
 
-    /// What the header lines so far say; they may stand between jobs.
+    /// Header lines read so far; they may stand between jobs.
     #[must_use]
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// What was let pass in the lines so far, in sentences.
+    /// Tolerated irregularities in the lines so far, in sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();

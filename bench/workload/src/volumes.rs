@@ -4,7 +4,7 @@ use omega_core::Text;
 use omega_schedulers::Volumes;
 use omega_schedulers::volumes::{StorageClass, Volume, VolumeClaim, VolumeError};
 
-/// What a run begins with.
+/// Volumes at the start of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumesAtStart {
     /// The classes.

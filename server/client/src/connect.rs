@@ -34,7 +34,7 @@ pub struct Address {
     pub tls: Option<Tls>,
 }
 
-/// What a client shows of itself, and whom it believes; all in PEM.
+/// Client certificate and trusted authority; all in PEM.
 #[derive(Clone)]
 pub struct Tls {
     /// The authority whose certificates the replicas have.
@@ -125,7 +125,7 @@ impl Connections {
 /// A connection to one replica.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// What calls are made on.
+    /// Channel of the calls.
     pub channel: Channel,
     /// Where it leads.
     pub address: String,

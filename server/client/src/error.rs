@@ -184,7 +184,7 @@ impl ApiError {
         ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
     }
 
-    /// The same, which waiting so long may cure.
+    /// Returns the error with a time after which a retry may succeed.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> ApiError {
         self.retry_after = Some(pause);
@@ -198,7 +198,7 @@ impl ApiError {
         matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped)
     }
 
-    /// What this says of a transaction that was sent, if the cell did not judge it.
+    /// Meaning of the error for a transaction that was sent, if the cell did not check it.
     #[must_use]
     pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
         Some(match self.code {

@@ -23,7 +23,7 @@ const ALERT: u8 = 0x15;
 /// The type of an HTTP/2 frame of settings, which is the fourth byte.
 const SETTINGS: u8 = 0x4;
 
-/// What a listener speaks.
+/// Protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
     Tls,

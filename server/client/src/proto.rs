@@ -9,5 +9,5 @@
 
 include!("generated/omega.v1.rs");
 
-/// What gRPC tools are told about the API: a serialized `FileDescriptorSet`.
+/// API description for gRPC tools: a serialized `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -77,7 +77,7 @@ impl Kept {
     }
 }
 
-/// What a verb fails with, in one line.
+/// Error of a verb, in one line.
 fn fails(dir: &Path, line: &str) -> String {
     let said = say(dir, &line.split_whitespace().collect::<Vec<_>>());
     assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{line}: {}", said.stderr);

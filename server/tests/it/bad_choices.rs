@@ -28,7 +28,7 @@ impl Cell {
         self.runtime.block_on(client.remove_machine(request)).unwrap();
     }
 
-    /// What a job that was described so is answered.
+    /// Answer to a job with this description.
     fn offer(&self, job: proto::Job) -> Option<ErrorCode> {
         let mut client = JobServiceClient::new(self.channel());
         let request = proto::SubmitJobRequest { job: Some(job) };

@@ -1,4 +1,4 @@
-//! What is at fault is told in one line, before anything has started, and costs no file.
+//! Bad input: errors name the fault in one line, before anything has started, and cost no file.
 //!
 //! The cases are text, in `bad_input.txt`: arguments, the files that differ from sound ones, `---`,
 //! the line. `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes what is said into the
@@ -19,7 +19,7 @@ const TABLES: &str = "--machines m.csv --jobs j.csv";
 /// The result of an earlier run.
 const EARLIER: &str = "an earlier result\n";
 
-/// What `omega` says in a folder, as its last line. It must end with code 2, print nothing, and
+/// Last line that `omega` prints in a folder. It must end with code 2, print nothing, and
 /// leave the folder and the earlier result in it as they were.
 fn fault(dir: &Path, arguments: &str) -> String {
     std::fs::write(dir.join("earlier.json"), EARLIER).unwrap();
@@ -94,7 +94,7 @@ fn faults_are_told_in_one_line() {
     }
 }
 
-/// What is said of a table of jobs of these bytes.
+/// Error for a table of jobs of these bytes.
 fn fault_of_jobs(bytes: &[u8]) -> String {
     let dir = folder(&SOUND);
     std::fs::write(dir.path().join("j.csv"), bytes).unwrap();

@@ -111,7 +111,7 @@ impl Cell {
         }
     }
 
-    /// What a transaction is answered: the reason of each conflict, or the code of the error.
+    /// Answer to a transaction: the reason of each conflict, or the code of the error.
     pub(crate) fn commit(&self, request: proto::CommitRequest) -> String {
         let mut client = SchedulingServiceClient::new(self.channel());
         match self.runtime.block_on(client.commit(request)) {
@@ -229,7 +229,7 @@ fn amounts_beyond_all_bounds_are_refused() {
     assert_eq!(cell.commit(both), "NO_ROOM NO_ROOM");
 }
 
-/// What `omega serve` says of a file of settings.
+/// Output of `omega serve` for a file of settings.
 fn check(dir: &Path, text: &str) -> Said {
     std::fs::write(dir.join("serve.toml"), text).unwrap();
     say(dir, &["serve", "--config=serve.toml", "--check-config"])

@@ -20,7 +20,7 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// What a page becomes after some seconds of its own time, and what it has complained of.
+/// Page after some seconds of its own time, and its errors.
 fn dom(browser: &str, profile: &Path, url: &str) -> (String, String) {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])

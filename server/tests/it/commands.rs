@@ -1,4 +1,4 @@
-//! What people ask of a cell that is served: every verb, every format, and what is said when it cannot
+//! Commands for a served cell: every verb, every format, and the errors when it cannot
 //! be done. The cell is a process of its own, reached over a socket.
 
 use crate::process::{Said, folder, omega, say};
@@ -21,7 +21,7 @@ impl Served {
         Served::with(files, &[])
     }
 
-    /// The same with more said to the server.
+    /// Starts a cell with further options of the server.
     pub(crate) fn with(files: &[(&str, &str)], more: &[String]) -> Served {
         let dir = folder(files);
         let address = format!("127.0.0.1:{}", ports(1)[0]);
@@ -41,14 +41,14 @@ impl Served {
         say_at(self.dir.path(), &self.address, line)
     }
 
-    /// What a command prints that succeeds.
+    /// Output of a command that succeeds.
     pub(crate) fn ok(&self, line: &str) -> String {
         let said = self.say(line);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
         said.stdout
     }
 
-    /// The same as JSON.
+    /// Output as JSON.
     pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }

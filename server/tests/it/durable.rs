@@ -20,7 +20,7 @@ fn run(more: &[&str]) -> (TempDir, Outcome) {
     (dir, outcome)
 }
 
-/// What `omega` answers in a folder.
+/// Output of `omega` in a folder.
 fn answer(dir: &Path, arguments: &[&str]) -> String {
     let said = say(dir, arguments);
     assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{arguments:?}");

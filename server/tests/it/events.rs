@@ -1,4 +1,4 @@
-//! What processes tell operators on standard error: which events, in which form, and which commits are slow.
+//! Events of processes on standard error: which events, in which form, and which commits are slow.
 
 use crate::process::{folder, omega, say};
 use crate::served::{Process, ports};

@@ -1,4 +1,4 @@
-//! What Prometheus is told by a served cell and by a scheduler; that docs/metrics.md has every name of it and no
+//! Metrics of a served cell and of a scheduler; checks that docs/metrics.md has every name of it and no
 //! other; and that the dashboard asks for nothing else.
 
 use crate::http::{ask, get};
@@ -21,7 +21,7 @@ struct Family {
 }
 
 impl Family {
-    /// What a query calls it: counters have an ending.
+    /// Name in a query: counters have an ending.
     fn shown(&self, name: &str) -> String {
         if self.kind == "counter" { format!("{name}_total") } else { name.to_owned() }
     }

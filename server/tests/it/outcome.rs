@@ -10,7 +10,7 @@ pub(crate) struct Outcome {
     pub(crate) json: Value,
 }
 
-/// What a number may be off for having been a sum of fractions.
+/// Rounding error of a sum of fractions.
 const ROUNDING: f64 = 1e-9;
 
 /// Runs `omega` in a new folder, with a JSON file and a page, and checks what holds of all runs.

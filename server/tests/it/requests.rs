@@ -77,7 +77,7 @@ impl Open {
         Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap().connect_lazy()
     }
 
-    /// What a call with these bytes is answered.
+    /// Answer to a call with these bytes.
     fn send(&self, path: &str, bytes: Vec<u8>, metadata: &[(&str, &str)]) -> String {
         let mut request = Request::new(bytes);
         for (key, value) in metadata {

@@ -1,4 +1,4 @@
-//! What belongs to no machine: a cell that is founded with a kind for it, jobs that claim it, and who is told.
+//! Cluster resources: a cell that is bootstrapped with a kind for one, jobs that claim it, and the output about it.
 
 use crate::agents::until;
 use crate::commands::Served;

@@ -90,7 +90,7 @@ impl Guarded {
         channel(self.port, tls)
     }
 
-    /// The same, by the name of the certificate.
+    /// Channel by the name of the certificate.
     pub(crate) fn of(&self, name: &str) -> Channel {
         self.channel(&tls(self.path(), "certs", name))
     }

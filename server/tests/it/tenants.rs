@@ -1,4 +1,4 @@
-//! What each role sees and changes of jobs: its own, another name's, another tenant's, over real TLS.
+//! Jobs that each role sees and changes: its own, another name's, another tenant's, over real TLS.
 
 use crate::certificates::issue;
 use crate::secure::Guarded;

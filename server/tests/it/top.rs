@@ -1,4 +1,4 @@
-//! What `omega top` prints where nobody watches.
+//! Output of `omega top` without a terminal.
 
 use crate::process::omega;
 use crate::web::{HOSTILE, shown};

@@ -35,7 +35,7 @@ fn cell(files: &[(&str, &str)]) -> Served {
     cell
 }
 
-/// What a commit prints of which something was refused.
+/// Output of a commit with rejected items.
 fn refused(cell: &Served, line: &str) -> (String, String) {
     let said = cell.say(line);
     assert_eq!(said.code, Some(1), "{line}: {}", said.stderr);

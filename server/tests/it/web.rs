@@ -1,4 +1,4 @@
-//! What the web page is made of: each route, the headers, who gets it, and what it says of hostile names.
+//! The web page: each route, the headers, who gets it, and its handling of hostile names.
 
 use crate::certificates::{authority, issue, tls};
 use crate::commands::Served;

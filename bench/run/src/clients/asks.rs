@@ -27,7 +27,7 @@ pub(super) struct Asks {
 struct Application {
     id: JobId,
     groups: Vec<Wanted>,
-    /// What it is to say with its next heartbeat.
+    /// Content of its next heartbeat.
     heartbeat: Heartbeat,
 }
 

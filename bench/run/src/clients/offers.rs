@@ -20,7 +20,7 @@ pub(super) struct Offers {
     frameworks: Vec<Thinker>,
 }
 
-/// What a framework keeps in mind.
+/// State of a framework between offers.
 struct Thinker {
     id: FrameworkId,
     /// Machines that the cell refused to a job for another reason than room: a rule forbids them.

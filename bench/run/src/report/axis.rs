@@ -20,7 +20,7 @@ pub(super) struct Axis {
     high: f64,
     /// Where each tick is, from 0 at `low` to 1 at `high`, and its label.
     pub(super) ticks: Vec<(f64, String)>,
-    /// What the labels count, if they do not say so.
+    /// Unit of the labels, if they do not say it.
     pub(super) unit: &'static str,
 }
 

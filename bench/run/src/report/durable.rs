@@ -1,4 +1,4 @@
-//! What it took that the cell survives: lines of the table, and a section of the page.
+//! Cost of durability: lines of the table, and a section of the page.
 
 use super::html::section;
 use super::number::{amount, count, duration};
@@ -29,7 +29,7 @@ pub(super) fn table(report: &RunReport) -> String {
     columns(&rows, &aligns, 0)
 }
 
-/// The same as a section of the page.
+/// Cost of durability as a section of the page.
 pub(super) fn page(report: &RunReport) -> String {
     let Some(durable) = &report.durable else { return String::new() };
     let figures = figures(durable).map(|(name, value)| format!("{name}: {value}")).join("; ");

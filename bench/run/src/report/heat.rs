@@ -23,7 +23,7 @@ const NAME_CHARS_MAX: usize = 40;
 /// The resource kinds that have a map. A cell has few, and each costs 100 kB.
 const KINDS_MAX: usize = 8;
 
-/// What the script shows at the pointer, in the order of the map.
+/// Values that the script shows at the pointer, in the order of the map.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Readings {
     /// The name of each cell's machine, or of its first and last.

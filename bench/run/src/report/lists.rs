@@ -164,7 +164,7 @@ pub(super) fn tenants(report: &RunReport) -> String {
     section("Tenants", &body)
 }
 
-/// How full each resource is.
+/// Usage of each resource.
 pub(super) fn resources(report: &RunReport) -> String {
     if report.resources.is_empty() {
         return String::new();
@@ -233,7 +233,7 @@ fn waiting(tasks: usize) -> String {
     format!("{} wait{}", plural(wide(tasks), "task"), if tasks == 1 { "s" } else { "" })
 }
 
-/// What of the input was left out.
+/// Parts of the input that were left out.
 pub(super) fn notes(report: &RunReport) -> String {
     if report.notes.is_empty() {
         return String::new();

@@ -31,7 +31,7 @@ pub struct RunReport {
     pub name: String,
     /// The seed of everything random in it.
     pub seed: u64,
-    /// What of the input was not carried over, in sentences.
+    /// Parts of the input that were not carried over, in sentences.
     pub notes: Vec<String>,
     /// Number of machines the cell had at the end.
     pub machines: usize,
@@ -67,9 +67,9 @@ pub struct RunReport {
     pub tenants: Vec<TenantReport>,
     /// Each resource kind.
     pub resources: Vec<ResourceReport>,
-    /// What it took that the cell survives; none for a cell in memory.
+    /// Cost of durability; none for a cell in memory.
     pub durable: Option<DurableReport>,
-    /// What was not placed and why, the most tasks first.
+    /// Unplaced jobs by reason, the most tasks first.
     pub unplaced: Vec<Unplaced>,
     /// The run over time, evenly spaced in the workload's time.
     pub series: Vec<Sample>,
@@ -157,7 +157,7 @@ pub struct TenantReport {
     pub shares: Vec<f64>,
 }
 
-/// What it took that the cell survives.
+/// Cost of durability.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DurableReport {
     /// Median and 99th percentile of the time of a commit at its scheduler, in microseconds.
@@ -171,7 +171,7 @@ pub struct DurableReport {
     pub replicas: Vec<ReplicaReport>,
 }
 
-/// What one replica wrote.
+/// Disk usage of one replica.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReplicaReport {
     /// Its name.
@@ -180,7 +180,7 @@ pub struct ReplicaReport {
     pub leads: bool,
     /// Bytes that its log has written, without the zeros that give a segment its room.
     pub log_bytes: u64,
-    /// The same divided by the claims of the run.
+    /// Bytes of the log divided by the claims of the run.
     pub log_bytes_per_claim: f64,
     /// Number of times its log was synced.
     pub syncs: u64,
@@ -195,7 +195,7 @@ pub struct ReplicaReport {
 pub struct ResourceReport {
     /// Its name.
     pub name: String,
-    /// What all machines have, as a person reads it.
+    /// Total capacity of all machines, as text.
     pub capacity: String,
     /// Claimed at the end, as a share of the capacity; above 1 where it is overcommitted.
     pub used_at_end: f64,
@@ -250,7 +250,7 @@ pub struct MachineHeat {
 }
 
 impl RunReport {
-    /// What all schedulers did together. Quantiles are zero: those of several do not add up.
+    /// Totals of all schedulers. Quantiles are zero: those of several do not add up.
     #[must_use]
     pub fn all_schedulers(&self) -> SchedulerReport {
         let mut all = SchedulerReport { name: "all".to_string(), ..Default::default() };

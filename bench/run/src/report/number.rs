@@ -2,7 +2,7 @@
 //!
 //! Both the table and the page use these, so that one number looks the same in both.
 
-/// What stands for a number that there is none of, or that is not finite.
+/// Text for a number that is missing or not finite.
 pub(super) const NOTHING: &str = "–";
 
 /// A count with thousands separators.

@@ -19,7 +19,7 @@ use serde::Serialize;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
 
-/// What the script shows at the pointer.
+/// Values that the script shows at the pointer.
 #[derive(Serialize)]
 struct Readings {
     series: plot::Readings,

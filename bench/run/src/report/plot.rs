@@ -21,7 +21,7 @@ const NAME_MAX: usize = 24;
 /// The size of the drawing that is stretched to the size of the plot.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
 
-/// What the script shows at the pointer. Every value is text already.
+/// Values that the script shows at the pointer. Every value is text already.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Readings {
     /// Where each point is, from 0 to 1000.

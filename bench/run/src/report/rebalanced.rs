@@ -1,4 +1,4 @@
-//! What a pass found and did: what `omega rebalance` shows, as one value, as text and as JSON.
+//! Report of a pass: the output of `omega rebalance`, as one value, as text and as JSON.
 //!
 //! `docs/rebalance.md` describes the fields for readers of the file.
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// A pass over a cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RebalanceReport {
-    /// What cell it was, in a few words.
+    /// Description of the cell, in a few words.
     pub name: String,
     /// Machines that take tasks.
     pub machines: usize,
@@ -23,7 +23,7 @@ pub struct RebalanceReport {
     pub before: i128,
     /// The weighted sum once all is done.
     pub after: i128,
-    /// What an operator sees of it without weights.
+    /// Facts about the cell without weights.
     pub facts: Vec<FactLine>,
     /// Number of moves there are for each reason.
     pub reasons: Vec<ReasonLine>,
@@ -41,7 +41,7 @@ pub struct RebalanceReport {
     pub ended: String,
     /// Outcome of the moves, if they were carried out.
     pub applied: Option<Applied>,
-    /// What the reader should know besides.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
@@ -52,11 +52,11 @@ pub struct TermLine {
     pub term: String,
     /// Its weight.
     pub weight: u32,
-    /// What it cost, in millionths of a machine.
+    /// Cost before, in millionths of a machine.
     pub before: i128,
     /// Its cost once all is done.
     pub after: i128,
-    /// What that is, in words.
+    /// Description, in words.
     pub what: String,
 }
 
@@ -78,7 +78,7 @@ pub struct ReasonLine {
     pub reason: String,
     /// Number of moves.
     pub moves: usize,
-    /// What they gain, weighted, in millionths of a machine.
+    /// Weighted gain of the steps, in millionths of a machine.
     pub gain: i128,
 }
 
@@ -99,7 +99,7 @@ pub struct MoveLine {
     pub to: String,
     /// Why.
     pub why: String,
-    /// What the step gains, weighted, in millionths of a machine.
+    /// Weighted gain of the step, in millionths of a machine.
     pub gain: i128,
 }
 
@@ -114,7 +114,7 @@ pub struct StuckLine {
     pub machine: String,
     /// Why.
     pub why: String,
-    /// What keeps it off the other machines: reasons, and how many machines each rules out.
+    /// Reasons that exclude the other machines, and how many machines each excludes.
     pub reasons: Vec<(String, usize)>,
 }
 

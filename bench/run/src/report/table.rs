@@ -134,7 +134,7 @@ fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2]) -> Vec<St
     ]
 }
 
-/// How full the cell is.
+/// Usage of the cell.
 fn resources(report: &RunReport) -> String {
     if report.resources.is_empty() {
         return String::new();
@@ -185,7 +185,7 @@ fn unplaced(report: &RunReport) -> String {
     text
 }
 
-/// What of the input was left out.
+/// Parts of the input that were left out.
 fn notes(report: &RunReport) -> String {
     let indent = "  ";
     let lines = report.notes.iter().flat_map(|note| {

@@ -52,7 +52,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
     }
 }
 
-/// What three replicas wrote.
+/// Disk usage of three replicas.
 pub(super) fn durable() -> DurableReport {
     let replica = |id: u64| ReplicaReport {
         name: format!("r{id}"),

@@ -59,7 +59,7 @@ pub struct WaitingGroup {
     pub group: String,
     /// Number of tasks that wait.
     pub waiting: usize,
-    /// What each asks for, as a person reads it.
+    /// Request of each task, as text.
     pub request: String,
     /// Number of machines there are.
     pub machines: usize,
@@ -96,7 +96,7 @@ pub struct Lack {
     pub kind: Option<String>,
     /// Amount, if it is room (in the kind's smallest unit), devices or cores.
     pub missing: Option<u64>,
-    /// The same in words.
+    /// The reason in words.
     pub text: String,
 }
 
@@ -111,7 +111,7 @@ pub struct Help {
     pub machines: usize,
     /// Missing part, or is lifted.
     pub lacks: Vec<Lack>,
-    /// The same in words.
+    /// The remedy in words.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! How large a cell must be, and how much more it would carry: a search over simulated runs.
+//! Capacity planning: the smallest cell for a load, or the largest load for a cell, by a search over simulated runs.
 //!
 //! ```text
 //!   workload ──scale.rs──▶ the same with N machines, or X times the jobs ──simulate──▶ how the jobs fared
@@ -26,7 +26,7 @@ use rayon::prelude::*;
 /// Time for which a probe goes on after the last job has come, in seconds, so that it can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
-/// What is searched for.
+/// Quantity to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
@@ -39,13 +39,13 @@ pub enum Question {
 /// Request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// What is searched for.
+    /// Quantity to search for.
     pub question: Question,
-    /// What must hold.
+    /// Objectives to meet.
     pub objectives: Vec<Objective>,
     /// The largest number that is tried: of machines, or of thousandths of the load.
     pub most: u64,
-    /// How near the two sides of the answer must be, as a share of it; they are never nearer than one.
+    /// Distance between the two sides of the answer, as a share of it; it is never below one.
     pub precision: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold of a run: bounds for how long jobs wait, how many are placed, how full the cell is.
+//! Objectives of a run: bounds on waits, on placed jobs, and on usage of the cell.
 //!
 //! Waits are those of all jobs that came: one that nobody got to, or that was never placed whole, has waited for ever.
 //! Else a cell that is much too small would look good, for the jobs that it did serve.
@@ -73,7 +73,7 @@ impl Objective {
         }
     }
 
-    /// What must hold, in words.
+    /// Objective in words.
     #[must_use]
     pub fn words(&self) -> String {
         match *self {
@@ -118,7 +118,7 @@ impl Objective {
         }
     }
 
-    /// What a run has; infinite seconds are for ever.
+    /// Value of the objective in a run; infinite seconds are for ever.
     #[must_use]
     pub fn figure(&self, outcome: &Outcome) -> f64 {
         let mine = |kind: Option<JobKind>| {

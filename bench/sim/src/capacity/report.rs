@@ -20,7 +20,7 @@ pub struct Probe {
     pub holds: bool,
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// The number that is asked for; none if the objectives hold for none.
@@ -34,7 +34,7 @@ pub struct Answer {
 /// A question with its answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What was searched for.
+    /// Quantity that was searched for.
     pub question: Question,
     /// All runs, ascending by their numbers.
     pub probes: Vec<Probe>,
@@ -53,11 +53,11 @@ pub struct CapacityReport {
     pub seed: u64,
     /// The version of the program.
     pub version: String,
-    /// What must hold, in words; a probe's figures are in this order.
+    /// Objectives, in words; a probe's figures are in this order.
     pub objectives: Vec<String>,
     /// Each question with its answer.
     pub findings: Vec<Finding>,
-    /// What of the input was not carried over.
+    /// Parts of the input that were not carried over.
     pub notes: Vec<String>,
 }
 

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 /// two jobs, near enough that the hours of the day stay as they are.
 const SHIFT_MS: u64 = 300_000;
 
-/// What makes machines of one sort. Labels do not: they tell where a machine stands.
+/// Key of a sort of machines. Labels are not part of it: they only say where a machine is.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
-/// The same with so many machines, of each sort as nearly the same share as whole machines allow.
+/// Returns the workload with so many machines, of each sort as nearly the same share as whole machines allow.
 ///
 /// Fewer are taken evenly from each sort, and more are copies. A task that ran on a machine that is gone is placed anew.
 #[must_use]
@@ -20,7 +20,7 @@ pub fn machines(workload: &Workload, count: usize) -> Workload {
     machines_moved(workload, count).0
 }
 
-/// The same, with the new position of each machine; `None` for those that are gone.
+/// Returns the scaled workload with the new position of each machine; `None` for those that are gone.
 #[must_use]
 pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Option<u32>>) {
     let all = &workload.machines;
@@ -91,7 +91,7 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     shares
 }
 
-/// The same with so many thousandths of the jobs: some left out, evenly over the list, or all and some again, up to five
+/// Returns the workload with so many thousandths of the jobs: some left out, evenly over the list, or all and some again, up to five
 /// minutes later and not running yet. Jobs that are there at the start and never end are there at the start again.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {

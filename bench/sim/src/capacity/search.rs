@@ -95,7 +95,7 @@ impl Found {
     }
 }
 
-/// What is known so far.
+/// Largest failing and smallest passing size so far.
 fn bracket(known: &BTreeMap<u64, bool>, sense: Sense) -> Found {
     let holding = known.iter().filter(|(_, holds)| **holds).map(|(n, _)| *n);
     let failing = || known.iter().filter(|(_, holds)| !**holds).map(|(n, _)| *n);

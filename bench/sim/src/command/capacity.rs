@@ -31,7 +31,7 @@ pub struct CapacityArgs {
     end: EndArgs,
     #[command(flatten)]
     objectives: ObjectiveArgs,
-    /// What is searched for; both without it.
+    /// Quantity to search for: machines or load; both without it.
     #[arg(long, value_enum)]
     find: Option<Question>,
     /// The largest number of machines that is tried; ten times the workload's without it.
@@ -40,7 +40,7 @@ pub struct CapacityArgs {
     /// The largest load that is tried, as a multiple of the workload's.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// How near the two sides of an answer must be; 0 is to the last machine and the last thousandth of the load.
+    /// Distance between the two sides of an answer; 0 is to the last machine and the last thousandth of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
     /// The folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
@@ -51,7 +51,7 @@ pub struct CapacityArgs {
     output: OutputArg,
 }
 
-/// What must hold. All of them must; each may be given several times.
+/// Objectives to meet. All of them must hold; each may be given several times.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
@@ -237,7 +237,7 @@ fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) ->
     }
 }
 
-/// What of a workload is not carried over: what its reader noted, and changes of machines.
+/// Parts of a workload that are not carried over: notes of its reader, and changes of machines.
 fn notes(workload: &Workload) -> Vec<String> {
     let mut notes = workload.notes.clone();
     let changes = workload.machine_events.len();

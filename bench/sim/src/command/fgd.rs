@@ -13,7 +13,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `omega-sim fgd` is asked.
+/// Options of `omega-sim fgd`.
 #[derive(Debug, Args)]
 pub struct FgdArgs {
     /// The folder of the trace, with the published table if they are to be compared
@@ -127,7 +127,7 @@ impl FgdArgs {
         Policy::ALL.into_iter().filter(asked).collect()
     }
 
-    /// What is simulated, by name.
+    /// Inputs to simulate, by name.
     fn inputs(&self) -> Result<Vec<(String, Input)>, SimError> {
         if let (Some(tasks), Some(machines)) = (&self.tasks, &self.machines) {
             let name = tasks.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -14,7 +14,7 @@ use omega_workload::alike::Alike;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What is otherwise, how the schedulers of both futures are, and how far to look.
+/// Changes, schedulers of both futures, and the time to simulate.
 #[derive(Debug, Args)]
 pub struct FutureArgs {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct FutureArgs {
     output: OutputArg,
 }
 
-/// What is otherwise.
+/// Changes of the second future.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes")]
 struct ChangeArgs {

@@ -23,7 +23,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
-    /// The same for each of its tasks.
+    /// Decision time for each of its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
@@ -31,14 +31,14 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
-    /// The same for each of its tasks.
+    /// Decision time for each of its tasks.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
     /// When a claim conflicts.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
-    /// What is taken of a transaction with a conflict.
+    /// Granularity: part of a transaction with a conflict that is committed.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
     /// The share of the machines that schedulers of service jobs leave out.
@@ -84,7 +84,7 @@ pub(super) enum CheckArg {
     Sequence,
 }
 
-/// What is taken of a transaction with a conflict.
+/// Granularity: part of a transaction with a conflict that is committed.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum GranularityArg {

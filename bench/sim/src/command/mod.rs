@@ -52,7 +52,7 @@ pub enum SimError {
     /// Request needs more than it was given.
     #[error("{0}")]
     Lacks(String),
-    /// The same.
+    /// Error while loading an input.
     #[error(transparent)]
     Load(#[from] omega_workload::LoadError),
     /// The cell refuses a part of the input.

@@ -31,7 +31,7 @@ pub struct PaperArgs {
     seed: u64,
 }
 
-/// What the command line names.
+/// Experiments that the command line names.
 #[derive(Clone, Debug)]
 enum Which {
     All,

@@ -9,7 +9,7 @@ use omega_workload::input::InputArgs;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What is simulated.
+/// Options of a simulated run.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim run --arch omega --batch 4 --synthetic 2000 --hours 4\n  \

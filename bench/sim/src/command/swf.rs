@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `omega-sim swf` is asked.
+/// Options of `omega-sim swf`.
 #[derive(Debug, Args)]
 pub struct SwfArgs {
     /// The log, plain or compressed with gzip
@@ -23,7 +23,7 @@ pub struct SwfArgs {
     /// Those who may start when
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
-    /// What policies know of how long jobs run: what users requested, or the truth
+    /// Runtimes that policies know: user estimates, or the true ones
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
     /// Number of jobs that have plans with --policy omega: 0 for no backfilling
@@ -58,7 +58,7 @@ enum PolicyChoice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum EstimatesChoice {
-    /// What users requested
+    /// User estimates
     User,
     /// Time for which jobs run
     Perfect,

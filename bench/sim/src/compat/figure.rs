@@ -36,7 +36,7 @@ pub enum Figure {
     WaitMean,
 }
 
-/// What ours computed.
+/// Computed value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Got {
     /// This.

@@ -40,7 +40,7 @@ impl Outcome {
         figure.of(self.schedulers(kind), self.jobs(kind), tasks, self.end_s)
     }
 
-    /// What each scheduler of a kind did.
+    /// Results of each scheduler of a kind.
     #[must_use]
     pub fn schedulers(&self, kind: Kind) -> &[SchedulerBook] {
         let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
@@ -163,7 +163,7 @@ fn access(architecture: Architecture) -> Access {
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 
-/// How claims are judged where nobody else can have changed anything.
+/// Conflict check where no other scheduler can have changed anything.
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 

@@ -40,11 +40,11 @@ pub struct Point {
     pub batch_decides: DecisionTime,
     /// The share of the machines that the service scheduler leaves out.
     pub pickiness: f64,
-    /// What every generator begins with.
+    /// Seed of every generator.
     pub seed: i64,
 }
 
-/// Whose figures a row has.
+/// Schedulers that the figures of a row are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its name in the file.

@@ -1,4 +1,4 @@
-//! How near a two-level row must come: its size and its direction, not its digits.
+//! Tolerances for two-level rows: their size and direction must agree, not their digits.
 //!
 //! The reference's offers follow the identity of objects where shares are equal, so its digits are not to be had. While
 //! offers suffice, what is computed hardly depends on it. Beyond that, small causes have large effects: runs that differ
@@ -6,7 +6,7 @@
 
 use super::{Expected, Figure, Got};
 
-/// How far apart two figures may be: so much, or by such a factor.
+/// Tolerance between two figures: so much, or by such a factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tolerance {
     apart: f64,
@@ -21,7 +21,7 @@ pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; a
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
 
-/// What may be counted as the other: a job that is tried too often a little before the end, or a little after.
+/// Figures that may replace each other: a job that is tried too often a little before the end, or a little after.
 const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
 
 /// Whether offers do not suffice in a row.
@@ -30,7 +30,7 @@ pub fn is_strained(row: &[Expected]) -> bool {
     number(row, Figure::Abandoned) > ABANDONED_CALM_MAX || number(row, Figure::LeftInQueue) > 0.0
 }
 
-/// What a row expects of a figure.
+/// Expected value of a figure in a row.
 fn number(row: &[Expected], figure: Figure) -> f64 {
     let found = row.iter().find(|expected| expected.figure == figure);
     found.and_then(|expected| expected.text.parse().ok()).unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! What is to happen, by time; at one time, in the order in which it was asked for.
+//! Event queue, by time; events of one time keep the order in which they were added.
 //!
 //! Some sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
 //! for before the first event and so come before all others of their time, but for changes of machines, which come before

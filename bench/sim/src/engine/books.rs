@@ -1,4 +1,4 @@
-//! What is written down of a run: of each scheduler, of each job, and of the cell's use.
+//! Records of a run: of each scheduler, of each job, and of the cell's use.
 
 /// Actions of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

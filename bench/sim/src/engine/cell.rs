@@ -1,15 +1,15 @@
-//! What the loop asks of a cell. Its schedulers are numbered, and the cell keeps what each of them has in mind.
+//! Interface of the event loop to a cell. Schedulers are numbered, and the cell keeps the view of each.
 
 /// The way in which a claim is judged, and how much of a transaction is taken if one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// Subject of the comparison.
     pub check: omega_core::ConflictCheck,
-    /// What is taken of a transaction with a conflict.
+    /// Granularity: part of a transaction with a conflict that is committed.
     pub granularity: Granularity,
 }
 
-/// What is taken of a transaction with a conflict.
+/// Granularity: part of a transaction with a conflict that is committed.
 pub use omega_core::Granularity;
 
 /// The way in which a scheduler sees the cell while it decides.

@@ -86,7 +86,7 @@ impl Scheduler {
     }
 }
 
-/// What is simulated: jobs, who gets each, and until when.
+/// Simulation plan: jobs, the scheduler of each, and the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     /// All jobs.

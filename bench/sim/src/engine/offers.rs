@@ -74,7 +74,7 @@ struct Out<O> {
     placed: Vec<Taken>,
 }
 
-/// What a scheduler is at.
+/// State of a scheduler.
 #[derive(Default)]
 struct Desk {
     queue: VecDeque<u32>,

@@ -5,7 +5,7 @@ use super::agenda::Next;
 use super::{Access, Agenda, Books, Cell, JobBook, Plan, RETRY_S};
 use std::collections::VecDeque;
 
-/// What a scheduler is at.
+/// State of a scheduler.
 #[derive(Default)]
 struct Desk {
     queue: VecDeque<u32>,
@@ -121,7 +121,7 @@ impl<C: Cell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// What is settled when the first decision on a job begins: how long it waited, and how many tasks it has.
+    /// Records the first decision on a job: how long it waited, and how many tasks it has.
     fn first(&mut self, job: usize) {
         let waited = self.agenda.now_s() - self.plan.jobs[job].submit_s;
         let JobBook { tasks, unplaced, .. } = self.books.jobs[job];

@@ -41,7 +41,7 @@ enum Event {
     Ended(Taken),
 }
 
-/// What a scheduler is at.
+/// State of a scheduler.
 #[derive(Default)]
 struct Desk {
     queue: VecDeque<u32>,

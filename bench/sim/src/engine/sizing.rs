@@ -26,7 +26,7 @@ pub struct SizedCell<C, S> {
     looks: RefCell<Vec<f32>>,
 }
 
-/// What was chosen in a run, and how full the cell was.
+/// Choices of a run, and the usage of the cell.
 pub struct SizedRun {
     /// By how much the tasks of each job ran shorter.
     pub speeds: Vec<f64>,

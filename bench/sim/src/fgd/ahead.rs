@@ -59,13 +59,13 @@ impl Ahead {
         Ahead { parts }
     }
 
-    /// What would lie idle of a machine, in thousandths of a device.
+    /// Expected idle part of a machine, in thousandths of a device.
     #[must_use]
     pub fn idle(&self, machine: &DeviceMachine) -> f64 {
         self.idle_of(machine, machine.left())
     }
 
-    /// The same if so much were left of its devices.
+    /// Expected idle part if so much were left of its devices.
     #[must_use]
     pub fn idle_of(&self, machine: &DeviceMachine, left: &[i16]) -> f64 {
         let mut by_left: Vec<i16> = left.iter().copied().filter(|left| *left > 0).collect();

@@ -15,7 +15,7 @@ pub const LOAD_PERCENT_MAX: i64 = 130;
 pub struct Dice(Pcg64);
 
 impl Dice {
-    /// The same for the same seed.
+    /// Creates dice; equal seeds give equal throws.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64::seed_from_u64(seed))

@@ -93,7 +93,7 @@ impl Shapes {
         self.fragment_of(machine.cpu_milli, machine.model, machine.left())
     }
 
-    /// The same of a machine of which so much is left.
+    /// Fragment of a machine of which so much is left.
     #[must_use]
     pub fn fragment_of(&self, cpu_milli: i64, model: u8, left: &[i16]) -> f64 {
         let all: i64 = left.iter().map(|left| i64::from(*left)).sum();

@@ -16,7 +16,7 @@ const MODELS_MAX: usize = Models::BITS as usize;
 const LIST_PREFIX: &str = "openb_pod_list_";
 const LIST_SUFFIX: &str = ".csv.gz";
 
-/// What is simulated.
+/// Input of a simulation.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The machines that have devices.

@@ -24,7 +24,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What it asks of all devices together.
+    /// Sum of its device requests.
     #[must_use]
     pub fn asked_milli(&self) -> i64 {
         i64::from(self.device_milli) * i64::from(self.devices)

@@ -56,7 +56,7 @@ impl Policy {
         })
     }
 
-    /// How well a task that fits would be on a machine: more is better. Of a policy by chance all are equal.
+    /// Score of a machine for a task that fits: more is better. The random policy scores all alike.
     #[must_use]
     pub fn score(self, machine: &DeviceMachine, shape: &Shape, shapes: &Shapes) -> i64 {
         match self {

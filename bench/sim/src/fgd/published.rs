@@ -40,7 +40,7 @@ impl Published {
         Ok(Published(rows))
     }
 
-    /// What was published of a policy on a list.
+    /// Published result of a policy on a list.
     #[must_use]
     pub fn used(&self, list: &str, policy: Policy) -> Option<&[f64; LOADS_PERCENT.len()]> {
         self.0.get(&(list.to_owned(), policy.published_name()?.to_owned()))

@@ -13,18 +13,18 @@ use std::collections::HashMap;
 /// The loads at which a run is looked at: what arrived asks for so many percent of the devices.
 pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 
-/// What is simulated.
+/// Settings of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// The one that decides.
     pub policy: Policy,
-    /// What chance is drawn from.
+    /// Seed of the random generator.
     pub seed: u64,
     /// A task goes to any of so many best machines; with 1 to the best.
     pub among: usize,
 }
 
-/// How things are at one load, in percent of all devices.
+/// State at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// Usage.

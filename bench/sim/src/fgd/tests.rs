@@ -101,7 +101,7 @@ fn the_gradient_takes_the_device_that_leaves_least_unusable() {
     assert_eq!(score(Policy::Fgd, &self::machine(&[600]), &list[0], &list), 46);
 }
 
-/// What lies idle of a device when the next task can use it with this chance: the closed sum.
+/// Expected idle part of a device when the next task can use it with this chance: the closed sum.
 fn idle_share(likely: f64) -> f64 {
     (1.0 - likely) / (1.0 - likely + 50.0 * likely)
 }

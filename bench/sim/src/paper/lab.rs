@@ -53,7 +53,7 @@ pub(super) const fn shared(check: ConflictCheck, granularity: Granularity) -> Ar
 /// The decision time of the paper where none is swept: 0.1 s a job, 5 ms a task.
 pub(super) const USUAL: DecisionTime = DecisionTime { job_s: 0.1, task_s: 0.005 };
 
-/// What is run.
+/// Setting of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) cell: CellSize,
@@ -206,7 +206,7 @@ impl Lab {
             .collect()
     }
 
-    /// The same on both cells.
+    /// Runs the settings on both cells.
     pub(super) fn run_both(&self, settings: &[Setting]) -> Both {
         let mut workloads = BTreeMap::new();
         for setting in settings {
@@ -235,7 +235,7 @@ impl Lab {
         (Point { machines, ..self.point(setting) }, &self.lists)
     }
 
-    /// What all chance begins with.
+    /// Seed of all random generators.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }

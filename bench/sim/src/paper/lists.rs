@@ -20,7 +20,7 @@ const LEAST: f64 = 0.01;
 /// Beyond the end of every run, in seconds.
 const FOREVER_S: f64 = 1e7;
 
-/// What the jobs of a list are like.
+/// Properties of the jobs of a list.
 struct Sort {
     kind: Kind,
     /// The mean time between two of them, in seconds.
@@ -59,7 +59,7 @@ pub(super) fn service(seconds: f64, seed: u64) -> JobList {
     list(&SERVICE, seconds, 1.0, Dice::new(seed, 2))
 }
 
-/// What is there at the start, of a cell of so many machines.
+/// Initial tasks of a cell of so many machines.
 pub(super) fn prefill(machines: u32, seed: u64) -> JobList {
     let mut dice = Dice::new(seed, 3);
     let (mut list, mut left) = (JobList::default(), PREFILL * f64::from(machines) * MACHINE[0]);

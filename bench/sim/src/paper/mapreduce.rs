@@ -14,7 +14,7 @@ use crate::page::{Check, Section, Table};
 use crate::plot::{Axis, Line, Plot, Style};
 use rayon::prelude::*;
 
-/// What is not known of the paper's jobs, and is assumed.
+/// Assumptions about the paper's jobs where the paper is silent.
 mod assumed {
     /// One batch job in so many is a MapReduce job: about a fifth of the jobs at Google, says the paper.
     pub(super) const ONE_IN: f64 = 5.0;

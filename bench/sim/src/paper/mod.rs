@@ -23,18 +23,18 @@ use crate::plot::Line;
 /// A figure of the paper, or several that show the same runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// What its section is called: the first of its figures.
+    /// Name of its section: the first of its figures.
     pub name: &'static str,
     /// The figures of the paper that it shows; the command line knows it by each.
     pub figures: &'static [&'static str],
     /// Its subject.
     pub title: &'static str,
-    /// What it is run on.
+    /// Cells that it runs on.
     pub ground: Ground,
     run: fn(&Lab) -> Section,
 }
 
-/// What an experiment is run on.
+/// Cells of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// The job lists that every lab has.
@@ -183,12 +183,12 @@ const DECISIONS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
 /// A wait that the paper holds to be acceptable.
 const OBJECTIVE_S: f64 = 30.0;
 
-/// What should hold, and the figures that say so.
+/// Expectation, and the figures that support it.
 fn check(claim: &str, holds: bool, found: String) -> Check {
     Check { claim: claim.to_owned(), holds, found }
 }
 
-/// The same on one of two cells.
+/// Expectation for one of two cells.
 fn check_on(cell: &str, claim: &str, holds: bool, found: String) -> Check {
     check(&format!("{claim} ({cell} cell)"), holds, found)
 }

@@ -26,7 +26,7 @@ const WAIT_LEAST_S: f64 = 0.1;
 
 /// Result of the batch schedulers of a run.
 struct Ran {
-    /// How busy they were on average.
+    /// Mean busyness.
     busy: f64,
     /// The mean wait of all jobs, and the longest 90th percentile of a scheduler, in seconds.
     wait_s: f64,

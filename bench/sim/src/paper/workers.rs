@@ -12,9 +12,9 @@ pub(super) enum Workers {
     AsAsked,
     /// As many as have something to do and find room.
     MaxParallelism,
-    /// The same while less than so many percent of the cell are used.
+    /// As many workers as help, while less than so many percent of the cell are used.
     GlobalCap(u8),
-    /// The same, up to so many times as were asked for.
+    /// As many workers as help, up to so many times the requested number.
     RelativeSize(u32),
 }
 

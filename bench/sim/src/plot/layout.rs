@@ -81,12 +81,12 @@ pub(super) fn scene(plot: &Plot) -> Scene {
 }
 
 impl Frame {
-    /// How far to the right a place on the level axis is.
+    /// Horizontal position of a place on the axis.
     fn across(&self, place: f64) -> f64 {
         self.left + place * (self.right - self.left)
     }
 
-    /// How far down a place on the upright axis is.
+    /// Vertical position of a place on the axis.
     fn height(&self, place: f64) -> f64 {
         self.bottom - place * (self.bottom - self.top)
     }
@@ -181,7 +181,7 @@ fn draw(line: &Line, (ink, dashes): (Ink, bool), frame: &Frame, shapes: &mut Vec
     }
 }
 
-/// How far the points of a line are spread. One that begins below the axis begins at its lower end.
+/// Whiskers at the points of a line. One that begins below the axis begins at its lower end.
 fn whiskers(line: &Line, ink: Ink, frame: &Frame, shapes: &mut Vec<Shape>) {
     for ((x, _), (low, high)) in line.points.iter().zip(&line.spread) {
         let (Some(x), Some(to)) = (frame.x.place(*x), frame.y.place(*high)) else { continue };

@@ -21,11 +21,11 @@ const COLOURS: usize = 8;
 /// Some lines over two axes.
 #[derive(Clone, Debug, Default)]
 pub struct Plot {
-    /// What it shows, as a heading.
+    /// Heading.
     pub title: String,
-    /// What goes from left to right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// What goes from below to above.
+    /// Vertical axis.
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
@@ -33,14 +33,14 @@ pub struct Plot {
     pub guides: Vec<Guide>,
 }
 
-/// What an axis is of.
+/// An axis of a plot.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
     /// The quantity and its unit: "decision time of a service job, seconds".
     pub label: String,
     /// The way in which its values are spread.
     pub scale: Scale,
-    /// What its numbers are.
+    /// Unit of its numbers.
     pub unit: Unit,
     /// The axis goes from here at least; what lies below is cut off on a logarithmic one.
     pub least: Option<f64>,
@@ -48,7 +48,7 @@ pub struct Axis {
     pub most: Option<f64>,
 }
 
-/// How values are spread over an axis.
+/// Spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps are equally long.
@@ -71,7 +71,7 @@ pub enum Unit {
 /// One line.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
     /// Its points, ascending by x. One that is no number is left out, and breaks the line.
     pub points: Vec<(f64, f64)>,
@@ -90,7 +90,7 @@ pub enum Style {
     /// From point to point, with a dot at each if they are few.
     #[default]
     Solid,
-    /// The same in dashes: a reference to compare with.
+    /// A dashed line: a reference to compare with.
     Dashed,
     /// Level until the next point, as a distribution is.
     Steps,
@@ -168,31 +168,31 @@ impl Line {
         Line { name: name.into(), points, ..Line::default() }
     }
 
-    /// The same line with whiskers at its points.
+    /// Returns the line with whiskers at its points.
     #[must_use]
     pub fn spread(self, spread: Vec<(f64, f64)>) -> Line {
         Line { spread, ..self }
     }
 
-    /// The same line in another style.
+    /// Returns the line in another style.
     #[must_use]
     pub fn styled(self, style: Style) -> Line {
         Line { style, ..self }
     }
 
-    /// The same line in the colour of a group.
+    /// Returns the line in the colour of a group.
     #[must_use]
     pub fn coloured(self, colour: usize) -> Line {
         Line { colour: Some(colour), ..self }
     }
 }
 
-/// What is to be drawn, in units of a 720 x 420 sheet.
+/// Drawing, in units of a 720 x 420 sheet.
 #[derive(Clone, Debug, Default)]
 struct Scene {
     width: f64,
     height: f64,
-    /// What a reader who cannot see it is told.
+    /// Text for readers who cannot see it.
     description: String,
     shapes: Vec<Shape>,
 }

@@ -30,7 +30,7 @@ pub struct ReferenceJob {
 /// A scheduler's place at the cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat {
-    /// What its generator begins with.
+    /// Seed of its generator.
     pub seed: i64,
     /// Number of machines it leaves out.
     pub left_out: u32,
@@ -117,7 +117,7 @@ pub struct ReferenceCell<'a> {
     pub(super) used: [f64; 2],
     /// Resources that the running tasks of each scheduler take.
     pub(super) owned: Vec<[f64; 2]>,
-    /// What is locked in offers.
+    /// Resources locked in offers.
     pub(super) locked: [f64; 2],
 }
 

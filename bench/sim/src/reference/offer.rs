@@ -8,7 +8,7 @@ use crate::engine::{Attempt, OfferCell, Taken};
 pub struct Offer {
     /// The machines as the scheduler sees them: with its own claims.
     rows: Vec<Row>,
-    /// What was locked of each machine.
+    /// Locked resources of each machine.
     locked: Vec<[f64; 2]>,
     /// The rest of all that.
     left: [f64; 2],

@@ -53,7 +53,7 @@ struct Role {
     seat: SeatSettings,
 }
 
-/// What a run has of a workload besides its jobs.
+/// Parts of a workload besides its jobs.
 struct About<'a> {
     name: &'a str,
     machines: &'a [Machine],

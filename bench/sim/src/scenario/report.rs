@@ -120,7 +120,7 @@ pub struct Report {
     /// Each tenant, the one with the largest mean share first.
     #[serde(default)]
     pub tenants: Vec<TenantReport>,
-    /// What of the input was not carried over.
+    /// Parts of the input that were not carried over.
     pub notes: Vec<String>,
 }
 

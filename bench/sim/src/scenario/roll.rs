@@ -1,4 +1,4 @@
-//! What the loop must know of all jobs before the clock runs: when each comes, of how many tasks and of which kind, and
+//! Submit index of all jobs, known before the clock runs: when each comes, of how many tasks and of which kind, and
 //! which scheduler has it, and who pays. That is 28 bytes for each; the jobs themselves come when their time has come.
 
 use super::ScenarioSettings;
@@ -67,7 +67,7 @@ pub(super) fn is_found(arrival: &Arrival) -> bool {
     arrival.at_ms == 0 && arrival.run == RunTime::Forever
 }
 
-/// Whose turn it is.
+/// Returns the next scheduler in turn.
 fn turn(next: &mut u32, of: u32) -> u32 {
     let turn = *next % of;
     *next = turn + 1;

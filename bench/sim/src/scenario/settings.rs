@@ -27,7 +27,7 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// The same with a copy in parts, one of which is brought up to date before each decision.
+    /// A view in parts, one of which is synced before each decision.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
@@ -52,7 +52,7 @@ pub struct ScenarioSettings {
     pub service_decides: DecisionTime,
     /// Definition of a conflict.
     pub check: ConflictCheck,
-    /// What is taken of a transaction with a conflict.
+    /// Granularity: part of a transaction with a conflict that is committed.
     pub granularity: Granularity,
     /// The share of the machines that schedulers of service jobs leave out.
     pub pickiness: f64,
@@ -64,7 +64,7 @@ pub struct ScenarioSettings {
     pub probes: u32,
     /// Duration of the run, in seconds; until the last job has come if it is not said.
     pub end_s: Option<f64>,
-    /// What all generators begin with.
+    /// Seed of all generators.
     pub seed: u64,
     /// By what the schedulers of the names `batch` and `service` place; the ready-made ones without.
     pub profiles: Profiles,

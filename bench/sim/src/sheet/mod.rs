@@ -10,7 +10,7 @@ pub use parquet::Kind;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.

@@ -44,7 +44,7 @@ pub enum ShippedError {
     /// The cell refuses a quota of the input.
     #[error("the quota of {tenant:?}: {why}")]
     Quota {
-        /// Whose.
+        /// Tenant of the job.
         tenant: String,
         /// Why.
         why: Rejection,
@@ -145,7 +145,7 @@ pub struct ShippedCell<'a> {
     /// Jobs that are over, and that the cell has yet to forget.
     over: usize,
     pub(super) machines: Vec<MachineId>,
-    /// The same, as they were described.
+    /// The machines, as they were described.
     pub(super) described: &'a [Machine],
     judgement: Judgement,
     pub(super) seats: Vec<Seat>,
@@ -155,11 +155,11 @@ pub struct ShippedCell<'a> {
     /// Processors and memory that are taken, in all and by scheduler.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
-    /// What tenants got.
+    /// Accounting of tenants.
     ledger: Ledger,
     /// Whether an offer is out.
     pub(super) offered: bool,
-    /// What changes of its machines, and the position of each machine by its name if anything does.
+    /// Changes of its machines, and the position of each machine by its name if there are any.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
     /// The first machine or job that the cell refused.

@@ -27,7 +27,7 @@ pub struct Got {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     looks: u64,
-    /// What the cell has, since its machines changed last.
+    /// Totals of the cell, since its machines changed last.
     totals: Option<Totals>,
     /// By tenant; the mean is a sum until it is told.
     tenants: BTreeMap<Text, Got>,

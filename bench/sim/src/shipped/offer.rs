@@ -25,7 +25,7 @@ impl OfferCell for ShippedCell<'_> {
         offer.left
     }
 
-    /// What is placed is committed at once: nobody can see it before the offer is answered, and nobody conflicts.
+    /// Commits placements at once: no scheduler can see them before the offer is answered, and none conflicts.
     fn place_in(
         &mut self,
         offer: &mut WholeCell,

@@ -46,7 +46,7 @@ pub struct SeatSettings {
     pub near_best: u32,
     /// In how many parts its view is brought up to date.
     pub parts: usize,
-    /// What its generator begins with.
+    /// Seed of its generator.
     pub seed: u64,
     /// Where a profile of its taste's name stands that it has instead. They suit the cell's kinds.
     pub profiles: Profiles,

@@ -4,7 +4,7 @@ use super::cell::{ShippedCell, ShippedError};
 use omega_core::{Amounts, Command, TaskId, Text};
 use std::collections::BTreeMap;
 
-/// What a cell is at the start of a run, besides machines. By default there is nothing of it.
+/// Initial state of a cell, besides machines. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Resources that the tasks of a tenant may claim together.

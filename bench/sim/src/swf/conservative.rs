@@ -19,7 +19,7 @@ pub struct Conservative<'a> {
     profile: Profile,
     /// The one that waits, in the order of submission.
     waiting: BTreeSet<Place>,
-    /// The same by the start of their reservations.
+    /// Jobs by the start of their reservations.
     by_start: BTreeSet<(u64, Place)>,
     /// The start of each job's reservation, or when it started.
     starts_ms: Vec<u64>,
@@ -58,7 +58,7 @@ impl<'a> Conservative<'a> {
         Slot { start_ms, end_ms: start_ms + job.requested_ms, processors: job.processors }
     }
 
-    /// What a job looks for.
+    /// Gap that a job needs.
     fn gap(&self, place: Place) -> Gap {
         let job = &self.jobs[place];
         Gap { processors: job.processors, for_ms: job.requested_ms }

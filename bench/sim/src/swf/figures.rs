@@ -18,9 +18,9 @@ pub struct Figures {
     pub wait_mean_s: f64,
     /// The wait that half of them did not exceed.
     pub wait_p50_s: f64,
-    /// The same for nine of ten.
+    /// Wait of nine jobs of ten at most.
     pub wait_p90_s: f64,
-    /// The same for 99 of a hundred.
+    /// Wait of 99 jobs of a hundred at most.
     pub wait_p99_s: f64,
     /// The longest wait.
     pub wait_max_s: f64,

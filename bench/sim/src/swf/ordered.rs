@@ -20,10 +20,10 @@ use super::simulate::{Place, Policy};
 use super::trace::SimJob;
 use std::collections::BTreeSet;
 
-/// Who is first in the queue.
+/// Order of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Who was submitted first.
+    /// By time of submission.
     Submission,
     /// Those to run for the shortest time, then who was submitted first.
     Shortest,
@@ -34,14 +34,14 @@ pub enum Order {
 pub enum Backfill {
     /// Nobody.
     None,
-    /// Whoever does not delay the first.
+    /// Any job that does not delay the first.
     Easy,
 }
 
-/// What is kept for the first in the queue.
+/// Reservation of the first job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Who it is for.
+    /// Job of the reservation.
     pub place: Place,
     /// When it starts at the latest, if users were right.
     pub shadow_ms: u64,
@@ -60,7 +60,7 @@ pub struct Ordered<'a> {
     free: u64,
     /// The one that waits, by rank: the time that counts in the order, and the place.
     waiting: BTreeSet<(u64, Place)>,
-    /// Who came since the policy was last asked.
+    /// Jobs that came since the policy was last asked.
     came: Vec<Place>,
     /// The processors that come back, in the order in which a reservation counts on them.
     back: BTreeSet<Due>,
@@ -94,7 +94,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// What is kept for the first in the queue, as of when the policy was last asked.
+    /// Reservation of the first job in the queue, as of the last decision.
     #[must_use]
     pub fn reservation(&self) -> Option<Reservation> {
         self.reservation

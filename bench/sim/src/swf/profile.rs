@@ -37,7 +37,7 @@ pub struct Slot {
     pub processors: u64,
 }
 
-/// What is looked for.
+/// Gap to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// So many processors.
@@ -70,7 +70,7 @@ impl Profile {
             .expect("at the end all processors are free for ever")
     }
 
-    /// The same within limits.
+    /// Searches within limits.
     #[must_use]
     pub fn search(&self, from_ms: u64, limits: Limits, gap: Gap) -> Option<u64> {
         let mut start_ms = from_ms;

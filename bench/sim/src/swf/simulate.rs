@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 /// A job, by its place in the list.
 pub type Place = usize;
 
-/// Who starts when. A policy knows of a job what its user said, and that it ended when it has.
+/// Policy that starts jobs. It knows the user's estimate of a job, and that the job has ended when it has.
 pub trait Policy {
     /// A job was submitted.
     fn submitted(&mut self, place: Place, now_ms: u64);

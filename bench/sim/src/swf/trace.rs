@@ -23,7 +23,7 @@ pub struct SimJob {
     pub waited_ms: Option<u64>,
 }
 
-/// What is simulated of a log.
+/// Simulated part of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// The processors of the machine.
@@ -32,7 +32,7 @@ pub struct Trace {
     pub jobs: Vec<SimJob>,
     /// The jobs that were left out.
     pub left_out: LeftOut,
-    /// What was assumed, in sentences.
+    /// Assumptions, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl Trace {
         };
     }
 
-    /// The same jobs, whose users knew how long they would run.
+    /// Returns these jobs with perfect user estimates.
     #[must_use]
     pub fn with_perfect_estimates(&self) -> Trace {
         let mut trace = self.clone();
@@ -133,7 +133,7 @@ impl Trace {
     }
 }
 
-/// What must be known of a job, and is not.
+/// Required field of a job that is missing.
 enum Unknown {
     Run,
     Size,

@@ -153,7 +153,7 @@ pub fn run(command: &TraceCommand) -> Result<(), TraceError> {
     }
 }
 
-/// What an input is like, and its resource kinds.
+/// Statistics of an input, and its resource kinds.
 fn look(input: &InputArgs, seed: u64) -> Result<(Info, Kinds), InputError> {
     let mut stream = input.open(seed)?;
     let kinds = stream.head().kinds.clone();

@@ -1,4 +1,4 @@
-//! What a trace is like: machines, jobs, tasks, percentiles, and the load against what the cell has.
+//! Statistics of a trace: machines, jobs, tasks, percentiles, and the load against the capacity.
 //!
 //! The stream is read once, and nothing of it is kept but counts. The load is what *would* run if every task
 //! began when its job came: what a trace asks of a cell, not what one gave it.
@@ -23,7 +23,7 @@ const SIZES_MAX: usize = 1024;
 /// Points of the load over time in the result: what a plot shows.
 const POINTS_MAX: usize = 128;
 
-/// What a trace is like.
+/// Statistics of a trace.
 #[derive(Debug, Serialize)]
 pub struct Info {
     /// Where it is from.
@@ -52,7 +52,7 @@ pub struct Info {
     pub tenants: TenantsInfo,
     /// Jobs with rules about where they run.
     pub rules: RulesInfo,
-    /// What was not carried over.
+    /// Parts that were not carried over.
     pub notes: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct Count {
     pub at_start: u64,
 }
 
-/// What machines a trace has.
+/// Machines of a trace.
 #[derive(Debug, Default, Serialize)]
 pub struct MachinesInfo {
     /// Number of those that are there at the start.
@@ -87,7 +87,7 @@ pub struct MachinesInfo {
 pub struct SizeInfo {
     /// The number.
     pub count: u64,
-    /// What each has, by the names of the kinds, written with its unit.
+    /// Capacity of each, by the names of the kinds, written with its unit.
     pub has: BTreeMap<String, String>,
 }
 
@@ -164,7 +164,7 @@ pub struct ClassInfo {
     pub asked: u128,
 }
 
-/// Who the jobs are of.
+/// Tenants of the jobs.
 #[derive(Debug, Default, Serialize)]
 pub struct TenantsInfo {
     /// Number of tenants there are; 4096 is that or more.
@@ -236,7 +236,7 @@ pub struct Collector {
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
-    /// What each has, by name; only as long as some may leave.
+    /// Capacity of each machine, by name; only as long as some may leave.
     there: HashMap<Text, Amounts>,
     capacity: Vec<Load>,
 }

@@ -18,7 +18,7 @@ use omega_core::limits::AMOUNT_MAX;
 /// shows more than anyone sees.
 const HALF: usize = 512;
 
-/// What changes within one bucket.
+/// Changes within one bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// By how much the amount is higher at its end than at its beginning.

@@ -1,4 +1,4 @@
-//! What a trace is like, as plots: the load over time, and the share of values up to each.
+//! Statistics of a trace, as plots: the load over time, and the share of values up to each.
 
 use super::info::{Info, ValueUnit, ValuesInfo};
 use crate::plot::{Axis, Line, Plot, Style};

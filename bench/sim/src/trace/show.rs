@@ -1,4 +1,4 @@
-//! What a trace is like, as text for people.
+//! Statistics of a trace, as text.
 
 use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};

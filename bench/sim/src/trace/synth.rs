@@ -65,7 +65,7 @@ pub enum Form {
     Gzip,
 }
 
-/// What was made, beside what it was made of.
+/// The generated trace, beside its source.
 #[derive(Debug, serde::Serialize)]
 pub struct Report {
     /// The table of machines.

@@ -1,4 +1,4 @@
-//! What the tests of traces share: folders of small files, streams of them, and the real data.
+//! Fixtures for the tests of traces: folders of small files, streams of them, and the real data.
 
 use omega_workload::azure::AzureOptions;
 use omega_workload::google2011::GoogleOptions;

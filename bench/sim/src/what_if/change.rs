@@ -1,4 +1,4 @@
-//! What is otherwise: more machines or fewer, some drained or gone, more jobs or fewer.
+//! Changes of a what-if run: more machines or fewer, some drained or gone, more jobs or fewer.
 
 use super::Now;
 use crate::capacity::scale;
@@ -6,7 +6,7 @@ use omega_core::{Machine, Text};
 use omega_workload::RunTime;
 use omega_workload::alike::Alike;
 
-/// What is otherwise with the cell. By default nothing is.
+/// Changes of the cell. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The cell has so many machines, of the same mix.

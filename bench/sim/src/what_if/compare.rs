@@ -59,7 +59,7 @@ pub struct Side {
 pub struct Comparison {
     /// The cell.
     pub cell: String,
-    /// How far was looked, in seconds.
+    /// Simulated time, in seconds.
     pub seconds: f64,
     /// The seed of all chance.
     pub seed: u64,
@@ -69,7 +69,7 @@ pub struct Comparison {
     pub unchanged: Side,
     /// As it would be.
     pub changed: Side,
-    /// What was assumed.
+    /// Assumptions.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What would become of a cell as it is, and of the same cell otherwise: its jobs go on in the simulator, twice.
+//! What-if runs: the jobs of a served cell go on in the simulator, once as they are and once with changes.
 //!
 //! ```text
 //!                                  ┌──────────── simulate ──▶ the unchanged future ─┐
@@ -23,7 +23,7 @@ use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// What nobody wrote down, and has to be assumed.
+/// Assumptions about facts that the cell does not record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Assumed {
     /// Time for which a task of a batch job runs whose job does not say, in milliseconds; `None` is for ever. Services run for ever
@@ -45,7 +45,7 @@ pub struct Now {
     pub workload: Workload,
     /// Its quotas, and the machines that are drained.
     pub start: Start,
-    /// What was assumed.
+    /// Assumptions.
     assumed: Assumed,
 }
 

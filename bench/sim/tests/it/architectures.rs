@@ -46,7 +46,7 @@ fn report(architecture: ArchitectureKind) -> Report {
     run(&settings(architecture)).report
 }
 
-/// What schedulers whose names begin so have together: conflicts, mean waits, and abandoned jobs.
+/// Totals of schedulers whose names begin so: conflicts, mean waits, and abandoned jobs.
 fn sum(report: &Report, names: &str) -> (u64, f64, u64) {
     let mine = || report.schedulers.iter().filter(|scheduler| scheduler.name.starts_with(names));
     let jobs: u64 = mine().map(|scheduler| scheduler.jobs).sum();

@@ -1,4 +1,4 @@
-//! How large a cell must be: answers that can be counted by hand, the clear ones at both ends, and bad arguments.
+//! Capacity planning: answers that can be counted by hand, the clear ones at both ends, and bad arguments.
 
 use crate::support::{omega_sim, text};
 use serde_json::Value;
@@ -33,7 +33,7 @@ fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// What it finds: the answer, and the probe of a number.
+/// Its result: the answer, and the probe of a number.
 fn json(tables: &[String], more: &[&str]) -> Value {
     let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
     let (printed, complained, code) = capacity(tables, &more);

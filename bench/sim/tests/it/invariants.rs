@@ -1,4 +1,4 @@
-//! What holds in every run: no machine has more taken than it has, no task is lost, and the same input gives the same run.
+//! Invariants of every run: no machine has more taken than it has, no task is lost, and the same input gives the same run.
 
 use crate::support::{Case, FINE, SLOW, judgements};
 use omega_sim::engine::{

@@ -1,4 +1,4 @@
-//! What the simulator promises, at its public face.
+//! Tests of the simulator's public interface.
 
 mod architectures;
 mod capacity;

@@ -1,4 +1,4 @@
-//! What the tests share: small cells, plans that own their parts, the command as a process, and the real data.
+//! Fixtures of the tests: small cells, plans that own their parts, the command as a process, and the real data.
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Scheduler, Survey};

@@ -1,4 +1,4 @@
-//! What a sweep leaves: the same results as CSV and as Parquet with its types, and a page with plots on which every
+//! Results of a sweep: equal values as CSV and as Parquet with its types, and a page with plots on which every
 //! point is.
 
 use crate::support::{omega_sim, text};

@@ -133,7 +133,7 @@ struct Costs {
     bytes: f64,
 }
 
-/// What else there is to tell, for one size of batches.
+/// Further figures for one size of batches.
 fn others(subjects: &[(&'static str, Make)], figures: &[Costs]) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((name, _), costs) in subjects.iter().zip(figures).skip(2) {

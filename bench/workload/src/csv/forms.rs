@@ -1,4 +1,4 @@
-//! What may stand in a field of the two tables; their forms are described in the parent.
+//! Parsers of the fields of the two tables; their forms are described in the parent.
 //!
 //! Each function reads one form, and on failure says in half a sentence what the text is not.
 

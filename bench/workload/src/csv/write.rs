@@ -29,7 +29,7 @@ pub struct JobRow<'a> {
     pub name: &'a str,
     /// Number of tasks.
     pub count: u32,
-    /// What each asks, by the kinds of the tables.
+    /// Request of each, by the kinds of the tables.
     pub request: &'a Amounts,
     /// Number of devices, and how much of each in thousandths.
     pub devices: Option<(u8, u16)>,
@@ -39,7 +39,7 @@ pub struct JobRow<'a> {
     pub run_ms: Option<u64>,
     /// `service` or `batch`.
     pub kind: &'a str,
-    /// Whom it may displace.
+    /// Precedence of its tasks.
     pub precedence: i32,
     /// Tenant that pays.
     pub tenant: &'a str,
@@ -103,7 +103,7 @@ pub fn job_row(job: &JobRow<'_>, kinds: &Kinds) -> String {
 }
 
 impl Rules {
-    /// What the table can say of these rules and labels.
+    /// The part of these rules and labels that the table can express.
     #[must_use]
     pub fn of(labels: &Labels, rules: &PlacementRules) -> Rules {
         let mut made = Rules::default();

@@ -29,7 +29,7 @@ pub(super) struct Machines {
     later: Order<MachineEvent>,
 }
 
-/// What machines have in common.
+/// Common properties of machines.
 struct Shared {
     overcommit: Overcommit,
     labels: HashMap<String, Labels>,

@@ -258,7 +258,7 @@ fn read_task(
     })
 }
 
-/// What remains at the start of the run time of a task that runs then.
+/// Remaining run time of a task that runs at the start.
 fn remaining(run_ms: u64) -> u64 {
     run_ms.checked_sub(CLOCK_START_MS).unwrap_or(run_ms)
 }

@@ -38,7 +38,7 @@ macro_rules! objects {
 }
 
 objects! {
-    /// What every object has.
+    /// Metadata of every object.
     Metadata {
         "name" name: String,
         "namespace" namespace: String,
@@ -48,7 +48,7 @@ objects! {
         "creationTimestamp" created: String,
         "deletionTimestamp" deleted: Option<String>,
     }
-    /// Who made an object.
+    /// Owner of an object.
     Owner {
         "kind" kind: String,
         "name" name: String,
@@ -187,7 +187,7 @@ objects! {
         "key" key: String,
         "values" values: Vec<String>,
     }
-    /// What the drivers of volumes can do on a node.
+    /// Capabilities of volume drivers on a node.
     CsiNode {
         "metadata" metadata: Metadata,
         "spec" spec: CsiNodeSpec,
@@ -374,7 +374,7 @@ pub enum BindingMode {
     WaitForFirstConsumer,
 }
 
-/// What pods find in a volume.
+/// Content of a volume: a file system or a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum VolumeMode {
     #[default]

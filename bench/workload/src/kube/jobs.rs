@@ -37,11 +37,11 @@ pub(super) struct PodTask<'a> {
     pub(super) machine: Option<u32>,
 }
 
-/// What the pods of one job have in common.
+/// Common properties of the pods of one job.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct JobKey<'a> {
     namespace: &'a str,
-    /// What controls the pods: the kind and the name. A pod that nothing controls is of kind "".
+    /// Controller of the pods: the kind and the name. A pod without a controller has kind "".
     owner: (&'a str, &'a str),
     precedence: Precedence,
     preemption: Preemption,
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What controls a pod.
+/// Controller of a pod.
 fn controller(pod: &Pod) -> Option<&Owner> {
     pod.metadata.owners.iter().find(|owner| owner.controller)
 }

@@ -168,7 +168,7 @@ fn extended<'a>(all: impl IntoIterator<Item = &'a Resources>) -> BTreeSet<&'a st
     names.filter(|name| !own(name)).collect()
 }
 
-/// What an extended resource counts.
+/// Unit of an extended resource.
 fn unit(name: &str) -> Unit {
     if name.starts_with("hugepages-") { Unit::Bytes } else { Unit::Count }
 }

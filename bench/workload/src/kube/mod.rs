@@ -64,7 +64,7 @@ struct LivePod<'a> {
     pod: &'a Pod,
     machine: Option<u32>,
     request: Resources,
-    /// What scores count for it.
+    /// Request that scores count for it.
     nominal: Resources,
 }
 

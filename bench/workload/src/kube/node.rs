@@ -13,7 +13,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The key of the taint of a node that was cordoned.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// What pods may claim of a node.
+/// Allocatable resources of a node.
 pub(super) fn capacity(node: &Node) -> &Resources {
     let status = &node.status;
     if status.allocatable.is_empty() { &status.capacity } else { &status.allocatable }
@@ -62,7 +62,7 @@ fn taints(node: &Node) -> Vec<Taint> {
     taints
 }
 
-/// What topology keys mean in this cell.
+/// Meaning of topology keys in this cell.
 pub(super) struct Topology {
     /// Whether the hostname label tells every machine from the others.
     hostname_is_machine: bool,

@@ -1,4 +1,4 @@
-//! What was read and could not be carried over: one sentence per kind of thing, with a count.
+//! Notes on objects that could not be carried over: one sentence per kind of thing, with a count.
 
 use crate::words::plural;
 use std::collections::{BTreeMap, BTreeSet};

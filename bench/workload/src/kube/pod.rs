@@ -5,7 +5,7 @@ use super::notes::Remarks;
 use omega_core::Text;
 use std::collections::BTreeMap;
 
-/// What a pod is to the cell.
+/// Treatment of a pod by the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// A task that runs on the machine of this position.
@@ -63,7 +63,7 @@ pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     images.collect()
 }
 
-/// What a pod has that nothing in a job stands for, but its rules, which have remarks of their own.
+/// Properties of a pod that a job cannot express, except for its rules, which have remarks of their own.
 pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     let spec = &pod.spec;
     let owned_by = |kind: &str| pod.metadata.owners.iter().any(|owner| owner.kind == kind);

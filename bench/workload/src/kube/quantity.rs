@@ -30,7 +30,7 @@ pub enum QuantityError {
     Format,
 }
 
-/// What a suffix multiplies by.
+/// Factor of a suffix.
 #[derive(Clone, Copy)]
 enum Factor {
     /// 10 to this power.
@@ -86,7 +86,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix stands for, if it is one.
+/// Factor of a suffix, if it is one.
 fn factor(suffix: &str) -> Option<Factor> {
     Some(match suffix {
         "n" => Factor::Ten(-9),

@@ -13,7 +13,7 @@ pub fn pod_request(spec: &PodSpec) -> Resources {
     sum(spec, requests)
 }
 
-/// What scores count for a pod: the same, where a container that does not say how much cpu or
+/// Request that scores count for a pod: its request, where a container that does not say how much cpu or
 /// memory it needs is taken to need a little. (Else such pods would all gather on one machine.)
 /// Who writes 0 means it.
 ///

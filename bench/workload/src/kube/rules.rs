@@ -16,7 +16,7 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// What rules refer to besides the pod.
+/// Objects that rules refer to besides the pod.
 pub(super) struct Surroundings {
     pub(super) topology: Topology,
     pub(super) namespaces: Namespaces,

@@ -127,7 +127,7 @@ impl Namespaces {
         Namespaces { labels, described: !objects.is_empty() }
     }
 
-    /// Whose pods a term looks at.
+    /// Tenants whose pods a term considers.
     pub(super) fn tenants(&self, term: &PodAffinityTerm, remarks: &mut Remarks) -> Tenants {
         let selector = match &term.namespace_selector {
             None if term.namespaces.is_empty() => return Tenants::Own,

@@ -173,7 +173,7 @@ fn in_place(labels: Vec<Requirement>) -> MachineSelector {
     MachineSelector { labels, names: Vec::new() }
 }
 
-/// What a volume's labels require of machines, as a choice of ways to be in its place; none if they
+/// Requirements of a volume's labels on machines, as a choice of ways to be in its place; none if they
 /// say nothing. Each label allows the values that `__` separates. A machine that says nothing of
 /// its own place is taken to be in it.
 fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
@@ -238,7 +238,7 @@ fn modes(modes: &[AccessMode]) -> AccessModes {
     modes.iter().map(mode).fold(AccessModes::default(), |all, mode| all | mode)
 }
 
-/// What the drivers of a node can attach.
+/// Number of volumes that the drivers of a node can attach.
 fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, Text, u32)> + '_ {
     let limited = node.spec.drivers.iter();
     limited.filter_map(|driver| {

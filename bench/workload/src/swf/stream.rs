@@ -28,7 +28,7 @@ pub struct SwfStream {
     head: Head,
     log: Log,
     file: PathBuf,
-    /// What the log's clock showed when the first job came.
+    /// Time of the log at the first job.
     first_ms: u64,
     order: Order<LoggedJob>,
     left_out: u64,

@@ -33,16 +33,16 @@ const RUN_MS_MAX: u64 = 86_400_000;
 /// Most that a task asks, in thousandths of the largest machine: what 99.9 % of the trace's tasks
 /// stay below, and what most machines could give.
 const TASK_MOST: [u64; 3] = [375, 450, 450];
-/// The same for jobs with more tasks than a twelfth of the machines (1,000 in the trace): in the
+/// Number of tasks of jobs with more tasks than a twelfth of the machines (1,000 in the trace): in the
 /// trace, too, large jobs have no large tasks, and one job shall not decide how full the cell is.
 const LARGE_JOB_TASK_MOST: [u64; 3] = [125, 160, 160];
 const LARGE_JOB: u64 = 12;
-/// How far a task's memory follows its CPU: the correlation of their logarithms is 0.5, and the
+/// Correlation of a task's memory with its CPU: that of their logarithms is 0.5, and the
 /// squares of the two weights add up to 1.
 const CPU_TO_MEMORY: f64 = 0.5;
 const MEMORY_ALONE: f64 = 0.866;
 
-/// What a task asks of CPU, memory and disk, as fractions of the largest machine. Memory is a little
+/// Request of a task for CPU, memory and disk, as fractions of the largest machine. Memory is a little
 /// below the fit, so that its mean is the trace's: the fit has more very large tasks.
 const SERVICE_REQUEST: [LogNormal; 3] = [
     LogNormal { mean: -3.73, deviation: 1.20 },
@@ -91,7 +91,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// What it takes of the span: thousandths of a core times milliseconds.
+    /// Its work within the span: thousandths of a core times milliseconds.
     fn work(&self, span_ms: u64) -> u128 {
         self.work_of_one(span_ms) * u128::from(self.count)
     }

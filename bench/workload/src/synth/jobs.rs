@@ -13,7 +13,7 @@ use omega_core::{
     Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 
-/// Who the jobs belong to.
+/// Number of tenants of the jobs.
 const TENANTS: u64 = 40;
 
 /// Writes drafts out as jobs. Texts and labels that many jobs have in common are shared.

@@ -1,4 +1,4 @@
-//! What keeps an agent's stream going: heartbeats, reports, and the way round the replicas.
+//! The agent's connection: heartbeats, reports, and the change to another replica.
 //!
 //! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
 
@@ -58,7 +58,7 @@ pub(super) struct Driver {
     endings: Endings,
     /// Times of endings count from here.
     began: Instant,
-    /// What was said of machines and is not sent yet.
+    /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines heartbeats next.
     part: u32,

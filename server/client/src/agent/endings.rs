@@ -43,7 +43,7 @@ struct Here {
     ends: BTreeMap<TaskId, (Part, u64)>,
     /// In the order in which they were told to start.
     waits: Vec<Task>,
-    /// What tasks that run are to hold, and do not yet.
+    /// New allocations of running tasks that are not in force yet.
     grows: BTreeMap<TaskId, Amounts>,
 }
 
@@ -167,7 +167,7 @@ impl Endings {
         }
     }
 
-    /// What the machine is to do of an order by now: a start may have to wait.
+    /// Action of the machine for an order by now: a start may have to wait.
     pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         match order {

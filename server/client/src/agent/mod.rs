@@ -61,7 +61,7 @@ pub const AGENT: &str = "omega.io/agent";
 /// The key of the taint of a machine whose agent is silent.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
 
-/// How long is waited before the next replica is tried: a tenth of the time that an election takes.
+/// Time before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Time for which a machine is tried to be registered: many elections have their time in it.
@@ -127,7 +127,7 @@ pub struct Found {
     pub kill_in_ms: Option<u32>,
 }
 
-/// What an agent is to do.
+/// Directive to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
@@ -256,7 +256,7 @@ impl Agent {
     }
 }
 
-/// What tasks may have of a machine at most: of kinds that may be overcommitted, more than it has.
+/// Largest total allocation on a machine: of kinds that may be overcommitted, more than it has.
 fn room(machine: &Machine) -> Amounts {
     let all = machine.capacity.iter();
     let all = all

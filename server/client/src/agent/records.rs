@@ -7,7 +7,7 @@ use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far a task is, as far as its agent knows.
+/// Phase of a task, as far as its agent knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// It was ordered.
@@ -24,7 +24,7 @@ pub(super) struct Records {
     tasks: BTreeMap<(MachineId, TaskId), (Phase, Amounts)>,
 }
 
-/// What follows from a message: for the machine, and for the cell.
+/// Consequences of a message: for the machine, and for the cell.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Follows {
     pub(super) orders: Vec<Order>,

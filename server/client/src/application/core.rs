@@ -24,7 +24,7 @@ use omega_core::{Job, Text, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How long is waited before a call is made again that was not answered, in milliseconds: at first a tenth of
+/// Time before an unanswered call is repeated, in milliseconds: at first a tenth of
 /// the time that an election takes, then twice as long each time, up to sixteen times.
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
@@ -46,11 +46,11 @@ pub(super) struct Call {
     pub(super) number: u64,
     /// Of which container.
     pub(super) name: Text,
-    /// What.
+    /// The request.
     pub(super) ask: Ask,
 }
 
-/// What a call asks.
+/// Request of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// To submit the job.
@@ -61,7 +61,7 @@ pub(super) enum Ask {
     Look(u64),
 }
 
-/// What a call was answered.
+/// Answer to a call.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// The job has this id.
@@ -106,7 +106,7 @@ struct Record {
     version: Version,
 }
 
-/// What was told of a job before the application is recovered.
+/// Known state of a job before the application is recovered.
 #[derive(Debug)]
 struct Left {
     attempt: u32,
@@ -174,7 +174,7 @@ impl Core {
         self.left.is_none() && self.dropped == 0
     }
 
-    /// What has changed since the last call.
+    /// Changes since the last call.
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
 
-/// How long is waited before the next replica is tried: a tenth of the time that an election takes.
+/// Time before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long is waited where the stream was refused: until somebody has changed a certificate, perhaps.
+/// Time before a refused stream is tried again: its certificate may have been replaced by then.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Time that a call may take: what a server gives one that does not say, and a little for the way.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const CALLS_MAX: usize = 3;
 
-/// What the cell has of a job.
+/// State of a job in the cell.
 #[derive(Clone, Debug)]
 struct Known {
     id: u64,
@@ -376,7 +376,7 @@ fn attempt(job: &str) -> u32 {
     job.split_once('#').map_or(1, |(_, number)| number.parse().unwrap())
 }
 
-/// What was told of an end is what became of the job of this use of the name.
+/// Checks that a reported end belongs to the job of this use of the name.
 fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
     let job = cell.jobs.iter().find(|(job, _)| base(job) == &**name && attempt(job) == number);
     let phase = job.map(|(_, known)| known.phase);
@@ -427,7 +427,7 @@ proptest! {
         prop_assert_eq!(world.core.next_due_ms(), None, "nothing is left to be asked");
     }
 
-    /// What was left is ended and not told, and the names are free for new containers.
+    /// Checks that left-over jobs end without events, and their names are free for new containers.
     #[test]
     fn what_is_dropped_ends_first(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..200)) {
         let mut world = World::new();

@@ -17,7 +17,7 @@ pub struct MachineSnapshot {
     pub labels: Labels,
     /// Its contents, of each kind in the order of the cell's kinds.
     pub capacity: Vec<u64>,
-    /// What of it may still be claimed. Below 0 where more was found running than it has.
+    /// Claimable resources. Below 0 where more was found running than it has.
     pub free: Vec<i64>,
     /// Whether its agent is heard; of a machine without an agent nobody knows.
     pub is_alive: Option<bool>,

@@ -64,7 +64,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long is waited for a cell that does not answer: many elections have their time in it.
+/// Time to wait for a cell that does not answer: enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Events that wait for whoever reads them, beside those that wait to be handed out.
@@ -80,12 +80,12 @@ pub struct Application {
     network: Arc<Network>,
 }
 
-/// What registering gives.
+/// Result of registering.
 #[derive(Debug)]
 pub struct Registered {
     /// The application.
     pub application: Application,
-    /// What the cell knew of it, by name; nothing after [`Recover::Drop`]. Their callbacks are called for
+    /// Containers that the cell knew, by name; none after [`Recover::Drop`]. Their callbacks are called for
     /// the states that they have, once they are given.
     pub recovered: Vec<Container>,
     /// Every change from then on. Whoever does not read them drops this: while it is kept and full,

@@ -1,4 +1,4 @@
-//! What the threads of an application share: the core, and what waits to be handed out.
+//! State shared by the threads of an application: the core, and events to hand out.
 //!
 //! One lock guards both; it is held for a look-up, never while somebody is called or a send waits. Nothing
 //! waits for room here: creating a container must work from a callback. Instead the stream is read
@@ -31,7 +31,7 @@ pub(super) struct Slot {
     pub(super) callbacks: Mutex<Callbacks>,
 }
 
-/// Whom a container's changes are told.
+/// Receivers of a container's changes.
 #[derive(Default)]
 pub(super) struct Callbacks {
     pub(super) on_running: Option<OnRunning>,
@@ -63,11 +63,11 @@ pub(super) enum Item {
 /// See the head of the file.
 pub(super) struct State {
     inner: Mutex<Inner>,
-    /// That something waits, or that registering goes on.
+    /// Signals that events are pending, or that registering goes on.
     filled: Condvar,
-    /// That there is room for more of the stream.
+    /// Signals that there is room for more of the stream.
     drained: Notify,
-    /// That there may be calls to be made.
+    /// Signals that there may be calls to make.
     pub(super) planned: Notify,
     began: Instant,
 }
@@ -277,7 +277,7 @@ impl State {
     }
 }
 
-/// What runs for an application. It ends with the last handle.
+/// Threads of an application. They end with the last handle.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) runtime: Option<Runtime>,

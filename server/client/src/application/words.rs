@@ -4,7 +4,7 @@ use crate::ApiError;
 use omega_core::{Amounts, Job, JobKind, Precedence, TaskGroup, Text, Version};
 use std::fmt;
 
-/// What holds for all containers of an application.
+/// Settings common to all containers of an application.
 #[derive(Clone, Debug)]
 pub struct ApplicationSettings {
     /// Its name: the jobs of its containers begin with it and a dot. It has neither a dot nor a `#`.
@@ -13,7 +13,7 @@ pub struct ApplicationSettings {
     pub tenant: Text,
     /// The scheduler that is to place its containers.
     pub scheduler: Text,
-    /// Whom its containers may displace.
+    /// Precedence of its containers: those of lower precedence may be preempted.
     pub precedence: Precedence,
     /// The most containers that have not ended. To ask for more is an error.
     pub containers_max: usize,
@@ -36,7 +36,7 @@ impl ApplicationSettings {
     }
 }
 
-/// What is to be done with what a former process of the application left.
+/// Treatment of containers that a former process of the application left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recover {
     /// It is handed back.
@@ -45,7 +45,7 @@ pub enum Recover {
     Drop,
 }
 
-/// What a container is to be.
+/// Specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// Its claim, its labels, devices, images, and the rules of where it may run. Its name is not
@@ -83,7 +83,7 @@ impl ContainerSpec {
     }
 }
 
-/// How far a container is. Machines are told by name.
+/// State of a container. Machines are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// It waits for a machine.
@@ -99,7 +99,7 @@ pub enum ContainerState {
 /// The way in which a container ended, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// How.
+    /// Kind of the end.
     pub ended: Ended,
     /// The machine that it had last, as far as this process heard of one: what ended while nobody looked is
     /// told without.
@@ -131,11 +131,11 @@ pub struct Event {
     pub version: Version,
     /// The name of the container, without the application's.
     pub container: Text,
-    /// What changed.
+    /// The change.
     pub change: Change,
 }
 
-/// What changed of a container. What came and went between two looks is told as what became of it.
+/// Change of a container. Of changes between two readings only the last is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {

@@ -269,7 +269,7 @@ fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
     Ok((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }))
 }
 
-/// What tasks hold that their groups do not tell.
+/// Allocations of tasks that differ from those of their groups.
 fn read_holdings(
     read: &mut Delta,
     held: Vec<proto::Allocation>,

@@ -35,7 +35,7 @@ pub enum Malformed {
     NoSuchValue {
         /// Which field.
         field: &'static str,
-        /// What it was given.
+        /// The given value.
         given: i64,
     },
     /// Use a smaller number.
@@ -43,7 +43,7 @@ pub enum Malformed {
     TooLarge {
         /// Which field.
         field: &'static str,
-        /// What it was given.
+        /// The given value.
         given: u64,
         /// The most.
         max: u64,

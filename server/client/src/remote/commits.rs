@@ -92,7 +92,7 @@ struct Line {
     silent: Option<(String, Instant)>,
 }
 
-/// What a stream of commits ended with.
+/// End of a stream of commits.
 enum Ended {
     /// The scheduler has gone.
     Scheduler,
@@ -227,7 +227,7 @@ impl Line {
         true
     }
 
-    /// What the first transaction's scheduler hears of an error.
+    /// Error for the scheduler of the first transaction.
     fn error(&self, error: &ApiError) -> HandleError {
         let refused = self.waiting.front().and_then(|first| error.transaction_error(&first.txn));
         match refused {

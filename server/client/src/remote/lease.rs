@@ -30,7 +30,7 @@ const RENEWALS: u32 = 3;
 /// be the leader.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How long is tried to give the leases up. They end by themselves, too.
+/// Time to try to revoke the leases. They end by themselves, too.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// The way in which a process holds the names that it registers.
@@ -39,7 +39,7 @@ pub struct LeaseSettings {
     /// Time that the process may be silent before another one may take its names: from one second to one
     /// minute, in whole milliseconds.
     pub lease: Duration,
-    /// What people call the process, such as `node7:4711`.
+    /// Name of the process, such as `node7:4711`.
     pub process: String,
 }
 
@@ -51,7 +51,7 @@ impl Default for LeaseSettings {
     }
 }
 
-/// What this process holds.
+/// Leases of this process.
 #[derive(Debug)]
 pub(super) struct Lease {
     connections: Connections,

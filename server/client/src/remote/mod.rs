@@ -37,11 +37,11 @@ use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
 
-/// How long is tried before the scheduler hears of it: ten seconds, in which many elections have their
+/// Time to retry before the scheduler gets an error: ten seconds, in which many elections have their
 /// time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long is waited before the next try: a tenth of the time that an election takes.
+/// Time before the next try: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A cell at the other end of a network. Clones share its connections.
@@ -56,10 +56,10 @@ struct Shared {
     commits: Commits,
     /// One for each interest. Held for a look-up; each has a lock of its own while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// What a sync waits for: the version that the last conflict told to sync to. It only rises, and
+    /// Version that a sync waits for: the one that the last conflict said to sync to. It only rises, and
     /// says nothing of other memory.
     wanted: Arc<AtomicU64>,
-    /// What this process holds, if it holds what it registers.
+    /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
     /// Ends with the last handle, and everything that runs on it.
     runtime: Runtime,
@@ -74,7 +74,7 @@ impl RemoteCell {
         RemoteCell::connect_as(address, None)
     }
 
-    /// The same, where every name that is registered through it is held with a lease, so that no other
+    /// Connects with a lease on every name that is registered through it, so that no other
     /// process can commit under it, and another one can go on when this one dies. The leases are renewed
     /// as long as a clone of the result is there.
     ///
@@ -116,7 +116,7 @@ impl RemoteCell {
         self.hold_within(name, PATIENCE)
     }
 
-    /// The same, as a standby: asks until nobody else holds the name. What stands in the way is told to
+    /// Connects as a standby: retries until the name is free. The current obstacle is passed to
     /// `wait` each time, which waits for the next try, a quarter of a second, say, and may give up:
     /// then the result is `None`.
     ///
@@ -216,7 +216,7 @@ impl CellHandle for RemoteCell {
     }
 }
 
-/// What a scheduler hears of an error of a call that is no commit.
+/// Error for a scheduler from a call that is no commit.
 fn handle_error(error: &ApiError) -> HandleError {
     match error.code {
         ErrorCode::OutcomeUnknown | ErrorCode::Late => HandleError::Unavailable,

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 /// Deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
-/// How often is looked whether commits have left the replica of a stream: it may say nothing because
+/// Interval at which a stream checks whether commits have left its replica: it may be silent because
 /// nothing changes, or because it has stopped, which only those notice who wait for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -128,7 +128,7 @@ impl Subscription {
     }
 }
 
-/// What keeps a stream going.
+/// Source of a stream.
 struct Source {
     connections: Connections,
     interest: Interest,

@@ -8,20 +8,20 @@ use crate::sheet::Cell;
 
 /// An axis is logarithmic where the largest number is so many times the least.
 const DECADES: f64 = 20.0;
-/// The same for waits, which spread further.
+/// Decades on the axis of waits, which spread further.
 const DECADES_OF_WAITS: f64 = 100.0;
 /// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// A figure that is drawn.
 pub(super) struct Shown {
-    /// What its plots are called as files.
+    /// Stem of its plots' file names.
     pub(super) file: &'static str,
     /// Their headings: of all jobs, of batch jobs, of service jobs.
     titles: [&'static str; 3],
     label: &'static str,
     of: fn(&Figures<Option<Spread>>) -> Option<Spread>,
-    /// What is said if it is nothing everywhere.
+    /// Text if it is zero everywhere.
     pub(super) nothing: &'static str,
 }
 

@@ -42,7 +42,7 @@ impl<T: Clone> Values<T> {
 
 /// A value as it stands in the results.
 trait Shown {
-    /// What all values of its type are.
+    /// Kind of all values of its type.
     const KIND: Kind;
 
     fn cell(&self) -> Cell;
@@ -104,7 +104,7 @@ macro_rules! swept {
             &[$((stringify!($name), <$type as Shown>::KIND),)*];
 
         impl Point {
-            /// The same as the flags of one run.
+            /// Settings as the flags of one run.
             fn how(&self) -> HowArgs {
                 HowArgs { $($name: self.$name,)* }
             }

@@ -6,7 +6,7 @@ use crate::scenario::{Report, SchedulerReport};
 use crate::sheet::Cell;
 use std::collections::BTreeMap;
 
-/// Whose jobs schedulers decide on.
+/// Jobs that schedulers decide on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     /// One scheduler has all.

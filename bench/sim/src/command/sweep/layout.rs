@@ -18,7 +18,7 @@ pub(super) const PARTS_MAX: usize = 6;
 /// Which settings are what, by their numbers in [`SETTINGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// What goes from left to right; none if no number was swept.
+    /// Setting on the horizontal axis; none if no number was swept.
     pub(super) across: Option<usize>,
     /// Each combination of their values is a line.
     pub(super) lines: Vec<usize>,

@@ -31,7 +31,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is swept.
+/// Options of a sweep.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example of a file:\n  [input]\n  synthetic = 2000\n  hours = 4\n\n  [sweep]\n  \

@@ -1,4 +1,4 @@
-//! How far a sweep is, for a person at a terminal; nothing where there is none.
+//! Progress of a sweep, at a terminal; nothing elsewhere.
 //!
 //! The time left is judged by the points of this run alone: those that were there already took no time. Several are under
 //! way at once and are done in bursts, so the estimate is made when a point is done, and counts down from there.

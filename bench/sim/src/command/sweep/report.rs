@@ -78,7 +78,7 @@ fn told(values: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// What a reader of the plots must know.
+/// Explanation for readers of the plots.
 fn how_to_read(all: &[&Combination], layout: &Layout) -> Vec<String> {
     let mut prose = Vec::new();
     if layout.across.is_some() && all.iter().any(|it| it.seeds > 1) {

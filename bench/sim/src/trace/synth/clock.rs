@@ -50,7 +50,7 @@ impl Hours {
 }
 
 impl Curve {
-    /// What the clock shows at a time, in thousandths of a millisecond.
+    /// Reading of the clock at a time, in thousandths of a millisecond.
     pub(super) fn shows(&self, at_ms: u64) -> u128 {
         let hours = at_ms / HOUR_MS;
         let (days, hour) = (hours / 24, (hours % 24) as usize);

@@ -31,7 +31,7 @@ pub(super) struct Draft {
     pub(super) rules: Box<Rules>,
 }
 
-/// What rows cannot say of jobs.
+/// Properties of jobs that rows cannot express.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     /// Jobs of several groups, which become several rows.
@@ -46,7 +46,7 @@ pub(super) struct Lost {
     pub(super) placed: u64,
 }
 
-/// What rows are made with: how long tasks without an end run, chance, and what rows cannot say.
+/// Inputs of rows: the runtimes of tasks without an end, chance, and properties that rows cannot express.
 pub(super) struct Drafter<'a> {
     pub(super) lives: &'a Lives,
     pub(super) chance: &'a mut Chance,

@@ -31,9 +31,9 @@ const START_ROWS_MAX: usize = 65_536;
 /// Stored data of a trace.
 pub(super) struct Fit {
     pub(super) curve: Curve,
-    /// What is there at the start.
+    /// Jobs at the start.
     pub(super) start: Sample<Draft>,
-    /// What comes later.
+    /// Later jobs.
     pub(super) runs: Sample<Vec<Draft>>,
     marginals: Marginals,
     lost: Lost,
@@ -41,7 +41,7 @@ pub(super) struct Fit {
     endless: u64,
 }
 
-/// What the first pass finds.
+/// Findings of the first pass.
 pub(super) struct Look {
     pub(super) info: Info,
     curve: Curve,
