@@ -39,7 +39,7 @@ fn cell() -> Result<SharedCell, Box<dyn Error>> {
     Ok(cell)
 }
 
-/// What a framework makes of its offers: two tasks on each machine that takes them; of one that does not, it
+/// Answers of a framework to its offers: two tasks on each machine that takes them; of one that does not, it
 /// wants nothing for two seconds.
 fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
     let jobs: Vec<_> = front.jobs_of(me).map(|(id, job)| (id, job.clone())).collect();

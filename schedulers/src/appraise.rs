@@ -57,7 +57,7 @@ pub struct ScoreColumns {
 }
 
 impl ScoreAccount {
-    /// What the score adds to each machine's total; nothing if it was silent.
+    /// Weighted addition to each machine's total; nothing if the score was silent.
     pub fn weighted(&self) -> impl Iterator<Item = i64> + '_ {
         let scores = self.columns.iter().flat_map(|columns| &columns.scores);
         scores.map(|score| i64::from(self.weight) * score)
@@ -107,7 +107,7 @@ pub fn appraise_score(
     local_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// The same for a relative score.
+/// Appraises a relative score.
 #[must_use]
 pub fn appraise_relative(
     view: &View,

@@ -51,28 +51,28 @@ impl Profile {
         self.chain.reserve.iter().map(|plugin| plugin.name())
     }
 
-    /// The same with one plugin more that lets jobs in, asked after the others.
+    /// Returns `self` with one more admission plugin, asked after the others.
     #[must_use]
     pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {
         self.chain.admit.push(Box::new(plugin));
         self
     }
 
-    /// The same with another order of the queue.
+    /// Returns `self` with another order of the queue.
     #[must_use]
     pub fn with_order(mut self, plugin: impl Order + 'static) -> Profile {
         self.chain.order = Some(Arc::new(plugin));
         self
     }
 
-    /// The same with one plugin more that makes room, asked after the others.
+    /// Returns `self` with one more `PostFilter` plugin, asked after the others.
     #[must_use]
     pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
         self.chain.post_filter.push(Box::new(plugin));
         self
     }
 
-    /// The same with this plugin that makes room in the place of the one of its name, or after the
+    /// Returns `self` with this `PostFilter` plugin in place of the one of its name, or after the
     /// others if there is none.
     #[must_use]
     pub fn with_post_filter_replaced(self, plugin: impl PostFilter + 'static) -> Profile {
@@ -80,14 +80,14 @@ impl Profile {
         self.without_post_filter(name).with_post_filter(plugin)
     }
 
-    /// The same without the plugins of this name that make room.
+    /// Returns `self` without the `PostFilter` plugins of this name.
     #[must_use]
     pub fn without_post_filter(mut self, name: &str) -> Profile {
         self.chain.post_filter.retain(|plugin| plugin.name() != name);
         self
     }
 
-    /// The same with disruption budgets that its plugins respect when they evict.
+    /// Returns `self` with disruption budgets that its plugins respect when they evict.
     #[must_use]
     pub fn with_budgets(mut self, budgets: &[DisruptionBudget]) -> Profile {
         self.chain.post_filter.iter_mut().for_each(|plugin| plugin.protect(budgets));
@@ -99,28 +99,28 @@ impl Profile {
         self.chain.post_filter.iter().map(|plugin| plugin.name())
     }
 
-    /// The same with one plugin more that reserves, asked after the others.
+    /// Returns `self` with one more `Reserve` plugin, asked after the others.
     #[must_use]
     pub fn with_reserve(mut self, plugin: impl Reserve + 'static) -> Profile {
         self.chain.reserve.push(Box::new(plugin));
         self
     }
 
-    /// The same with one plugin more that permits, asked after the others.
+    /// Returns `self` with one more `Permit` plugin, asked after the others.
     #[must_use]
     pub fn with_permit(mut self, plugin: impl Permit + 'static) -> Profile {
         self.chain.permit.push(Box::new(plugin));
         self
     }
 
-    /// The same with one step more before the commit, after the others.
+    /// Returns `self` with one more `PreBind` plugin, after the others.
     #[must_use]
     pub fn with_pre_bind(mut self, plugin: impl PreBind + 'static) -> Profile {
         self.chain.pre_bind.push(Box::new(plugin));
         self
     }
 
-    /// The same with one plugin more that hears of commits, after the others.
+    /// Returns `self` with one more `PostBind` plugin, after the others.
     #[must_use]
     pub fn with_post_bind(mut self, plugin: impl PostBind + 'static) -> Profile {
         self.chain.post_bind.push(Box::new(plugin));

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use omega_core::{JobId, JobKind, TaskGroup};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// What the tasks of a class have in common: a group's description, the kind of job, and the job where a
+/// Common properties of the tasks of an equivalence class: a group's description, the kind of job, and the job where a
 /// plugin looks at it.
 #[derive(Debug)]
 pub(crate) struct Class {

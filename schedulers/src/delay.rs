@@ -37,7 +37,7 @@ impl Delay {
         Delay { machine_wait, rack }
     }
 
-    /// How far a group goes once its job has waited so long.
+    /// Locality level of a group once its job has waited so long.
     fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
         let preferred = &view.need(group).preferred;
         if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
@@ -132,7 +132,7 @@ impl Filter for Delay {
 }
 
 impl Profile {
-    /// The same, with jobs that wait for machines that they prefer.
+    /// Returns `self` with jobs that wait for machines that they prefer.
     #[must_use]
     pub fn with_delay(self, delay: Delay) -> Profile {
         let mut profile = self.with_filter_replaced(delay.clone());
@@ -188,7 +188,7 @@ impl Waits {
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// How far a group of a job goes by now.
+    /// Locality level of a group of a job by now.
     pub(crate) fn reach(
         &self,
         delay: &Delay,

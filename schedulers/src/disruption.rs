@@ -26,7 +26,7 @@ impl Share {
     }
 }
 
-/// What is to be kept up.
+/// Number of tasks to keep running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// At least so many have a machine.

@@ -22,7 +22,7 @@ const PARTS_LOG2: u32 = 40;
 pub struct Weight(u32);
 
 impl Weight {
-    /// What whoever says nothing has.
+    /// Default weight.
     pub const ONE: Weight = Weight(1);
 
     /// The largest: a thousand to one is the widest that operators give, and with more the parts of a
@@ -82,7 +82,7 @@ impl Totals {
         Totals(sums.into_iter().collect())
     }
 
-    /// What the machines of a view have. Looks at every one.
+    /// Total capacity of the machines of a view. Visits every machine.
     #[must_use]
     pub fn of(view: &View) -> Totals {
         let machines =
@@ -90,7 +90,7 @@ impl Totals {
         Totals::of_machines(view.kinds().count(), machines)
     }
 
-    /// What the machines of a cell have. Looks at every one.
+    /// Total capacity of the machines of a cell. Visits every machine.
     #[must_use]
     pub fn of_cell(cell: &Cell) -> Totals {
         let machines = cell.machines().map(|state| &**state.machine);

@@ -1,4 +1,4 @@
-//! What may happen in a cell, as far as it may change the mind of a plugin that refused.
+//! Events of a cell that may make a rejecting plugin accept.
 //!
 //! A job that cannot be placed costs a search each time that it is tried. So whoever refuses says
 //! what could make it answer otherwise, and the job sleeps until one of these events. An event too
@@ -73,7 +73,7 @@ impl Events {
             | Events::LOAD_REPORTED.0,
     );
 
-    /// What may change an answer that depends on these facts, given that a plugin refuses no
+    /// Events that may change an answer that depends on these facts, given that a plugin refuses no
     /// machine for having too much: one that does adds [`Events::ROOM_TAKEN`].
     #[must_use]
     pub fn of(reads: Reads) -> Events {

@@ -122,7 +122,7 @@ impl Failures {
     }
 }
 
-/// How late it is in the cell, for filters that look at that.
+/// Cell time, for filters that depend on it.
 fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
     let mut active = profile.filters().filter(|filter| filter.applies(tasks));
     let reads = active.any(|filter| filter.reads().includes(Reads::TIME));

@@ -1,4 +1,4 @@
-//! What plugins take and refuse, for whoever wants to know.
+//! Measurement of plugins: their time, and the machines that they reject.
 //!
 //! The library reads no clock, so a meter brings one. To read it costs as much as a filter takes for a block, so a
 //! meter says for each search whether it looks: one in some dozens tells as much, and a profile without a meter
@@ -6,12 +6,12 @@
 
 use crate::queue::Nanos;
 
-/// What a plugin is asked.
+/// Kind of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Where tasks may run.
     Filter,
-    /// How well they would.
+    /// Scoring of machines.
     Score,
 }
 

@@ -149,7 +149,7 @@ impl Placer {
         self.heap.extend(self.best.drain(..));
     }
 
-    /// The same of all candidates, which stay as they are.
+    /// Builds the heap of all candidates, which stay as they are.
     fn heap_of_found(&mut self, count: usize) {
         self.best.clear();
         self.best.extend_from_slice(&self.candidates.found);
@@ -175,7 +175,7 @@ impl Placer {
         placed
     }
 
-    /// The same where scores compare machines by their descriptions.
+    /// Places tasks where scores compare machines by their descriptions.
     fn place_ranked(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
         self.heap_of_found(ids.len());
         let active = request.profile.active(&tasks(view, request.group));

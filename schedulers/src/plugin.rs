@@ -29,7 +29,7 @@ pub struct Tasks<'a> {
     pub job: &'a Job,
     /// Their group.
     pub group: &'a TaskGroup,
-    /// How far from the machines that they prefer they go for now.
+    /// Locality level of the tasks for now.
     pub reach: &'a Reach,
 }
 
@@ -45,13 +45,13 @@ impl Reads {
     pub const AMOUNTS: Reads = Reads(2);
     /// Its reported load.
     pub const LOAD: Reads = Reads(4);
-    /// What runs elsewhere: a claim on one machine changes the answer for others.
+    /// Tasks on other machines: a claim on one machine changes the answer for others.
     pub const OTHER_MACHINES: Reads = Reads(8);
-    /// What other machines are: a change of one changes the answer for others, but no claim does.
+    /// Descriptions of other machines: a change of one changes the answer for others, but no claim does.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
     /// Kind of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
-    /// How late it is in the cell: the answer may change though nothing else does. It wakes no job.
+    /// Cell time: the answer may change though nothing else does. It wakes no job.
     pub const TIME: Reads = Reads(64);
 
     /// Whether all of `other` is read.
@@ -96,9 +96,9 @@ impl Judged {
     pub const LIMITS: Judged = Judged(256);
     /// The reservations of machines for other tenants.
     pub const RESERVATIONS: Judged = Judged(512);
-    /// What tasks claim of the cell as a whole.
+    /// Claims on cluster resources.
     pub const CELL: Judged = Judged(1024);
-    /// What batch may hold at this time of day.
+    /// Batch share of the machine at this time of day.
     pub const PEAKS: Judged = Judged(2048);
     /// The limits of tenants.
     pub const QUOTA: Judged = Judged(4096);
@@ -135,10 +135,10 @@ pub trait Filter: Send + Sync {
     /// A short name in snake case, for profiles and explanations.
     fn name(&self) -> &'static str;
 
-    /// What its answer depends on.
+    /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
-    /// What may change its mind about machines that it refused: only that wakes a job which found
+    /// Events after which it may accept machines that it rejected: only that wakes a job which found
     /// none because of it. Called when a job found no machine. A filter that refuses machines for
     /// having too much left adds [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
@@ -196,7 +196,7 @@ pub trait Score: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// What its answer depends on.
+    /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
     /// Whether it tells machines apart for these tasks. Called once per decision.
@@ -241,7 +241,7 @@ impl<'a> MachineRef<'a> {
         self.block.free(kind)[self.lane]
     }
 
-    /// What it last reported as used of a kind, if it reported.
+    /// Its last reported usage of a kind, if any.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<u64> {
         let report = self.block.view().load(self.block.first_row() + self.lane)?;
@@ -257,7 +257,7 @@ pub trait MachineFilter: Send + Sync {
     /// Whether the tasks may run on this machine.
     fn allows(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> bool;
 
-    /// What may change its mind about machines that it refused: see [`Filter::wakes_on`]. By
+    /// Events after which it may accept machines that it rejected: see [`Filter::wakes_on`]. By
     /// default any change of a machine.
     fn wakes_on(&self) -> Events {
         Events::of(all_of_the_machine()) | Events::ROOM_TAKEN
@@ -269,7 +269,7 @@ pub trait MachineScore: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// How well the tasks would run on this machine, from 0 to [`SCORE_MAX`]; more counts as that.
+    /// Score of the machine for the tasks, from 0 to [`SCORE_MAX`]; more counts as that.
     fn score(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> i32;
 }
 
@@ -277,7 +277,7 @@ pub trait MachineScore: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct PerMachine<T>(pub T);
 
-/// What a plugin in the per-machine form may have looked at: all of its machine, and the job.
+/// Facts that a plugin in the per-machine form may read: all of its machine, and the job.
 fn all_of_the_machine() -> Reads {
     Reads::DESCRIPTION | Reads::AMOUNTS | Reads::LOAD | Reads::JOB
 }

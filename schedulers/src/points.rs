@@ -143,7 +143,7 @@ pub enum Permission {
     Wait {
         /// For at most so long; more than [`PERMIT_WAIT_MAX`] counts as that.
         at_most: Nanos,
-        /// What may help the job if the wait was in vain.
+        /// Events that may help the job if the wait was in vain.
         then: Refused,
     },
 }
@@ -207,9 +207,9 @@ pub struct Lack<'a> {
 pub struct MadeRoom {
     /// Where the task is to run.
     pub machine: MachineId,
-    /// What must leave that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
+    /// Tasks to evict from that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
     pub evictions: Vec<PlacedTask>,
-    /// What must hold no more than its request there, if nothing leaves.
+    /// Tasks to throttle to their request there, if none is evicted.
     pub throttled: Vec<PlacedTask>,
 }
 
@@ -228,7 +228,7 @@ pub trait PostFilter: Send + Sync {
     /// another claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// What may let it make room for tasks for which it knew no way, beside what changes the mind
+    /// Events that may let it make room for tasks for which it knew no way, besides events for
     /// of the filters that were the first to refuse a machine. `all` is what any filter listens to
     /// that has something to say about them: where the first filter would give in to evictions,
     /// another one may have been in the way. By default all of that.

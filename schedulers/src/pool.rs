@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// What the caller lends a pool: the time, since the library reads no clock.
+/// Clock of a pool, provided by the caller, since the library reads no clock.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since any fixed moment; never less than before.
     fn now(&self) -> Nanos;
@@ -57,7 +57,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// The same where each scheduler has a cell of its own: the same cell at several replicas.
+    /// Starts a pool where each scheduler has a cell handle of its own: handles of one cell at several replicas.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,

@@ -132,7 +132,7 @@ impl Preemptor<'_> {
         active.feasible(&tasks, view.block(row / BLOCK), bit) != 0
     }
 
-    /// What would have to go from the machine in a row; `None` if nothing there helps.
+    /// Victims on the machine in a row; `None` if no eviction helps there.
     ///
     /// The view must keep placements ([`View::with_placements`]); it is as before when this
     /// returns.
@@ -143,7 +143,7 @@ impl Preemptor<'_> {
         self.candidate_by(view, row, by_sums)
     }
 
-    /// The same; by sums only where amounts alone decide.
+    /// Victims in a row; by sums only where amounts alone decide.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
         let first = first_lower(on_machine, view.displaces_below(self.precedence(view)));
@@ -440,14 +440,14 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     !lower.is_empty() && need.least().iter().enumerate().all(enough)
 }
 
-/// What a machine would have left of each kind.
+/// Free amounts of a machine after evictions.
 struct Room<const N: usize> {
     left: [i64; N],
-    /// What must be left for the task; of kinds that it does not need, anything will do.
+    /// Amounts that the task needs; of kinds that it does not need, anything will do.
     needed: [i64; N],
 }
 
-/// What sums alone say.
+/// Result by sums alone.
 enum Sums {
     /// The answer.
     Known(Option<Candidate>),
@@ -497,7 +497,7 @@ pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))
 }
 
-/// What [`best`] compares. The candidates of equal harm are equally good.
+/// Key by which [`best`] compares. Candidates of equal harm are equally good.
 #[must_use]
 pub fn harm(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.victims;

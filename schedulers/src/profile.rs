@@ -34,9 +34,9 @@ pub struct Profile {
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,
-    /// What plans for jobs that find no room.
+    /// Backfill plans for jobs that find no room.
     pub(crate) backfill: Option<Backfill>,
-    /// What measures filters and scores, if anything does.
+    /// Meter of filters and scores, if any.
     meter: Option<Arc<dyn Meter>>,
 }
 
@@ -158,28 +158,28 @@ impl Profile {
         .with_post_filter(DefaultPreemption::default())
     }
 
-    /// The same with one filter more, asked after the others.
+    /// Returns `self` with one more filter, asked after the others.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Filter + 'static) -> Profile {
         self.filters.push(Box::new(filter));
         self
     }
 
-    /// The same with one score more; a weight of 1 counts as much as each built-in score.
+    /// Returns `self` with one more score; a weight of 1 counts as much as each built-in score.
     #[must_use]
     pub fn with_score(mut self, score: impl Score + 'static, weight: i32) -> Profile {
         self.scores.push((Box::new(score), weight));
         self
     }
 
-    /// The same with one relative score more; weights are as those of other scores.
+    /// Returns `self` with one more relative score; weights are as those of other scores.
     #[must_use]
     pub fn with_relative(mut self, score: impl RelativeScore + 'static, weight: i32) -> Profile {
         self.relative.push((Box::new(score), weight));
         self
     }
 
-    /// The same without the scores of this name, of either sort.
+    /// Returns `self` without the scores of this name, of either sort.
     #[must_use]
     pub fn without_score(mut self, name: &str) -> Profile {
         self.scores.retain(|(score, _)| score.name() != name);
@@ -187,7 +187,7 @@ impl Profile {
         self
     }
 
-    /// The same with this filter in the place of the one of its name, or after the others if there
+    /// Returns `self` with this filter in place of the one of its name, or after the others if there
     /// is none. What it does not judge and the other did, the cell's own filters judge.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
@@ -198,7 +198,7 @@ impl Profile {
         Profile { filters: Profile::of_filters(self.filters).filters, ..self }
     }
 
-    /// The same, with something that measures its filters and scores.
+    /// Returns `self` with a meter of its filters and scores.
     #[must_use]
     pub fn with_meter(mut self, meter: Arc<dyn Meter>) -> Profile {
         self.meter = Some(meter);
@@ -296,10 +296,10 @@ pub struct Active<'a> {
     filters: SmallVec<[&'a dyn Filter; 8]>,
     scores: SmallVec<[(&'a dyn Score, i32); 8]>,
     relative: SmallVec<[(&'a dyn RelativeScore, i32); 4]>,
-    /// What relative scores give to every feasible machine alike.
+    /// Sum of the relative scores that are equal for every feasible machine.
     same: i32,
     asked: Asked,
-    /// What measures them, if it looks at this decision.
+    /// Meter, if this decision is measured.
     meter: Option<&'a dyn Meter>,
 }
 
@@ -377,7 +377,7 @@ impl<'a> Active<'a> {
         total
     }
 
-    /// The same into zeroes.
+    /// Writes the scores into zeroes.
     fn write_scores(
         &self,
         tasks: &Tasks<'_>,

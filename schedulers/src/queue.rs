@@ -48,7 +48,7 @@ pub enum Verdict {
     Conflict,
     /// Tasks of it found no machine, or a plugin refused them.
     Refused {
-        /// What may change that.
+        /// Rejecting plugins, whose events wake the job.
         by: Refusers,
         /// The count of news when it was decided: see [`Queue::news`].
         news: u64,
@@ -187,7 +187,7 @@ impl Queue {
         self.jobs.keys().copied()
     }
 
-    /// What tenants have, where they take turns.
+    /// Shares of tenants, where they take turns.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         self.active.shares()
     }
@@ -328,7 +328,7 @@ impl Queue {
         all.into_iter().flatten().min()
     }
 
-    /// Who refused a job that cools or sleeps.
+    /// Plugins that rejected a job in backoff or unschedulable.
     fn refusers(&self, id: JobId) -> Refusers {
         self.refused.get(&id).copied().unwrap_or_default().by
     }

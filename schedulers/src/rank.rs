@@ -28,7 +28,7 @@ impl Standings {
         self.total_again(tasks, active, words);
     }
 
-    /// The same with the raw values that are known.
+    /// Computes the total with the raw values that are known.
     fn total_again(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
         let feasible = Feasible::new(tasks.view, words);
         let Standings { raw, total, scores } = self;

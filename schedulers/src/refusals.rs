@@ -48,11 +48,11 @@ pub fn first_refusals(
 pub struct Refusers {
     /// Filters of the profile, by position. Those beyond the 64th are in `others`.
     filters: u64,
-    /// What wakes those filters.
+    /// Events that wake those filters.
     filter_events: Events,
-    /// What wakes the plugins that make room.
+    /// Events that wake the `PostFilter` plugins.
     maker_events: Events,
-    /// What else wakes the job, without a question.
+    /// Further events that wake the job, without a question.
     others: Events,
     /// When the job wakes in any case.
     until: Option<Nanos>,
@@ -95,7 +95,7 @@ impl Refusers {
         }
     }
 
-    /// The same, with the plugins that made no room for these tasks.
+    /// Returns `self` with the plugins that made no room for these tasks.
     #[must_use]
     pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         if profile.chain.post_filter.is_empty() {
@@ -211,7 +211,7 @@ impl Refusers {
 }
 
 impl Refusers {
-    /// The same for the plugins that make room, of the news that they listen to.
+    /// Asks the `PostFilter` plugins, for the news that they listen to.
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);
         if self.is_of_the_cell(profile) {
@@ -224,7 +224,7 @@ impl Refusers {
     }
 }
 
-/// What a sync brought, for a filter that is asked whether it may help a job.
+/// Changes of a sync, for a filter that is asked whether it may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
     /// Event.

@@ -17,7 +17,7 @@
 use crate::plugin::{Reads, Tasks};
 use omega_cellstate::{BLOCK, Block, View};
 
-/// What a relative score has to say about some tasks, before any machine was looked at.
+/// Answer of a relative score for some tasks, before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
     /// Nothing: it does not count.
@@ -36,11 +36,11 @@ pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// What the raw values depend on. Where it is no more than [`Reads::DESCRIPTION`], identical
+    /// Facts on which the raw values depend. Where it is no more than [`Reads::DESCRIPTION`], identical
     /// tasks are placed together; else each has a search of its own.
     fn reads(&self) -> Reads;
 
-    /// What is known without looking at machines.
+    /// Result known without examining machines.
     fn applies(&self, _tasks: &Tasks<'_>) -> Stance {
         Stance::Ranks
     }

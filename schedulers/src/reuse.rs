@@ -41,7 +41,7 @@ struct Known {
 #[derive(Debug)]
 struct Remembered {
     class: Class,
-    /// Who was asked. Whether a plugin has something to say may depend on the whole cell: a score
+    /// Plugins that were asked. Whether a plugin has something to say may depend on the whole cell: a score
     /// that one machine's taint has woken counts in all blocks, or in none.
     asked: Asked,
     /// The cell's time when it was asked, if somebody reads it.
@@ -50,7 +50,7 @@ struct Remembered {
     blocks: Vec<Option<Known>>,
 }
 
-/// What is remembered between searches. For one profile, and one view.
+/// The score cache: results kept between searches. For one profile, and one view.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     classes: Vec<Remembered>,

@@ -182,7 +182,7 @@ impl Scheduler {
         self.waiting.clone()
     }
 
-    /// How far it has widened its choice because its claims conflict: 0 is not at all, and each
+    /// Widening of its choice because its claims conflict: 0 is not at all, and each
     /// level doubles the number of machines that it chooses among.
     #[must_use]
     pub fn crowding(&self) -> u32 {
@@ -426,7 +426,7 @@ impl Scheduler {
         }
     }
 
-    /// The same, in the room that there is.
+    /// Places tasks in the room that there is.
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         match self.with_optional(group) {
             None => self.place_alike(group, tasks),
@@ -434,7 +434,7 @@ impl Scheduler {
         }
     }
 
-    /// The same, all of them with what the group requests.
+    /// Places tasks, all with the group's request.
     fn place_alike(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         let remembers = self.settings.failures;
         if remembers && self.failures.has(&self.view, &self.profile, group) {

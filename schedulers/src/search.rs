@@ -26,7 +26,7 @@ pub enum Search {
         /// Number of those that are enough.
         feasible: u32,
     },
-    /// The same, skipping blocks that cannot have room.
+    /// Samples machines, skipping blocks that cannot have room.
     Indexed {
         /// Number of those that are enough.
         feasible: u32,
@@ -79,7 +79,7 @@ impl Home {
 pub struct Candidate {
     /// Its score.
     pub score: i32,
-    /// How early the search met it: the complement of its distance from the start.
+    /// Order in which the search met it: the complement of its distance from the start.
     pub(crate) nearness: u32,
     /// Its row.
     pub row: u32,
@@ -164,7 +164,7 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     search_for(view, (request, Keep::All), rng, into);
 }
 
-/// The same, for the best alone.
+/// Searches for the best machine alone.
 pub(crate) fn search_best(
     view: &mut View,
     request: Request<'_>,

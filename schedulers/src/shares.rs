@@ -1,4 +1,4 @@
-//! Whose turn it is, where tenants take turns: a tree of them, ordered by what each has for its weight.
+//! Fair shares of tenants: a tree of them, ordered by what each has for its weight.
 //!
 //! Tenants go by their [dominant shares](crate::dominant): the one that is served worst goes first. In a
 //! tree of tenants that is asked level by level, from the top: a branch is served as all tenants in it are
@@ -43,7 +43,7 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
-    /// What no tenant uses, and nobody has claimed since.
+    /// Free resources that no tenant uses and no worker has claimed since.
     free: Sums,
     /// Number of times machines had come, changed or gone when those were counted.
     counted: Option<u64>,
@@ -62,7 +62,7 @@ struct Node {
     name: Text,
     parent: NodeId,
     weight: Weight,
-    /// What it uses, with all below it, as the cell told.
+    /// Usage of the tenant and all below it, as of the last sync.
     used: Sums,
     /// Claims for it since, and for all below it.
     claimed: Sums,
@@ -183,7 +183,7 @@ impl Shares {
         }
     }
 
-    /// What no tenant uses of a kind.
+    /// Unused amount of a kind.
     fn left(&self, kind: KindId) -> u64 {
         let top = self.nodes.iter().skip(1).filter(|node| node.parent == TOP);
         let used = top.filter_map(|node| node.used.get(kind.index()));

@@ -33,7 +33,7 @@ impl Turns {
         }
     }
 
-    /// What tenants have, if they take turns.
+    /// Shares of tenants, if they take turns.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         match self {
             Turns::Lines(_) | Turns::Tree(_) => None,

@@ -102,7 +102,7 @@ impl Waiting {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// What was raised since the last call.
+    /// Events raised since the last call.
     pub(crate) fn take_raised(&self) -> Events {
         std::mem::take(&mut self.shared().raised)
     }

@@ -87,7 +87,7 @@ pub enum CodecError {
     },
 }
 
-/// What exactly makes no sense; for people to read.
+/// Description of malformed bytes; for people to read.
 #[derive(Debug)]
 pub struct Malformed(Cause);
 

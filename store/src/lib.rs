@@ -1,4 +1,4 @@
-//! What a replica of a cell keeps on disk: its log, and what it cannot do without.
+//! Durable state of a replica: its log, and everything it needs beside it.
 //!
 //! ```text
 //!   Command ──codec──▶ bytes ──▶ Entry ──append, sync──▶ ┌───────────┐

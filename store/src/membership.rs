@@ -1,4 +1,4 @@
-//! Who the replicas of a cell are, and how that changes.
+//! Membership of a cell, and its changes.
 //!
 //! A membership is part of what the replicas agree on: it changes by entries of the log and travels
 //! with snapshots, and nothing else holds it. An id is never used twice. A replica that was removed
@@ -32,7 +32,7 @@ pub struct Membership {
     pub highest: Option<ReplicaId>,
 }
 
-/// What is to become of one replica.
+/// Change of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemberStep {
     /// It votes from now on. It must be a learner that has caught up.
@@ -46,7 +46,7 @@ pub enum MemberStep {
 /// A change of the membership, made in one step however many replicas it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembershipChange {
-    /// What changes. Nothing, where a change of several replicas is completed.
+    /// Changes. Empty where a change of several replicas is completed.
     pub steps: Vec<MemberStep>,
 }
 
@@ -225,7 +225,7 @@ impl Membership {
         };
     }
 
-    /// The same in raft's words.
+    /// Membership in raft's types.
     pub(crate) fn to_raft(&self) -> ConfState {
         let list = |set: &BTreeSet<ReplicaId>| set.iter().map(|id| id.0).collect::<Vec<_>>();
         ConfState {
@@ -246,7 +246,7 @@ impl MembershipChange {
         MembershipChange { steps: vec![step] }
     }
 
-    /// The same in raft's words.
+    /// Change in raft's types.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {
@@ -260,7 +260,7 @@ impl MembershipChange {
         ConfChangeV2 { changes: changes.into(), ..ConfChangeV2::default() }
     }
 
-    /// What raft's words mean. Only what this replica's own raft wrote is read here.
+    /// Converts from raft's types. Only what this replica's own raft wrote is read here.
     pub(crate) fn from_raft(change: &ConfChangeV2) -> MembershipChange {
         let step = |single: &ConfChangeSingle| match single.change_type {
             ConfChangeType::AddNode => MemberStep::Promote(ReplicaId(single.node_id)),

@@ -13,7 +13,7 @@ impl fmt::Display for CellId {
     }
 }
 
-/// What a cell is before its first command. No command holds the kinds, and with other kinds the
+/// Cell before its first command. No command holds the kinds, and with other kinds the
 /// same commands make another cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {

@@ -23,13 +23,13 @@ pub struct ReadOnlyDisk {
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// What lies over files, or is all there is of them.
+    /// Overlay of files, or their whole content.
     over: BTreeMap<PathBuf, Arc<Mutex<Over>>>,
     /// Files that are there and are seen no more.
     gone: BTreeSet<PathBuf>,
 }
 
-/// What was written over one file.
+/// Overlay of one file.
 #[derive(Debug, Default)]
 struct Over {
     /// Later ones lie over earlier ones.

@@ -1,4 +1,4 @@
-//! What a cell would do: architectures, policies and traces, simulated.
+//! The simulator of cells: architectures, policies and traces.
 //!
 //! - [`engine`]: one loop of events, written once for every architecture and every kind of cell;
 //! - [`mod@reference`]: the cell of the reference simulator;

@@ -192,7 +192,7 @@ impl Front {
         });
     }
 
-    /// What applications give back, as far as it goes into one transaction beside the claims.
+    /// Releases of applications, as many as fit into one transaction beside the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.desk.view.open_claims();
         let all = self.applications.values().flat_map(|application| &application.releasing);
@@ -249,7 +249,7 @@ impl Front {
         application.untold.push(given);
     }
 
-    /// What the cell refused is wanted as before.
+    /// Restores the requests of rejected claims.
     fn refused(&mut self, given: &Given) {
         let Some(application) = self.applications.get_mut(&given.container.task.job) else {
             return;
@@ -290,7 +290,7 @@ impl Front {
         self.desk.view.version()
     }
 
-    /// What has happened since it began.
+    /// Counters since it began.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

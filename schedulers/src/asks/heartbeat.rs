@@ -113,7 +113,7 @@ impl Front {
         Ok(())
     }
 
-    /// What an application was given and has not heard of.
+    /// Containers of an application that were not reported to it yet.
     fn given_to<'a>(
         &'a self,
         id: JobId,

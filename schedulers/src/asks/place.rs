@@ -15,7 +15,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{JobId, TaskId, Text};
 use std::collections::BTreeSet;
 
-/// Whose containers are placed: of which application, priority and size, as the view compiled it.
+/// Containers to place: the application, priority and size, as the view compiled it.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     id: JobId,

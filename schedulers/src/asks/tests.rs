@@ -29,7 +29,7 @@ fn near(machine: &str, rack: &str) -> Heartbeat {
     Heartbeat::asking(Ask::near("main", machine, rack, 1))
 }
 
-/// What a heartbeat without words is told: containers by task, machine and nearness; and what has ended.
+/// Reply to an empty heartbeat: containers by task, machine and nearness; and the ended ones.
 type Told = (Vec<(u32, Text, Locality)>, Vec<(u32, How)>);
 
 fn told(front: &mut Front, job: JobId, now: Nanos) -> Told {

@@ -1,4 +1,4 @@
-//! What a front and its applications say to each other.
+//! Messages between a frontend and its applications.
 
 use crate::place::Placement;
 use crate::queue::Nanos;
@@ -63,7 +63,7 @@ impl Ask {
 /// Output of an application with a heartbeat. All of it may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// What it wants.
+    /// Its requests.
     pub asks: Vec<Ask>,
     /// Containers that it gives back: their tasks wait again.
     pub releases: Vec<TaskId>,
@@ -80,7 +80,7 @@ impl Heartbeat {
     }
 }
 
-/// How near a container is to where it was asked for.
+/// Distance of a container from its requested place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Locality {
     /// On a machine that was asked for.
@@ -104,7 +104,7 @@ pub struct Container {
     pub machine: MachineId,
     /// The machine's name.
     pub machine_name: Text,
-    /// How near that is.
+    /// Locality of the container.
     pub locality: Locality,
 }
 
@@ -153,7 +153,7 @@ pub struct Answer {
     pub allocated: Vec<Container>,
     /// Containers that have ended since.
     pub completed: Vec<Completed>,
-    /// What was free on all machines that take tasks, with the last step.
+    /// Free resources of all machines that take tasks, with the last step.
     pub headroom: Amounts,
     /// Groups that have fewer tasks that wait than are asked for.
     pub missing: Vec<Missing>,
@@ -248,7 +248,7 @@ impl Settings {
     }
 }
 
-/// What has happened since the front began.
+/// Counters since the frontend began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Steps that ended without an error.

@@ -81,7 +81,7 @@ impl Backfill {
         Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
     }
 
-    /// The same, looking for a better plan, or for one that nobody could make before, so long after the last search
+    /// Returns `self` with another interval: it looks for a better plan, or for one that was impossible before, so long after the last search
     /// for the job at the earliest, in milliseconds of the cell's time. A search looks at the whole cell. (Slurm's
     /// `bf_interval`.) Without it, 10 seconds: as often as the time of a served cell moves.
     #[must_use]
@@ -90,7 +90,7 @@ impl Backfill {
         self
     }
 
-    /// The same, making plans only that begin within so much of the cell's time from now, in milliseconds: a job that
+    /// Returns `self` with a window: plans begin within so much of the cell's time from now, in milliseconds; a job that
     /// could begin later has none yet. That bounds how far a search goes. (Slurm's `bf_window`.) Without it, as far
     /// as anybody says when tasks leave.
     #[must_use]
@@ -179,7 +179,7 @@ fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) 
 }
 
 impl Profile {
-    /// The same, with plans for the first jobs that find no room.
+    /// Returns `self` with plans for the first jobs that find no room.
     #[must_use]
     pub fn with_backfill(self, backfill: Backfill) -> Profile {
         let mut profile = self.with_filter_replaced(backfill.clone());

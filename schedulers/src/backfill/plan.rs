@@ -57,7 +57,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The same for what the job lacks now, if that is no more than what it lacked.
+    /// Returns the plan for what the job lacks now, if that is no more than before.
     pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
         if before == now {
             return Some(self);
@@ -74,7 +74,7 @@ impl Plan {
     }
 }
 
-/// What plans keep on each machine, by row.
+/// Resources that plans keep on each machine, by row.
 pub(super) type Holds<'a> = BTreeMap<usize, SmallVec<[&'a Hold; 4]>>;
 
 /// When a plan is looked for.
@@ -91,7 +91,7 @@ pub(super) struct Search<'a> {
     pub(super) view: &'a View,
     pub(super) profile: &'a Profile,
     pub(super) lack: &'a Lack,
-    /// What others are to have.
+    /// Resources kept for other jobs.
     pub(super) holds: Holds<'a>,
 }
 
@@ -215,7 +215,7 @@ impl<'a> Search<'a> {
         self.lack.groups.iter().map(part).collect()
     }
 
-    /// What others are to have in a row.
+    /// Resources kept for other jobs in a row.
     fn on<'s>(&'s self, row: usize) -> impl Iterator<Item = &'s Hold> + Clone + use<'s, 'a> {
         self.holds.get(&row).into_iter().flatten().map(|hold| -> &'s Hold { hold })
     }

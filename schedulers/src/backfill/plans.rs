@@ -50,7 +50,7 @@ struct Lacking {
     job: Arc<Job>,
     /// The start of its first plan.
     promised_ms: Option<u64>,
-    /// What the view was when it was tried last: there is no room for it in that.
+    /// State of the view at the last try: there is no room for it in that.
     tried: (Version, u64),
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
     /// Time after a search for a job's plan the next one may be, in milliseconds of the cell's time.
     interval_ms: u64,
-    /// How far from now a plan begins at the latest, likewise.
+    /// Latest begin of a plan from now, likewise.
     window_ms: u64,
     waiting: BTreeSet<Place>,
     jobs: BTreeMap<JobId, Lacking>,
@@ -95,7 +95,7 @@ pub(crate) struct Plans {
     passed: bool,
     /// The job that is decided on, and how many of the plans are before it in the order.
     turn: Option<(JobId, usize)>,
-    /// What is kept on each machine, by row: positions of plans, and of slots in them.
+    /// Resources kept on each machine, by row: positions of plans, and of slots in them.
     by_row: BTreeMap<usize, SmallVec<[(usize, usize); 2]>>,
     pub(crate) figures: BackfillFigures,
 }
@@ -109,7 +109,7 @@ enum Bound {
     First(usize),
 }
 
-/// What [`Plans::renew`] did.
+/// Result of [`Plans::renew`].
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
     /// Whether anything that was kept is kept no more.
@@ -239,7 +239,7 @@ impl Plans {
         (0..self.planned.len()).any(is_bound)
     }
 
-    /// What they keep on the machine in a row, and whose plan each is, by its position.
+    /// Resources kept on the machine in a row, and the plan of each, by its position.
     fn kept_on(&self, id: JobId, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
         let bound = self.bound(id);
         let here = self.by_row.get(&row).into_iter().flatten();
@@ -251,7 +251,7 @@ impl Plans {
         )
     }
 
-    /// What they keep on the machine in a row.
+    /// Resources kept on the machine in a row.
     pub(super) fn holds_on(&self, id: JobId, row: usize) -> impl Iterator<Item = &Hold> + Clone {
         self.kept_on(id, row).map(|(_, hold)| hold)
     }
@@ -381,7 +381,7 @@ impl Plans {
     }
 }
 
-/// What plans keep, by row.
+/// Resources that plans keep, by row.
 fn holds_of<'a>(plans: &[&'a Plan]) -> Holds<'a> {
     let mut holds = Holds::new();
     for slot in plans.iter().flat_map(|plan| &plan.slots) {

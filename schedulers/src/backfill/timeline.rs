@@ -101,11 +101,11 @@ pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part))
     })
 }
 
-/// What changes on a machine at some moment.
+/// Change on a machine at some time.
 enum Change<'a> {
     /// Somebody leaves these amounts and devices.
     Leaves(&'a [i64], Option<(DeviceRequest, DeviceSet)>),
-    /// What is kept for the hold of this position is let go.
+    /// End of the hold at this position.
     Ends(usize),
     /// It is kept from now on.
     Begins(usize),

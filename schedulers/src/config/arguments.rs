@@ -163,7 +163,7 @@ pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
     Ok(kinds)
 }
 
-/// The same, as many as a score of shares takes.
+/// Reads kinds, at most as many as a score of shares takes.
 fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
     let kinds = different_kinds(from)?;
     if kinds.len() > SCORED_KINDS_MAX {

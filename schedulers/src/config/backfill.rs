@@ -40,7 +40,7 @@ struct Depth {
     /// Time after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
-    /// How far from now a plan begins at the latest, in seconds of the cell's time; without it, as far as anybody
+    /// Latest begin of a plan from now, in seconds of the cell's time; without it, as far as known departures
     /// says when tasks leave.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]

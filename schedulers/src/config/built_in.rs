@@ -78,14 +78,14 @@ fn scores() -> [Plugin; 7] {
     ]
 }
 
-/// What makes room without evicting.
+/// Plugin that makes room without evicting.
 fn throttle() -> Plugin {
     Plugin::post_filter("throttle", |_: &NoArguments, _| Ok(Throttle::default()))
         .describe::<NoArguments>()
         .about("Has tasks of lower precedence give up what they hold beyond their request.")
 }
 
-/// What tenants that share a cell have of each other.
+/// Plugins for tenants that share a cell.
 fn tenants() -> [Plugin; 2] {
     [
         Plugin::around(

@@ -132,7 +132,7 @@ pub enum Fault {
     Argument(String),
 }
 
-/// What a plugin is called by its point.
+/// Name of a plugin at its point.
 fn one_of(point: Point) -> String {
     match point {
         Point::Filter | Point::Score => format!("a {point}"),

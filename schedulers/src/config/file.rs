@@ -100,7 +100,7 @@ impl ProfileTable {
     }
 }
 
-/// What a profile has before anything is disabled or added. Each has the cell's own filters.
+/// Plugins of a profile before anything is disabled or added. Each has the cell's own filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -162,9 +162,9 @@ pub(super) enum SearchTable {
     Full,
     /// From a random machine on, until so many fit.
     Sampled(NonZeroU32),
-    /// The same, skipping machines that cannot fit.
+    /// Samples so many machines, skipping those that cannot fit.
     Indexed(NonZeroU32),
-    /// The same, until so many percent of the machines fit, and at least 100 of them; 0 chooses by
+    /// Searches until so many percent of the machines fit, and at least 100 of them; 0 chooses by
     /// the size of the cell, as kube-scheduler does.
     Percentage(
         #[serde(deserialize_with = "percentage")]

@@ -103,7 +103,7 @@ struct Ignored {
     /// Kinds that are not looked at, each with a `/` in its name; a cell may be without them.
     #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
-    /// The same for all kinds with this before the `/` in their names.
+    /// Ignores all kinds with this before the `/` in their names.
     #[serde(default, deserialize_with = "without_slash")]
     ignored_groups: Vec<String>,
 }
@@ -131,13 +131,13 @@ fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::E
     }
 }
 
-/// How full machines are best.
+/// Scoring strategy by usage.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "fit"))]
 struct Fit {
-    /// How full machines are best.
+    /// Scoring strategy by usage.
     #[serde(default)]
     strategy: FitStrategy,
     /// The kinds that count, each with a weight.
@@ -146,7 +146,7 @@ struct Fit {
     kinds: Vec<KindWeight>,
 }
 
-/// How full machines are best.
+/// Scoring strategy by usage.
 #[derive(Clone, Debug, Default, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -171,7 +171,7 @@ struct Point {
     /// Part of a kind that is in use.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     percent: u8,
-    /// What that is worth.
+    /// Score at this usage.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     score: u8,
 }
@@ -244,7 +244,7 @@ impl Balance {
     }
 }
 
-/// Whose preferences about other tasks count.
+/// Tasks with preferences about other tasks that count.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -265,7 +265,7 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
     in_bounds.ok_or_else(|| D::Error::custom(format!("is {weight}: this weight is 0 to 100")))
 }
 
-/// Whose preferences count.
+/// Tasks with preferences that count.
 #[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -274,7 +274,7 @@ enum Whose {
     /// Those of the task, and of tasks that run.
     #[default]
     Everyones,
-    /// The same, but only for tasks that have preferences of their own.
+    /// Preferences of all, but only for tasks that have preferences of their own.
     OfThosePreferring,
 }
 
@@ -299,7 +299,7 @@ struct Required {
     required: Vec<Labelled>,
 }
 
-/// What all tasks of the profile prefer beside their own preferences.
+/// Preferences of all tasks of the profile, beside their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -333,12 +333,12 @@ struct Label {
     /// Request of its value.
     #[cfg_attr(feature = "schema", schemars(with = "OperatorName"))]
     operator: Operator,
-    /// What it is compared with.
+    /// Values to compare with.
     #[serde(default)]
     values: Vec<String>,
 }
 
-/// What a requirement asks of a label's value.
+/// Operator of a requirement on a label's value.
 #[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -136,7 +136,7 @@ fn prefer_avoid() -> String {
     PREFER_AVOID.to_owned()
 }
 
-/// What zones are.
+/// Definition of zones.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -152,7 +152,7 @@ fn zone() -> String {
     ZONE.to_owned()
 }
 
-/// What the tasks of a job have in common.
+/// Labels that the tasks of a job have in common.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -163,7 +163,7 @@ struct Same {
     labels: Keys,
 }
 
-/// What the tasks of a job are spread over.
+/// Label over whose values the tasks of a job are spread.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]

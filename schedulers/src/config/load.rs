@@ -90,7 +90,7 @@ struct KindLimit {
     #[serde(default = "service_percent", deserialize_with = "percent")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     service_percent: u32,
-    /// The same for tasks of batch jobs.
+    /// Limit for tasks of batch jobs.
     #[serde(default = "batch_percent", deserialize_with = "percent")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     batch_percent: u32,

@@ -227,7 +227,7 @@ fn arguments<'a, 'd>(
     plugin.get_ref().get("args")
 }
 
-/// What serde says of tables or arguments, whose own path is `parent`.
+/// Converts serde's error about tables or arguments, whose own path is `parent`.
 fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
     let mut field = parent.to_owned();
     for segment in error.path() {

@@ -66,7 +66,7 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]
 #[cfg_attr(feature = "schema", schemars(rename = "budget"))]
 struct BudgetTable {
-    /// Whose tasks.
+    /// Tenant of the tasks.
     tenant: String,
     /// The labels of these tasks, one at least.
     labels: BTreeMap<String, String>,
@@ -98,7 +98,7 @@ fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>
 #[derive(Clone, Copy, Debug)]
 struct ShareText(Share);
 
-/// What a share may be written as.
+/// Forms of a share.
 #[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[serde(untagged)]

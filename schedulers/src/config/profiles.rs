@@ -104,7 +104,7 @@ impl ProfileSpec {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// The same, where tasks can have these volumes, which the base `kube` then looks at without
+    /// Binds profiles where tasks can have these volumes, which the base `kube` then considers without
     /// being told. With `bind` there are none: a task that claims some is placed only by profiles
     /// that do not look at volumes.
     ///

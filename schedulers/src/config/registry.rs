@@ -242,21 +242,21 @@ impl Plugin {
         }
     }
 
-    /// The same, also known by this name at its point.
+    /// Returns `self`, also known by this name at its point.
     #[must_use]
     pub fn alias(mut self, name: impl Into<String>) -> Plugin {
         self.aliases.push(name.into());
         self
     }
 
-    /// The same, with what it does in one sentence.
+    /// Returns `self` with a description in one sentence.
     #[must_use]
     pub fn about(mut self, sentence: impl Into<String>) -> Plugin {
         self.about = sentence.into();
         self
     }
 
-    /// The same, with its arguments described in the schema of the file format: `A` is the type
+    /// Returns `self` with its arguments described in the schema of the file format: `A` is the type
     /// that they are read as. Without it the schema allows any.
     #[must_use]
     pub fn describe<A: Described>(mut self) -> Plugin {
@@ -281,7 +281,7 @@ impl Plugin {
         self.aliases.iter().map(String::as_str)
     }
 
-    /// What it does.
+    /// Its description.
     #[must_use]
     pub fn sentence(&self) -> &str {
         &self.about
@@ -336,7 +336,7 @@ impl Registry {
         Registry(super::built_in::plugins())
     }
 
-    /// The same with a plugin more.
+    /// Returns `self` with one more plugin.
     ///
     /// # Errors
     /// If one of its names is taken at its point.

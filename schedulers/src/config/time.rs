@@ -21,7 +21,7 @@ pub(super) fn plugins() -> [Plugin; 2] {
     ]
 }
 
-/// What is said of jobs of a minute.
+/// Default estimate: a minute.
 fn minute() -> u32 {
     60_000
 }

@@ -74,7 +74,7 @@ pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     diagnosis
 }
 
-/// What each filter removes, one after the other.
+/// Machines that each filter removes, one after the other.
 fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usize)> {
     let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
     for index in 0..tasks.view.blocks() {

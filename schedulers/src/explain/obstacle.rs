@@ -55,7 +55,7 @@ pub enum Obstacle {
     /// A filter of the profile beside the judge's. Filters are asked about what the judge allows, so
     /// this is never one of several.
     Filter(&'static str),
-    /// The same, of a filter that says why.
+    /// A rejection by a filter that gives a reason.
     Told {
         /// Which filter.
         filter: &'static str,
@@ -65,7 +65,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What it is in one word, for programs.
+    /// Name of the obstacle in one word, for programs.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What would have to change for a task to find a machine, one change at a time.
+//! Remedies: single changes after which a task would find a machine.
 //!
 //! A machine that one thing alone keeps the task off is opened by that change; how many machines
 //! each change opens tells which is worth making. Where every machine lacks several things, no
@@ -9,12 +9,12 @@ use crate::plugin::Tasks;
 use omega_cellstate::CoresLeft;
 use omega_core::{KindId, MachineId};
 
-/// What a machine is short of.
+/// Missing resources of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Which machine.
     pub machine: MachineId,
-    /// How much more of each kind is needed than there is, in the kind's unit.
+    /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
     /// Number of more devices with enough that left are needed.
     pub devices: u32,
@@ -37,7 +37,7 @@ impl Shortage {
         shortage
     }
 
-    /// What a machine would be short of if nothing ran on it. What its operator lets be claimed
+    /// Missing resources of a machine on which nothing runs. What its operator lets be claimed
     /// beyond its capacity counts.
     pub(super) fn when_empty(tasks: &Tasks<'_>, row: usize) -> Shortage {
         let mut shortage = Shortage::of(tasks.view.machine_id(row), &[]);
@@ -56,7 +56,7 @@ impl Shortage {
         shortage
     }
 
-    /// The same, as what keeps the task off the machine.
+    /// The shortage as obstacles of the task.
     #[must_use]
     pub fn obstacles(&self) -> Vec<Obstacle> {
         let amounts = self.amounts.iter();
@@ -92,7 +92,7 @@ impl Shortage {
 pub enum Remedy {
     /// Room comes free on the machine that is short of least.
     Room {
-        /// What it is short of.
+        /// Missing resources.
         shortage: Shortage,
         /// Number of machines that are large enough, were they empty.
         hold: usize,
@@ -102,7 +102,7 @@ pub enum Remedy {
         /// Missing resources of the machine that comes nearest even if empty.
         shortage: Shortage,
     },
-    /// What alone keeps the task off some machines is lifted: the taints are tolerated, the labels
+    /// Removal of the only obstacle on some machines: the taints are tolerated, the labels
     /// not required, the machines not draining.
     Lift {
         /// Kind: never room.
@@ -113,7 +113,7 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// What it is in one word, for programs.
+    /// Name of the remedy in one word, for programs.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -62,7 +62,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
     }
 }
 
-/// What would let the task run, in one sentence without its full stop.
+/// Description of the remedy, in one sentence without its full stop.
 #[must_use]
 pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     match remedy {
@@ -83,7 +83,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// What has to be different where one obstacle is all there is.
+/// Required change where one obstacle is all there is.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),

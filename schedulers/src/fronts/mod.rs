@@ -1,4 +1,4 @@
-//! What the fronts share: a front is a scheduler that decides what its clients ask for.
+//! Common parts of the frontends. A frontend is a scheduler that decides the requests of its clients.
 //!
 //! Offers and asks are two protocols over one thing: a view of the whole cell, jobs that name the front as
 //! their scheduler, and transactions that the cell judges. Neither has a rule of its own for what fits, and

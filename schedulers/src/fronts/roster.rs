@@ -46,7 +46,7 @@ impl Mark {
 pub(crate) struct Left {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
-    /// What it is now; `None` if its job is gone.
+    /// Current state; `None` if its job is gone.
     pub(crate) state: Option<TaskState>,
     /// Tenant that pays for it.
     pub(crate) tenant: Text,
@@ -286,7 +286,7 @@ impl Roster {
         placed
     }
 
-    /// What a task is now that had a machine before everything was told anew; `None` if it still has it.
+    /// State of a task after a full resync; `None` if it still has its machine.
     fn compare(
         &self,
         (task, machine): (TaskId, MachineId),

@@ -1,4 +1,4 @@
-//! Whom to offer what: turn by turn, to whoever has least.
+//! Allocation of offers: turn by turn, to the framework that has least.
 //!
 //! A turn goes to the framework with the lowest share, of those that want offers and may have more. It looks
 //! at the machines from where its last look ended, once around, and takes the first that it does not refuse.
@@ -25,7 +25,7 @@ impl Front {
         }
     }
 
-    /// Who of them is served next.
+    /// The next framework to serve.
     fn next_of(&self, hungry: &BTreeSet<FrameworkId>) -> Option<FrameworkId> {
         if hungry.len() <= 1 {
             return hungry.first().copied();

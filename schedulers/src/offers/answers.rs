@@ -1,4 +1,4 @@
-//! What frameworks answer: everything is checked before anything is done.
+//! Answers of frameworks: everything is checked before anything is done.
 //!
 //! An accepted offer is used up. What its tasks need is claimed on the view at once, and the rest is
 //! available again; the claims go to the cell with the next step.

@@ -19,7 +19,7 @@ struct Out {
     late_at: Option<Nanos>,
 }
 
-/// What is out on one machine.
+/// Open offers of one machine.
 #[derive(Debug, Default)]
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
@@ -118,7 +118,7 @@ impl Book {
         self.of.get(&framework).map_or(0, BTreeSet::len)
     }
 
-    /// What is out on a machine.
+    /// Open offers of a machine.
     pub(super) fn on(&self, slot: u32) -> Option<&OnMachine> {
         self.on.get(&slot)
     }
@@ -128,7 +128,7 @@ impl Book {
         self.on.keys().copied().collect()
     }
 
-    /// What a tenant is offered.
+    /// Resources offered to a tenant.
     pub(super) fn offered_to(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }

@@ -42,9 +42,9 @@ pub struct Front {
     next_member: u32,
     pub(super) book: Book,
     pub(super) turns: u64,
-    /// Who accepted which task, until the cell has answered.
+    /// Framework that accepted each task, until the cell has answered.
     pub(super) accepted: BTreeMap<TaskId, FrameworkId>,
-    /// What is to be told with the next step that ends well.
+    /// Events to report with the next step that ends well.
     pub(super) events: Vec<Event>,
     pub(super) counters: Counters,
 }
@@ -304,7 +304,7 @@ impl Front {
         self.desk.view.version()
     }
 
-    /// What has happened since it began.
+    /// Counters since it began.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

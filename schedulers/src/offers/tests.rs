@@ -19,7 +19,7 @@ fn join(front: &mut Front, tenant: &str) -> FrameworkId {
     front.register(Framework::new(format!("{tenant}-framework"), tenant)).unwrap()
 }
 
-/// What is out to a framework: machines, and how much processor.
+/// Open offers of a framework: machines, and how much processor.
 fn out(front: &Front, framework: FrameworkId) -> Vec<(u32, u64)> {
     let offers = front.offers_of(framework);
     offers.map(|offer| (offer.machine.slot, offer.amounts.get(KindId::CPU))).collect()

@@ -44,7 +44,7 @@ struct TwinOffer {
     slot: u32,
     amounts: [u64; 2],
     made: Nanos,
-    /// What the front calls it, once both have made it.
+    /// Id in the frontend, once both have made it.
     id: Option<OfferId>,
 }
 

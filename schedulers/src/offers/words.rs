@@ -1,4 +1,4 @@
-//! What a front and its frameworks say to each other.
+//! Messages between a frontend and its frameworks.
 
 use crate::dominant::Weight;
 use crate::queue::Nanos;
@@ -27,12 +27,12 @@ impl fmt::Display for OfferId {
     }
 }
 
-/// Who wants offers.
+/// A framework: a client that receives offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framework {
     /// Its name, of its own among the frameworks of the front.
     pub name: Text,
-    /// Whose jobs it places: those that name this tenant, and the front as their scheduler. Frameworks of
+    /// Tenant of the jobs that it places: those that name this tenant, and the frontend as their scheduler. Frameworks of
     /// one tenant share its jobs and its dominant share. (A role of Mesos.)
     pub tenant: Text,
     /// Amount of the cell it is entitled to, beside the others.
@@ -99,7 +99,7 @@ pub struct Offer {
     pub framework: FrameworkId,
     /// The machine.
     pub machine: MachineId,
-    /// What that is like: name, labels, taints.
+    /// Description of the machine: name, labels, taints.
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
@@ -138,9 +138,9 @@ pub struct Launch {
 /// Something that a framework is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Who.
+    /// Receiver of the event.
     pub framework: FrameworkId,
-    /// What.
+    /// The event.
     pub happened: Happened,
 }
 
@@ -174,7 +174,7 @@ pub enum Happened {
         task: TaskId,
         /// The machine that it had.
         machine: MachineId,
-        /// What it is now; `None` if its job is over.
+        /// Current state; `None` if its job is over.
         state: Option<TaskState>,
     },
 }
@@ -297,13 +297,13 @@ pub struct Account {
     pub free: Amounts,
     /// Contents of offers.
     pub offered: Amounts,
-    /// What is on machines that take no tasks.
+    /// Free resources of machines that take no tasks.
     pub held_back: Amounts,
     /// The rest: it may be offered, unless all refuse it.
     pub available: Amounts,
 }
 
-/// What has happened since the front began.
+/// Counters since the frontend began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Steps that ended without an error.

@@ -25,7 +25,7 @@ use omega_cellstate::{CellHandle, HandleError, View};
 use omega_core::{Item, TaskId, Text, Version};
 use std::collections::BTreeMap;
 
-/// How peaks are kept.
+/// Settings of the peak controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name under which it commits.
@@ -50,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// What was done.
+/// Changes of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Tasks that gave up what they held beyond their request.
@@ -108,7 +108,7 @@ impl PeakController {
         Ok(PeakController { view, settings, resting, answered })
     }
 
-    /// What it knows of the cell, as of the last step.
+    /// Its view of the cell, as of the last step.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view

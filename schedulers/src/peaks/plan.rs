@@ -1,4 +1,4 @@
-//! Who steps back for a peak, and who grows after it.
+//! Plan of the peak controller: tasks to throttle for a peak, and to restore after it.
 //!
 //! On a machine where batch holds more than its share, tasks give up what they hold beyond their request, the
 //! least important first and of those the youngest: the least work is lost that way. If that is not enough, tasks
@@ -12,7 +12,7 @@ use omega_cellstate::{BLOCK, PlacedTask, View};
 use omega_core::{Amounts, JobKind, KindId, Resize, TaskId};
 use std::cmp::Reverse;
 
-/// What is to be done now.
+/// Changes to make now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Tasks that give up what they hold beyond their request.
@@ -77,7 +77,7 @@ pub fn plan(
     plan
 }
 
-/// What is to become of a task.
+/// Change of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stays,
@@ -89,7 +89,7 @@ enum Fate {
 struct Batch {
     placed: PlacedTask,
     holds: Amounts,
-    /// What of it it can give up and run on.
+    /// Resources that it can give up and still run.
     surplus: Amounts,
     fate: Fate,
 }
@@ -191,7 +191,7 @@ impl Batch {
     }
 }
 
-/// Who grows in a row.
+/// Tasks to restore in a row.
 fn grows_on(view: &View, row: usize) -> Vec<Resize> {
     if view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What belongs to no machine: see [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
+//! Cluster resources as a filter: see [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
 
 use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};

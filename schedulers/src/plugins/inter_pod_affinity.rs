@@ -17,13 +17,13 @@ pub struct InterPodAffinity {
     pub preferences: Preferences,
 }
 
-/// Whose preferences count.
+/// Tasks with preferences that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preferences {
     /// Those of the task, and of tasks that run.
     #[default]
     Everyones,
-    /// The same, but only for tasks that have preferences of their own.
+    /// Preferences of all, but only for tasks that have preferences of their own.
     OfThosePreferring,
 }
 
@@ -87,7 +87,7 @@ impl RelativeScore for InterPodAffinity {
     }
 }
 
-/// What draws the tasks to machines.
+/// Attraction of the tasks to machines.
 struct Pull<'a> {
     draws: Draws<'a>,
     required_weight: i64,

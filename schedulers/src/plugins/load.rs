@@ -30,7 +30,7 @@ const WEIGHTS: [i64; 16] =
 /// Amounts count up to this, as capacities of a view do.
 const AMOUNT_MAX: i64 = (1 << 52) - 1;
 
-/// How fast reports grow old.
+/// Half-life of load reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfLife {
     ms: u64,
@@ -43,7 +43,7 @@ impl HalfLife {
         HalfLife { ms: u64::from(seconds.max(1)) * 1000 }
     }
 
-    /// What a report of this age weighs, of 1024.
+    /// Weight of a report of this age, of 1024.
     #[must_use]
     pub fn weight(self, age_ms: u64) -> i64 {
         match age_ms / self.ms {
@@ -106,7 +106,7 @@ fn request(tasks: &Tasks<'_>, kind: KindId) -> i64 {
     tasks.need.request.get(kind.index()).copied().unwrap_or(0)
 }
 
-/// What both read: time passes, too.
+/// Facts that both read: time passes, too.
 fn reads() -> Reads {
     Reads::AMOUNTS | Reads::LOAD | Reads::DESCRIPTION | Reads::TIME
 }
@@ -189,7 +189,7 @@ impl LoadLimit {
         LoadLimit { half_life, limits: limits.to_vec() }
     }
 
-    /// What tasks request of the kinds that count, with the limit in percent; those of which they request
+    /// Requests of the tasks for the kinds that count, with the limit in percent; those of which they request
     /// nothing do not count.
     fn asked<'a>(&'a self, tasks: &'a Tasks<'_>) -> impl Iterator<Item = (KindId, i64, i64)> + 'a {
         self.limits.iter().filter_map(|limit| {

@@ -20,7 +20,7 @@ fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requi
     keys.iter().map(asked)
 }
 
-/// That labels are there, and that others are not.
+/// Requires some labels to be there, and others not.
 fn both(present: &[Text], absent: &[Text]) -> Vec<Requirement> {
     let present = requirements(present, Operator::Exists);
     present.chain(requirements(absent, Operator::DoesNotExist)).collect()

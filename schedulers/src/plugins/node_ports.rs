@@ -12,7 +12,7 @@ impl Filter for NodePorts {
         "node_ports"
     }
 
-    /// What runs on the machine itself, but a claim changes that for the next task, too.
+    /// Tasks on the machine itself, but a claim changes that for the next task, too.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }

@@ -15,14 +15,14 @@ use smallvec::SmallVec;
 /// A weight counts as no more than this, which is also the most that Kubernetes allows.
 const WEIGHT_MAX: u32 = 100;
 
-/// What a user may say about [`NodeResourcesFit`]. The default is that of Kubernetes.
+/// Arguments of [`NodeResourcesFit`]. The defaults are those of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitArgs {
     /// Names of kinds that the filter does not look at; those without a `/` have no effect.
     pub ignored: Vec<String>,
-    /// The same for all kinds with this before the `/` in their names.
+    /// Ignores all kinds with this before the `/` in their names.
     pub ignored_groups: Vec<String>,
-    /// How full machines are best.
+    /// Scoring strategy by usage.
     pub strategy: Strategy,
     /// Names of the kinds that the score looks at, each with its weight, 1 to 100.
     pub resources: Vec<(String, u32)>,
@@ -39,7 +39,7 @@ impl Default for FitArgs {
     }
 }
 
-/// How full machines are best.
+/// Scoring strategy by usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// The emptier the better.
@@ -56,7 +56,7 @@ pub enum Strategy {
 pub struct ShapePoint {
     /// Part of a kind that is in use, in percent.
     pub percent: u8,
-    /// What that is worth, 0 to 10.
+    /// Score at this usage, 0 to 10.
     pub score: u8,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::plugin::SCORE_MAX;
 
-/// What Kubernetes calls one point of its hundred.
+/// Our equivalent of one point of Kubernetes' hundred.
 pub(super) const POINT: i32 = SCORE_MAX / 100;
 
 /// The more the better: the most of all is worth everything, and 0 nothing.

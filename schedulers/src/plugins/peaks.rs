@@ -14,7 +14,7 @@ impl Filter for PeakHours {
         "peak_hours"
     }
 
-    /// That a peak begins or is over is told as a change of the calendars.
+    /// Facts that it reads: begin and end of a peak arrive as changes of the calendars.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::AMOUNTS
     }

@@ -79,7 +79,7 @@ fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64)
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
-/// What one task in a domain counts: more where there are more domains. The logarithm is that of a
+/// Weight of one task in a domain: more where there are more domains. The logarithm is that of a
 /// library and not of the platform, so that it is the same everywhere.
 fn weight(
     wish: &SpreadWish,

@@ -92,7 +92,7 @@ impl PostFilter for Reclaim {
     }
 }
 
-/// What evictions cost: how important the most important task is, then how many there are.
+/// Cost of evictions: how important the most important task is, then how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<Precedence>, usize);
 

@@ -104,7 +104,7 @@ struct Weights {
     weights: Vec<f32>,
 }
 
-/// What is better: much left, or little.
+/// Preferred free amount: much, or little.
 #[derive(Clone, Copy, Debug)]
 enum Better {
     More,

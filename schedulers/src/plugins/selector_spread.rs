@@ -14,7 +14,7 @@ use omega_core::Text;
 /// The label that holds a machine's zone, if the profile names no other: Kubernetes' own.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// What the zones count beside the machines.
+/// Weight of the zones beside the machines.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
 /// Score: the fewer tasks of the job are on the machine, and in its zone, the better.

@@ -24,7 +24,7 @@ const COUNTED: &str = "pods";
 pub(super) enum Amount {
     /// Its claim.
     Claimed,
-    /// What it is reckoned with, if the cell has such a kind, else what it claims.
+    /// Nominal usage, if the cell has such a kind, else the claim.
     Nominal,
 }
 
@@ -56,7 +56,7 @@ impl Resource {
         view.keep_capacity(self.used);
     }
 
-    /// What a task counts for.
+    /// Counted request of a task.
     pub(super) fn request(self, tasks: &Tasks<'_>) -> i64 {
         tasks.need.request.get(self.used.index()).copied().unwrap_or(0)
     }
@@ -91,7 +91,7 @@ impl Usage<'_> {
         (self.of[lane] - self.free[lane]).max(0).min(self.capacity[lane])
     }
 
-    /// The same with the task.
+    /// Usage with the task.
     #[inline(always)]
     pub(super) fn with(&self, lane: usize) -> i64 {
         (self.of[lane] - self.free[lane] + self.request).max(0).min(self.capacity[lane])

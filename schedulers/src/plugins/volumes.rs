@@ -46,7 +46,7 @@ impl Filter for VolumeFilter {
         }
     }
 
-    /// What other tasks use is not seen from the machine.
+    /// Facts that it reads: use by other tasks is not visible from the machine.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
@@ -84,7 +84,7 @@ impl Filter for VolumeFilter {
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,
-    /// Whose jobs the scheduler takes, and which of them.
+    /// Tenant and share of the jobs that the scheduler takes.
     takes: Option<(Text, Share)>,
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
@@ -168,7 +168,7 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    /// What was in the way is there to be seen by the next search, which comes soon.
+    /// Reserves; an obstacle is left to the next search, which comes soon.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
         let claims = &claimed.group.volumes;
         if claims.is_empty() {
@@ -218,7 +218,7 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// The same with the filters for these volumes, and with what reserves them. The filters belong
+    /// Returns `self` with the filters for these volumes, and with the plugin that reserves them. The filters belong
     /// together: what is reserved is judged by all of them, and a machine that a filter let pass
     /// and the reservation refuses would be chosen again and again.
     #[must_use]

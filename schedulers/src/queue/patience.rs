@@ -7,7 +7,7 @@ use super::Nanos;
 pub struct Patience {
     /// The first wait after a failure; it doubles with each further one.
     pub backoff_min: Nanos,
-    /// What the wait grows to.
+    /// Maximum backoff.
     pub backoff_max: Nanos,
     /// After so long a sleeping job is tried again, even if nothing happened that may help it.
     pub sleep_max: Nanos,

@@ -79,7 +79,7 @@ impl Account {
         self.values[row]
     }
 
-    /// What a row would cost with so much more free of each kind, weighed.
+    /// Weighted cost of a row with so much more free of each kind.
     pub(super) fn value_with(&self, view: &View, row: usize, more: impl Fn(usize) -> i64) -> i64 {
         if !self.counts[row] {
             return 0;
@@ -111,7 +111,7 @@ impl Account {
         value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
     }
 
-    /// What the pairs of one task of a job cost in a row's domain, weighed, if so many more of the job were
+    /// Weighted cost of the pairs of one task of a job in a row's domain, if so many more of the job were
     /// there.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
         let weight = self.objective.objectives.crowding;
@@ -136,7 +136,7 @@ impl Account {
         MACHINE * i64::from(self.objective.objectives.misplaced)
     }
 
-    /// What an operator sees of it without weights.
+    /// Facts about the cell without weights.
     pub(super) fn picture(&self, view: &View) -> Picture {
         let kinds = self.objective.kinds;
         let mut picture =

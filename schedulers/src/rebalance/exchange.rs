@@ -50,7 +50,7 @@ pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedT
     best.is_some_and(|(_, moves)| step(search, &moves))
 }
 
-/// What an exchange would gain, if amounts allow it. Crowds, the costs of jobs, and what demand profiles leave free are seen
+/// Gain of an exchange, if amounts allow it. Crowds, the costs of jobs, and what demand profiles leave free are seen
 /// when it is tried.
 fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];

@@ -48,7 +48,7 @@ use sweep::Sweep;
 pub struct Settings {
     /// The name under which it commits.
     pub name: Text,
-    /// What is to become better.
+    /// Objectives to improve.
     pub objectives: Objectives,
     /// Amount that it may disturb, and how far it looks.
     pub bounds: Bounds,
@@ -110,7 +110,7 @@ impl Rebalancer {
         Ok(Rebalancer { view, settings })
     }
 
-    /// What it knows of the cell: as of the last plan, or of the last wave that was carried out.
+    /// Its view of the cell: as of the last plan, or of the last wave that was applied.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -198,7 +198,7 @@ impl Rebalancer {
         fates
     }
 
-    /// What the terms cost in the cell as it is now, those of moving aside: nothing has moved.
+    /// Costs of the terms in the cell as it is now, those of moving aside: nothing has moved.
     ///
     /// # Errors
     /// If the cell cannot be reached.

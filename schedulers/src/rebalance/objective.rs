@@ -1,4 +1,4 @@
-//! What a pass makes smaller: weighted costs of where tasks run, in integers.
+//! Objectives of a pass: weighted costs of where tasks run, in integers.
 //!
 //! Amounts of different kinds are compared as parts of a *mean machine*: what the machines that have any of
 //! a kind have of it on average is 1,000,000 parts. So a cost of one million is "one machine" whatever the
@@ -77,12 +77,12 @@ impl Term {
     }
 }
 
-/// What is too much of a kind on one machine, and how much that counts.
+/// Safety level of a kind on one machine, and the weight of usage above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safety {
     /// Up to this part of what may be claimed, nothing.
     pub percent: u32,
-    /// What lies above, by this weight.
+    /// Weight of usage above it.
     pub weight: u32,
 }
 
@@ -97,7 +97,7 @@ pub struct Pair {
     pub percent: u32,
 }
 
-/// What a pass is to make better: a weight for each term, 0 for what does not matter.
+/// Objectives of a pass: a weight for each term, 0 for what does not matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objectives {
     /// Of tasks on machines that would not take them now.
@@ -108,7 +108,7 @@ pub struct Objectives {
     pub loads: BTreeMap<KindId, Safety>,
     /// Of what is free without something else beside it.
     pub balance: u32,
-    /// What is to be free beside what.
+    /// Pairs of resources that are to be free together.
     pub pairs: Vec<Pair>,
     /// Of machines that are neither full nor empty.
     pub fragments: u32,
@@ -166,7 +166,7 @@ impl Objectives {
         }
     }
 
-    /// What is too much of a kind.
+    /// Safety level of a kind.
     #[must_use]
     pub fn safety(&self, kind: KindId) -> Safety {
         self.loads.get(&kind).copied().unwrap_or(self.load)
@@ -374,7 +374,7 @@ fn safe(capacity: i64, safety: Safety) -> i64 {
     (i128::from(capacity) * i128::from(safety.percent) / 100) as i64
 }
 
-/// How far a machine is from full and from empty: by the kind of which the largest part is claimed.
+/// Distance of a machine from full and from empty: by the kind of which the largest part is claimed.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));

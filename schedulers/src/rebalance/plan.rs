@@ -1,4 +1,4 @@
-//! What a pass proposes: moves in an order in which each is possible.
+//! Plan of a pass: moves in an order in which each is possible.
 //!
 //! A *step* is what one transaction does, all of it or nothing: one move, or two that need each other's room.
 //! A *wave* is the steps whose moves may all be under way at once; the next wave begins when the tasks of the
@@ -118,7 +118,7 @@ pub enum Ended {
     Told,
 }
 
-/// What an operator sees of a cell without weights: of the machines that take tasks.
+/// Facts about a cell without weights: of the machines that take tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
     /// Their number.
@@ -134,7 +134,7 @@ pub struct Picture {
 /// See the head of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What mattered.
+    /// Objectives of the pass.
     pub objectives: Objectives,
     /// The objective as it was.
     pub before: Costs,

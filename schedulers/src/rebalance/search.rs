@@ -82,7 +82,7 @@ pub(super) struct Search<'a> {
     pub(super) moved: HashSet<TaskId, FixedState>,
     /// Rows from which or to which a task has moved since they were last looked at.
     pub(super) changed: Vec<bool>,
-    /// What is off the view, in order.
+    /// Tasks lifted off the view, in order.
     lifted: Vec<(usize, PlacedTask)>,
     pub(super) done: Vec<Vec<Step>>,
     pub(super) wave: Vec<Step>,
@@ -196,7 +196,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// What is gained by taking a task off its row, weighed, with what a move costs.
+    /// Weighted gain of taking a task off its row, with the cost of a move.
     pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
         let request = &self.need(known).request;
         let misplaced =

@@ -26,7 +26,7 @@ const SWEEPS: usize = 5;
 /// Tasks that would leave a dearer place and stay, by reason, of one row.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
 
-/// What a pass asks before each machine: whether to go on.
+/// Question before each machine: whether to go on.
 pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
 
 /// The order of a pass.

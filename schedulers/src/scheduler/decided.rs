@@ -18,7 +18,7 @@ pub(super) struct Decided {
     pub(super) held: usize,
     /// Whether a plugin refused claims after the decision.
     pub(super) turned_away: bool,
-    /// Who refused the tasks that have no machine.
+    /// Plugins that rejected the tasks without a machine.
     pub(super) by: Refusers,
     /// The count of news at the decision.
     pub(super) news: u64,

@@ -1,4 +1,4 @@
-//! What a scheduler hears with a sync, and which jobs that wakes.
+//! Sync events of a scheduler, and the jobs that they wake.
 
 use super::{Observer, Scheduler};
 use crate::events::Events;

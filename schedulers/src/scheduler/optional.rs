@@ -9,7 +9,7 @@ use omega_cellstate::GroupRef;
 use omega_core::{MachineId, TaskId};
 
 impl Scheduler {
-    /// The same group as one that requests what it wants; `None` if it wants nothing.
+    /// Returns the group with its optional resources requested; `None` if it has none.
     pub(super) fn with_optional(&mut self, group: GroupRef) -> Option<GroupRef> {
         let (job, index) = self.view.job(group);
         job.groups[index].optional.as_ref()?;

@@ -36,7 +36,7 @@ struct Bound {
     machine: MachineId,
     /// The position of its group in its job.
     group: usize,
-    /// What may help its job if it waits in vain.
+    /// Events that may help its job if it waits in vain.
     then: Refused,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Part {
     claims: Vec<Bound>,
 }
 
-/// Who said no, and until what.
+/// Rejection and the plugin it came from.
 type No = (Refused, &'static str);
 
 /// The claims of one decision, sorted by what was said to them.
@@ -82,7 +82,7 @@ impl Way {
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
 
-    /// What may help the job whose claims were refused.
+    /// Events that may help the job whose claims were rejected.
     fn refusers(&self) -> Refusers {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
         Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))

@@ -32,7 +32,7 @@ pub struct Settings {
     pub hold: Nanos,
     /// Handling of the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,
-    /// What counts as a conflict.
+    /// Changes that count as conflicts.
     pub check: ConflictCheck,
     /// Time for which jobs wait that failed.
     pub patience: Patience,
@@ -79,14 +79,14 @@ impl Settings {
         }
     }
 
-    /// The same with another search.
+    /// Returns `self` with another search.
     #[must_use]
     pub fn with_search(mut self, search: Search) -> Settings {
         self.placement.search = search;
         self
     }
 
-    /// The same with another seed; workers of one seed still choose differently.
+    /// Returns `self` with another seed; workers of one seed still choose differently.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Settings {
         self.seed = self.seed.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -21,7 +21,7 @@ pub enum VolumeError {
     OfAnotherClaim {
         /// The volume.
         volume: Text,
-        /// Whose it is.
+        /// Claim of the volume.
         claim: Text,
     },
     /// A claim keeps its volume: take the claim away and put another one there.

@@ -72,7 +72,7 @@ impl fmt::Display for VolumeReason {
     }
 }
 
-/// What keeps a task off a machine.
+/// Obstacle that keeps a task off a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the claim {claim:?} {reason}")]
 pub struct VolumeObstacle {

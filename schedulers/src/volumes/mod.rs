@@ -134,7 +134,7 @@ impl Volumes {
 
     // --- What tasks may do with it -------------------------------------------------------------
 
-    /// What keeps a task with these claims off a machine, if anything does.
+    /// Obstacle of a task with these claims on a machine, if any.
     #[must_use]
     pub fn obstacle(&self, claims: &[Text], machine: &Machine) -> Option<VolumeObstacle> {
         let catalog = self.catalog.read();
@@ -142,7 +142,7 @@ impl Volumes {
         Aspect::ALL.into_iter().find_map(|aspect| use_of.judge(aspect, machine).err())
     }
 
-    /// The same for one aspect.
+    /// Obstacle of one aspect.
     #[must_use]
     pub fn obstacle_of(
         &self,
@@ -153,7 +153,7 @@ impl Volumes {
         self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
     }
 
-    /// The same for one aspect, and for a word of machines: those of `among` where nothing does.
+    /// Machines of `among` without an obstacle of one aspect, as a word
     pub(crate) fn allows<'a>(
         &self,
         (claims, aspect): (&[Text], Aspect),

@@ -1,4 +1,4 @@
-//! What the list of volumes is made of.
+//! Objects of the list of volumes.
 
 use omega_core::{LabelSelector, Labels, Machine, MachineSelector, Text};
 use std::ops::BitOr;
@@ -63,7 +63,7 @@ impl BitOr for AccessModes {
     }
 }
 
-/// What tasks find in a volume.
+/// Content of a volume: a file system or a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeMode {
     /// Files.
@@ -82,7 +82,7 @@ pub enum BindingTime {
     Late,
 }
 
-/// What volumes a class makes.
+/// Volumes that a class makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioning {
     /// For tasks on which machines it makes them.
@@ -108,7 +108,7 @@ impl Provisioning {
     }
 }
 
-/// What volumes of one sort have in common.
+/// Common properties of volumes of one sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClass {
     /// Its name.
@@ -117,7 +117,7 @@ pub struct StorageClass {
     pub driver: Text,
     /// When claims get their volumes.
     pub binding: BindingTime,
-    /// What volumes it makes; `None` if it makes none.
+    /// Volumes that it makes; `None` if it makes none.
     pub provisions: Option<Provisioning>,
 }
 
@@ -130,13 +130,13 @@ pub struct Volume {
     pub labels: Labels,
     /// The class that it is of; empty if it is of none.
     pub class: Text,
-    /// Who attaches it to machines.
+    /// Driver that attaches it to machines.
     pub driver: Text,
-    /// How large it is.
+    /// Size.
     pub bytes: u64,
     /// The way in which it can be used.
     pub modes: AccessModes,
-    /// What tasks find in it.
+    /// Content: a file system or a block device.
     pub mode: VolumeMode,
     /// From where.
     pub reach: Reach,
@@ -152,11 +152,11 @@ pub struct VolumeClaim {
     pub name: Text,
     /// The class that its volume is to be of.
     pub class: Text,
-    /// How large it is to be at least.
+    /// Minimum size.
     pub bytes: u64,
     /// The way in which it is to be used.
     pub modes: AccessModes,
-    /// What tasks are to find in it.
+    /// Required content: a file system or a block device.
     pub mode: VolumeMode,
     /// Which labels its volume is to have. A volume that is made for it, or kept for it, need not.
     pub selector: LabelSelector,

@@ -14,7 +14,7 @@ use super::objects::{Provisioning, Volume};
 use super::{Aspect, Reach};
 use omega_core::{Labels, Machine, TaskId, Text};
 
-/// How far a task has come.
+/// Stage of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Reserved,

@@ -1,4 +1,4 @@
-//! What was changed, and what was denied, and to whom: one line of JSON for each.
+//! Audit log: one line of JSON for each change and each denial.
 //!
 //! Each line holds the hash of the line before it, so that one that was changed or taken out is noticed
 //! by [`verify`], and so is a line that was put in. Lines that were cut off at the end of the newest file
@@ -29,15 +29,15 @@ const FILES_MAX: u32 = 9;
 /// The longest of a caller's words in a line: more tells a reader nothing.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// What the first line of all names as the one before it.
+/// Predecessor named in the first line of all.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Who called.
+    /// The caller.
     pub caller: &'a str,
-    /// What.
+    /// Name of the call.
     pub call: &'a str,
     /// Of which, if the call said it: a transaction, a job, a machine.
     pub of: &'a str,
@@ -71,7 +71,7 @@ impl AuditLog {
         AuditLog::with_bound(path, FILE_BYTES_MAX)
     }
 
-    /// The same with files of another size.
+    /// Opens the log with files of another size.
     ///
     /// # Errors
     /// Those of the file.
@@ -263,7 +263,7 @@ pub fn verify(path: &Path) -> Result<u64, VerifyError> {
     verify_files(&there)
 }
 
-/// The same of files that are named, the oldest first: copies of a log that are somewhere else. What a crash
+/// Verifies the named files, the oldest first: copies of a log that are somewhere else. What a crash
 /// has left of a last line is no line.
 ///
 /// # Errors

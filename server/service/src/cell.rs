@@ -64,11 +64,11 @@ pub(crate) struct Sizes {
     pub(crate) jobs: u64,
     /// Claimable total of each kind, over all machines.
     pub(crate) claimable: Vec<u64>,
-    /// What of it is.
+    /// Claimed part of it.
     pub(crate) claimed: Vec<u64>,
     /// Claimed amount of each kind beyond what machines have.
     pub(crate) overcommitted: Vec<u64>,
-    /// What of each kind is not claimed because demand that varies over the day is not highest at once.
+    /// Claims of each kind that are saved because demand that varies over the day is not highest at once.
     pub(crate) demand_profiles_saved: Vec<u64>,
     /// The age of the oldest among the machines' last reports of load, if there is one.
     pub(crate) oldest_load_ms: Option<u64>,

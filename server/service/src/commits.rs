@@ -59,7 +59,7 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
     }
 }
 
-/// What judges the transactions of a stream, and for whom.
+/// Checks the transactions of a stream, with its caller.
 #[derive(Clone)]
 pub(crate) struct Judge {
     pub(crate) host: Host,
@@ -68,7 +68,7 @@ pub(crate) struct Judge {
     pub(crate) audited: Option<Audited>,
     /// Time for which a transaction may wait until it is known whether it is allowed.
     pub(crate) deadline: Duration,
-    /// What traces some of its transactions, and the trace that the stream belongs to.
+    /// Tracer of some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
     /// Where the bytes of transactions are counted until they are judged.
     pub(crate) holder: Option<Holder>,
@@ -81,13 +81,13 @@ struct Begun {
     /// Number of claims it has.
     claims: usize,
     evictions: usize,
-    /// What it was decided on.
+    /// Version that it was decided on.
     base: Version,
     /// The way in which the audit log calls it, where there is one.
     of: String,
     /// Why it did not get as far as the cell.
     refused: Option<ApiError>,
-    /// What follows it, if it is one of the sample: few are, so the others carry a pointer and no more.
+    /// Trace, if it is one of the sample: few are, so the others carry a pointer and no more.
     trace: Option<Box<Trace>>,
 }
 

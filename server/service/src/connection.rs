@@ -28,10 +28,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// How long is waited when the system has no descriptors left: until some connection has ended.
+/// Pause when the system has no descriptors left: until some connection has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every HTTP/2 connection begins with.
+/// First bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Those who may connect.
@@ -48,7 +48,7 @@ pub enum Door {
     },
 }
 
-/// What is spoken on a connection.
+/// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// By programs, which show certificates.
@@ -111,7 +111,7 @@ pub(crate) fn incoming(
     ReceiverStream::new(connections)
 }
 
-/// The same of browsers and probes. Nothing has been read of what they say.
+/// Accepts connections of browsers and probes. Nothing has been read of their requests.
 pub(crate) fn incoming_http1(
     listener: TcpListener,
     door: Door,
@@ -126,11 +126,11 @@ pub(crate) fn incoming_http1(
     connections
 }
 
-/// What a connection must pass.
+/// Checks that a connection must pass.
 #[derive(Clone, Debug)]
 struct Threshold {
     door: Door,
-    /// Who comes in where no certificate is asked for.
+    /// Caller where no certificate is required.
     anyone: Arc<Caller>,
     language: Language,
     limits: Limits,
@@ -207,7 +207,7 @@ pub(crate) struct Connection {
     /// Part of the preface, which that was read before, was handed on.
     first: usize,
     caller: Arc<Caller>,
-    /// What holds it back, if anything does.
+    /// Limit that holds it back, if any.
     patience: Option<Patience>,
     _place: Place,
 }
@@ -219,7 +219,7 @@ enum Stream {
 }
 
 impl Connection {
-    /// Who is at its other end.
+    /// Caller at its other end.
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }

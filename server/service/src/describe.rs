@@ -97,7 +97,7 @@ pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
     }
 }
 
-/// Who the replicas are.
+/// The members of the cell.
 pub(crate) fn members(membership: &Membership) -> Vec<proto::Member> {
     let roles = [
         (&membership.voters, proto::MemberRole::Voter),

@@ -105,7 +105,7 @@ impl Explanations {
         Explanations { explainer, places: Arc::new(Semaphore::new(EXPLAINED_MAX)) }
     }
 
-    /// The same, for people.
+    /// Explanation as text.
     ///
     /// # Errors
     /// As [`Explanations::explain`].

@@ -12,13 +12,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{self, Write};
 
-/// What a web server calls the text.
+/// Content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 static SECONDS: Unit = Unit::Seconds;
 static BYTES: Unit = Unit::Bytes;
 
-/// What a figure is called, without `omega_` before it and its unit and `_total` after it, and what it means.
+/// Name of a metric, without `omega_` before it and its unit and `_total` after it, and its help text.
 #[derive(Clone, Debug)]
 pub struct Figure {
     name: &'static str,
@@ -54,7 +54,7 @@ pub type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 pub struct Pen<'a>(DescriptorEncoder<'a>);
 
 impl Pen<'_> {
-    /// What is now.
+    /// Writes a gauge.
     ///
     /// # Errors
     /// If it cannot be written as text, as of the others.
@@ -62,7 +62,7 @@ impl Pen<'_> {
         self.begin(figure, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// The same of several things.
+    /// Writes a gauge of several things.
     ///
     /// # Errors
     /// See [`Pen::gauge`].
@@ -79,7 +79,7 @@ impl Pen<'_> {
         })
     }
 
-    /// What only grows.
+    /// Writes a counter, which only grows.
     ///
     /// # Errors
     /// See [`Pen::gauge`].
@@ -88,7 +88,7 @@ impl Pen<'_> {
         metric.encode_counter::<NoLabelSet, f64, f64>(&value, None)
     }
 
-    /// The same of several things.
+    /// Writes a counter of several things.
     ///
     /// # Errors
     /// See [`Pen::gauge`].
@@ -112,7 +112,7 @@ impl Pen<'_> {
         encode(&mut self.begin(figure, MetricType::Histogram)?, took)
     }
 
-    /// The same of several things.
+    /// Writes a histogram of several things.
     ///
     /// # Errors
     /// See [`Pen::gauge`].
@@ -166,7 +166,7 @@ pub trait Figures: Send + Sync + fmt::Debug + 'static {
     fn write(&self, pen: &mut Pen<'_>) -> fmt::Result;
 }
 
-/// What the registry is given.
+/// A metric as the registry takes it.
 #[derive(Debug)]
 struct Written<F>(F);
 

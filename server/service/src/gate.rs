@@ -1,4 +1,4 @@
-//! What every call passes before a service sees it: the caller's role, then a place among the calls.
+//! The gate before every service: it checks the caller's role, then waits for a place among the calls.
 //!
 //! It stands once before all services, so that no service can be added that it does not guard. What
 //! depends on the content of a call is asked where it is read: see `grants.rs`.

@@ -1,4 +1,4 @@
-//! What a role may do with a call depends on what is in it: whose jobs, which machine, under which name.
+//! Permissions that depend on the content of a call: whose jobs, which machine, under which name.
 //!
 //! Each item of a transaction is looked at, not the first one. What is looked at never changes while a
 //! job is known (its scheduler, its tenant, its precedence; a scheduler's name), so what was right when

@@ -137,7 +137,7 @@ impl Host {
         &self.leases
     }
 
-    /// What is remembered for those who look at the cell.
+    /// State kept for observers of the cell.
     pub(crate) fn observer(&self) -> &Observer {
         &self.observer
     }
@@ -223,7 +223,7 @@ impl Host {
         self.apply_try(command, Try::First, until).await
     }
 
-    /// The same, for a command that may have been asked for before.
+    /// Applies a command that may have been sent before.
     ///
     /// # Errors
     /// As [`Host::apply`].

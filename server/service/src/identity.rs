@@ -1,4 +1,4 @@
-//! Who is calling: what a certificate says of its owner.
+//! Identity of callers, from their certificates.
 //!
 //! A certificate names its owner in exactly one URI among its subject alternative names:
 //!
@@ -44,7 +44,7 @@ pub enum Role {
     Reader(Vec<Box<str>>),
     /// Submits jobs of its tenants, and sees and ends them.
     Submitter(Owner),
-    /// The same, for jobs whose names begin with its own.
+    /// A submitter of jobs whose names begin with its own.
     Application(Owner),
     /// Places the jobs of one scheduler.
     Scheduler(Grant),
@@ -75,19 +75,19 @@ impl Role {
     }
 }
 
-/// What a scheduler may do.
+/// Permissions of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The jobs that it places name this scheduler; it calls itself so, or so with a worker's number
     /// behind it.
     pub scheduler: Box<str>,
-    /// Whose jobs it may place; empty: everyone's.
+    /// Tenants of the jobs it may place; empty: all.
     pub tenants: Vec<Box<str>>,
     /// The highest precedence of jobs that it may place.
     pub precedence_max: i32,
 }
 
-/// Whose jobs somebody may submit, see and end.
+/// Owner of the jobs that a caller may submit, see and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its own name.
@@ -126,14 +126,14 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Whoever reaches a listener that asks for no certificate: only this machine does, unless an
+    /// Caller on a listener without certificates: only this machine reaches it, unless an
     /// operator said that others may.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
     }
 
-    /// The same on a listener of peers.
+    /// Caller on a listener of peers without certificates.
     #[must_use]
     pub fn local_peer() -> Caller {
         Caller { name: "local".into(), role: Role::Replica(None) }
@@ -155,7 +155,7 @@ impl Caller {
         }
     }
 
-    /// Whoever shows no certificate where one is asked for.
+    /// Caller without a certificate where one is required.
     #[must_use]
     pub fn without_certificate() -> Caller {
         Caller::nobody("nobody".into(), IdentityError::None)
@@ -229,7 +229,7 @@ pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     })
 }
 
-/// What stands behind the name.
+/// Bounds that follow the name.
 #[derive(Default)]
 struct Bounds {
     tenants: Vec<Box<str>>,

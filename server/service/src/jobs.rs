@@ -1,4 +1,4 @@
-//! What users ask about jobs.
+//! Calls about jobs, for users.
 
 use crate::audit::about;
 use crate::explain::{Explainer, Explanations};

@@ -129,11 +129,11 @@ pub(crate) struct Places {
     streams: Lane,
     operator_streams: Lane,
     accounts: Accounts,
-    /// What each caller has. Held for a look-up.
+    /// Usage of each caller. Locked for a look-up.
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
 
-/// What one caller has used.
+/// Usage of one caller.
 #[derive(Debug)]
 struct Used {
     bucket: Bucket,

@@ -1,4 +1,4 @@
-//! What operators and agents ask about machines.
+//! Calls about machines, for operators and agents.
 
 use crate::audit::about;
 use crate::describe;

@@ -1,4 +1,4 @@
-//! What a server counts.
+//! Metrics of a server.
 //!
 //! What happens is counted where it happens, for a group of transactions and not for each; what is, is looked
 //! at when somebody asks, so that nobody pays for a figure that is not read. `metrics/text.rs` writes it down.
@@ -28,7 +28,7 @@ pub struct Metrics {
 #[derive(Debug, Default)]
 struct Counted {
     tallies: Tallies,
-    /// What clients are shown, where they are shown any.
+    /// Server certificates, if there are any.
     certificates: OnceLock<Arc<Certificates>>,
     /// Transactions that were not judged.
     failed: AtomicU64,
@@ -42,7 +42,7 @@ struct Counted {
     sync: Sent,
 }
 
-/// What was sent down the streams of deltas.
+/// Traffic of the streams of deltas.
 #[derive(Debug, Default)]
 struct Sent {
     deltas: AtomicU64,
@@ -52,7 +52,7 @@ struct Sent {
     delay: Durations,
 }
 
-/// What is open as long as this lives.
+/// Guard of an open stream: counted as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Open {
     metrics: Metrics,

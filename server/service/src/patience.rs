@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
 
-/// What holds back one connection.
+/// Limit that holds back one connection.
 #[derive(Debug)]
 pub(crate) struct Patience {
     places: Places,

@@ -36,7 +36,7 @@ pub const FRAME_BYTES_MAX: usize = FRAME_BYTES + wire::MESSAGE_BYTES_MAX + 4096;
 /// Frames that were made and not sent.
 const FRAMES_MAX: usize = 4;
 
-/// How long is waited before a peer that does not answer is tried again.
+/// Pause before a peer that does not answer is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The way in which a peer is reached: asked anew for each connection, because certificates change.

@@ -1,4 +1,4 @@
-//! Whose jobs somebody sees and changes: those of his tenants, and of an application those that have its name.
+//! Visible jobs of a caller: those of its tenants, and of an application those that have its name.
 //!
 //! What is looked at never changes while a job is known, so what was right when it was checked is right
 //! when the command is applied. A job that somebody may not see is to him as if it were not there.
@@ -33,7 +33,7 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// The same for a job that the cell may have forgotten: nobody but those who see all see that one.
+    /// Whether the caller sees a job that the cell may have forgotten: only callers who see all jobs do.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
         !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is seen and what may be submitted follows from tenant, name and precedence, of each role.
+        /// Checks that visible and permitted jobs follow from tenant, name and precedence, for each role.
         #[test]
         fn reach_is_what_the_certificate_says(
             role in 0..6_usize,

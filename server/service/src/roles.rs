@@ -108,7 +108,7 @@ pub struct Rule {
     pub path: &'static str,
     /// Those who may.
     pub roles: Roles,
-    /// What it does.
+    /// Effect of the call.
     pub nature: Nature,
 }
 

@@ -1,4 +1,4 @@
-//! What schedulers ask: to be known, to be kept up to date, and to commit.
+//! Calls of schedulers: register, sync and commit.
 
 use crate::audit::about;
 use crate::commits::{Judge, commit_of, read, transaction};
@@ -32,7 +32,7 @@ pub struct Scheduling {
     slow: SlowCommits,
     traces: Option<Traces>,
     snapshots: Snapshots,
-    /// What looks who leads ends with the last clone.
+    /// Guard of the leadership check, which ends with the last clone.
     _alive: Arc<oneshot::Sender<()>>,
 }
 
@@ -47,7 +47,7 @@ impl Scheduling {
     }
 }
 
-/// What a lease is that says nothing of its length: long enough for a leader to be lost and another one
+/// Default length of a lease: long enough for a leader to be lost and another one
 /// elected, and short enough that a dead scheduler is followed before people ask.
 const LEASE_MS: u32 = 10_000;
 

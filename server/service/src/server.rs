@@ -130,7 +130,7 @@ pub struct Entrance {
     pub listener: TcpListener,
     /// Those who may come in.
     pub door: Door,
-    /// What keeps changes and denials, if anything does.
+    /// Audit log, if any.
     pub audit: Option<Arc<AuditLog>>,
     /// Amount that may be asked for.
     pub limits: Limits,
@@ -149,11 +149,11 @@ impl Entrance {
 pub struct Extras {
     /// When machines are lost.
     pub monitor: MonitorSettings,
-    /// What tells why jobs wait, if anything does.
+    /// Explainer of pending jobs, if any.
     pub explainer: Option<Arc<dyn Explainer>>,
     /// A commit that takes longer, from its request to its answer, is told of.
     pub slow_commit: SlowCommit,
-    /// Who is told where the time of commits goes, if anybody is.
+    /// Traces of commits, if any.
     pub traces: Option<Traces>,
 }
 

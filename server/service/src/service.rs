@@ -1,4 +1,4 @@
-//! What all services have in common.
+//! Common parts of all services.
 
 use crate::limits::Deadlines;
 use omega_client::{ApiError, ErrorCode};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-/// What a call is answered with.
+/// Answer to a call.
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
 /// The most items of a page, and how many there are if the caller does not say.

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 /// Time for which a look is good for, and how often arrivals are noted.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What is remembered for those who ask.
+/// Statistics kept for callers.
 #[derive(Debug)]
 pub(crate) struct Observer {
     /// A number that no other start has.
@@ -161,7 +161,7 @@ fn scheduler_of(name: &Text) -> Text {
     }
 }
 
-/// How far the replicas are, as far as this one knows.
+/// Progress of the replicas, as far as this one knows.
 fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();

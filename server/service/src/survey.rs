@@ -24,7 +24,7 @@ pub(crate) struct Survey {
     pub(crate) version: Version,
     /// The number that the next job gets.
     pub(crate) next_job: JobId,
-    /// What there is of.
+    /// Resource kinds of the cell.
     pub(crate) kinds: Kinds,
     /// Every machine, by row.
     pub(crate) machines: Vec<Seen>,
@@ -38,7 +38,7 @@ pub(crate) struct Survey {
     pub(crate) tasks: Counts,
     /// The tasks that wait, by the scheduler that is to place them.
     pub(crate) waiting: BTreeMap<Text, Waiting>,
-    /// What they would claim of the cell as a whole, by kind.
+    /// Cluster resources that they would claim, by kind.
     pub(crate) waiting_of_cell: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Counts {
     }
 }
 
-/// What waits for one scheduler.
+/// Pending tasks of one scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// Jobs with tasks that wait.

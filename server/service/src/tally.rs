@@ -42,7 +42,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) claims: usize,
     /// Number of tasks it would evict.
     pub(crate) evictions: usize,
-    /// What it was decided on.
+    /// Version that it was decided on.
     pub(crate) base: Version,
     pub(crate) commit: &'a Commit,
 }

@@ -1,4 +1,4 @@
-//! What agents report of tasks, and what is asked about them.
+//! Calls about tasks: reports of agents, and queries.
 
 use crate::audit::about;
 use crate::grants::{self, caller};

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How often is looked whether the files have changed.
+/// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// When is warned that a certificate ends: two weeks, so that a week of holidays is no reason.
 const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// How often is warned.
+/// Interval between warnings.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Where the certificates of a listener are, in PEM.
@@ -77,7 +77,7 @@ pub enum TlsError {
     },
 }
 
-/// What the files held.
+/// Contents of the files.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsBytes {
     /// The certificates.
@@ -157,7 +157,7 @@ impl Certificates {
         Ok(Certificates { files, now: Mutex::new(loaded) })
     }
 
-    /// What a new connection is opened with.
+    /// Configuration of a new connection.
     pub(crate) fn config(&self, language: Language) -> Arc<ServerConfig> {
         let now = self.now.lock();
         match language {
@@ -243,7 +243,7 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
     Ok(Loaded { bytes, config, config_http1, ends })
 }
 
-/// What looks at the certificates of callers.
+/// Verifier of the certificates of callers.
 ///
 /// A list says which certificates of its authority are revoked, those between an authority and a caller among
 /// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let

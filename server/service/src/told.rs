@@ -1,4 +1,4 @@
-//! What operators are told of commits: each of them if they look closely, and slow ones in any case.
+//! Log of commits for operators: each of them at level debug, and slow ones in any case.
 //!
 //! Where nobody listens, an event costs a look at a number.
 
@@ -50,7 +50,7 @@ pub(crate) struct SlowCommits {
     told: Arc<Mutex<Told>>,
 }
 
-/// What was told of in the last second, and what was not.
+/// Logged and skipped events of the last second.
 #[derive(Debug, Default)]
 struct Told {
     since: Option<Instant>,

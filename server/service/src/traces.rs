@@ -40,7 +40,7 @@ const EXPORT_MAX: Duration = Duration::from_secs(5);
 /// Time for which the end of a server waits for the last spans.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// What is traced, and who is told.
+/// Sampling of traces, and their collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSettings {
     /// Where the collector listens: `http://host:4317`.
@@ -161,7 +161,7 @@ pub(crate) struct Trace {
     parent: Context,
     id: TransactionId,
     began: Instant,
-    /// The same moment, by the clock on the wall.
+    /// Wall-clock time of the same instant.
     wall: SystemTime,
     given: Option<Instant>,
 }

@@ -1,4 +1,4 @@
-//! What transactions were answered, as far as the cell remembers it: for people who ask what became of one.
+//! Results of past transactions, from the reply cache, for people who ask for the outcome of one.
 //!
 //! The cell keeps its answers so that a retry does nothing twice, and they are all that is told here: which
 //! items were refused and why, by their places, at which version. What was in a transaction is nowhere.

@@ -47,7 +47,7 @@ struct State {
     tickets: HashMap<Arc<str>, VecDeque<u64>>,
     /// The callers with tickets, whose turn it is first.
     turns: VecDeque<Arc<str>>,
-    /// Who was called and has not come yet, and when.
+    /// Callers that were called and have not come yet, and when.
     called: HashMap<u64, Instant>,
     next_ticket: u64,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a directory, and what to do then.
+//! Errors of a directory, each with its remedy.
 
 use super::{EngineKind, FORMAT};
 use crate::codec::{CodecError, EncodeError};
@@ -88,9 +88,9 @@ pub enum OpenDirectoryError {
     OtherCell {
         /// Which folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Cell of the directory.
         found: CellId,
-        /// Whose was asked for.
+        /// Requested cell.
         wanted: CellId,
     },
     /// Name the right folder: this one belongs to another replica.
@@ -98,9 +98,9 @@ pub enum OpenDirectoryError {
     OtherReplica {
         /// Which folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Replica of the directory.
         found: ReplicaId,
-        /// Whose was asked for.
+        /// Requested replica.
         wanted: ReplicaId,
     },
     /// Open it with the engine that it was made with; a log is never taken over by another one.
@@ -108,7 +108,7 @@ pub enum OpenDirectoryError {
     OtherEngine {
         /// Which folder.
         path: PathBuf,
-        /// What it was made with.
+        /// Engine of the directory.
         found: EngineKind,
         /// Request.
         wanted: EngineKind,

@@ -1,4 +1,4 @@
-//! Who a directory belongs to, in the bytes of its `IDENTITY`.
+//! Owner of a directory, in the bytes of its `IDENTITY`.
 //!
 //! ```text
 //!    8       4       16       8        1        4         n          4
@@ -30,7 +30,7 @@ const KINDS_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of an identity.
 pub(super) const BYTES_MAX: usize = FIXED + KINDS_BYTES_MAX + 4;
 
-/// What keeps the log of a replica. It is chosen when the directory is made.
+/// Log engine of a replica. It is chosen when the directory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
     /// Segment files of our own.
@@ -40,7 +40,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// What keeps the logs of a server's replicas, where nobody chose: RocksDB in a program that has it
+    /// Default log engine of a server's replicas: RocksDB in a program that has it
     /// built in, for whoever builds it in wants it.
     #[must_use]
     pub const fn of_servers() -> EngineKind {
@@ -66,14 +66,14 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// Who a directory belongs to. It never changes.
+/// Owner of a directory. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Which cell, and what it is before its first command.
     pub origin: Origin,
     /// Which replica of it.
     pub replica: ReplicaId,
-    /// What keeps its log.
+    /// Log engine.
     pub engine: EngineKind,
 }
 

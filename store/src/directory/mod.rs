@@ -37,15 +37,15 @@ const SNAPSHOTS: &str = "snapshots";
 /// Knowledge of a caller of a directory that it opens. What is `None` may be anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Whose directory it must be.
+    /// Required cell of the directory.
     pub cell: Option<CellId>,
     /// Which replica's.
     pub replica: Option<ReplicaId>,
-    /// What must keep its log.
+    /// Required log engine.
     pub engine: Option<EngineKind>,
 }
 
-/// What a log is opened for.
+/// Purpose of opening a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Work,
@@ -77,7 +77,7 @@ impl Directory {
         Directory::create_with(disk, path, identity, SegmentOptions::default())
     }
 
-    /// The same with segments of another size.
+    /// Creates a directory with segments of another size.
     ///
     /// # Errors
     /// As [`Directory::create`].
@@ -143,13 +143,13 @@ impl Directory {
         Ok(Directory { disk, path, identity, options, _lock: lock })
     }
 
-    /// The same with segments of another size, for logs that are opened from now on.
+    /// Returns `self` with segments of another size, for logs that are opened from now on.
     #[must_use]
     pub fn with_options(self, options: SegmentOptions) -> Directory {
         Directory { options, ..self }
     }
 
-    /// Whose it is.
+    /// Owner of the directory.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity

@@ -105,7 +105,7 @@ pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, Hi
 }
 
 impl History {
-    /// Whose it is.
+    /// Owner of the history.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.directory.identity()
@@ -117,7 +117,7 @@ impl History {
         self.log.bounds()
     }
 
-    /// What the replica promised.
+    /// Term and vote of the replica.
     #[must_use]
     pub fn hard_state(&self) -> HardState {
         self.log.hard_state()

@@ -51,9 +51,9 @@ pub enum OpenError {
     OtherReplica {
         /// Which file.
         path: PathBuf,
-        /// Whose log it holds.
+        /// Owner of the log.
         found: (CellId, ReplicaId),
-        /// Whose was asked for.
+        /// Requested owner.
         wanted: (CellId, ReplicaId),
     },
     /// The beginning of a segment is no header any more, or the file has another length than when
@@ -63,7 +63,7 @@ pub enum OpenError {
     /// A segment that is needed is not there. Put it back, or remove this replica and add a new one.
     #[error("{} is missing: put it back, or remove this replica and add a new one", .0.display())]
     SegmentMissing(PathBuf),
-    /// What was safe once is not there any more. The entries before are good, but more were
+    /// Synced data that is missing. The entries before are good, but more were
     /// promised: remove this replica and add a new one.
     #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), and it \
         was safe once: remove this replica and add a new one", path.display())]

@@ -1,4 +1,4 @@
-//! What a replica has promised to remember: the entries of its log, its term and its vote.
+//! The log of a replica: its entries, its term and its vote.
 //!
 //! ```text
 //!            base            first                          last
@@ -85,7 +85,7 @@ impl LogIndex {
 pub struct Position {
     /// Where it is.
     pub index: LogIndex,
-    /// Whose it is.
+    /// Term of the entry.
     pub term: Term,
 }
 
@@ -102,7 +102,7 @@ impl Position {
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.
     Commands,
-    /// Who the replicas are.
+    /// A new membership.
     Membership,
 }
 
@@ -117,7 +117,7 @@ pub struct Entry {
     pub data: Bytes,
 }
 
-/// What a replica may not forget beside its entries.
+/// Durable state of a replica beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardState {
     /// The highest term that it has seen.
@@ -140,7 +140,7 @@ impl HardState {
     }
 }
 
-/// What a replica that synced its log may have promised to others.
+/// State that a replica that synced its log may have acknowledged to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// The end of the log: all up to there may have been acknowledged.
@@ -165,7 +165,7 @@ impl Promise {
     }
 }
 
-/// What is written at once.
+/// Records written together.
 ///
 /// Invariant: the entries have consecutive indices, and their terms do not fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -296,7 +296,7 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(())
     }
 
-    /// What the replica may have promised before it was started, and the log does not hold: its end was
+    /// State that the replica may have acknowledged before it was started, and the log does not have: its end was
     /// torn by a loss of power before it was safe, or damaged afterwards, and nobody here can tell which.
     /// `None` as soon as the log holds as much.
     fn doubt(&self) -> Option<Promise> {
@@ -333,7 +333,7 @@ pub enum WriteError {
         /// Which file or folder.
         path: PathBuf,
     },
-    /// What was written since the last sync may or may not survive. Answer nobody, and do not try
+    /// Unknown outcome: data written since the last sync may or may not survive. Answer no request, and do not try
     /// again: a second sync that succeeds proves nothing. Mend the disk and start the replica again.
     #[error(
         "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",

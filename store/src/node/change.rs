@@ -89,7 +89,7 @@ impl Node {
         Some(furthest)
     }
 
-    /// Whoever does not vote any more does not lead.
+    /// Steps down if this replica has no vote any more.
     fn step_down_if_removed(&mut self) {
         let (id, membership) = (self.id(), &self.membership);
         let votes = membership.voters.contains(&id) || membership.voters_outgoing.contains(&id);

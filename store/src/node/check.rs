@@ -1,4 +1,4 @@
-//! What a message must be before raft sees it.
+//! Checks of a message before raft gets it.
 //!
 //! Raft trusts its peers: a message that cannot be makes it panic. So what comes from another
 //! replica is checked here against what this replica knows. Most of what fails is a message from
@@ -59,7 +59,7 @@ pub enum MessageError {
         index: LogIndex,
         /// Former kind.
         committed: Term,
-        /// What it is said to be.
+        /// Term in the message.
         offered: Term,
     },
 }

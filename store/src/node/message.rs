@@ -1,4 +1,4 @@
-//! What replicas say to each other to agree, in our own words.
+//! Messages between replicas, in our own types.
 //!
 //! Raft's own types are made of generated code with a parser that has known faults, so no byte from
 //! outside goes through it: messages are these types, and are converted field by field.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Message {
     /// Kind.
     pub kind: MessageKind,
-    /// Who sent it.
+    /// Sender.
     pub from: ReplicaId,
     /// For whom it is.
     pub to: ReplicaId,
@@ -25,7 +25,7 @@ pub struct Message {
     /// The entry that it speaks of: the one before the entries, the last one of a candidate, the
     /// last one that is safe.
     pub at: Position,
-    /// What the sender, or the receiver as the sender knows it, has committed.
+    /// Commit position of the sender, or of the receiver as the sender knows it.
     pub commit: Position,
     /// Entries to append, in order.
     pub entries: Vec<Entry>,
@@ -46,7 +46,7 @@ pub struct Message {
 pub struct SnapshotOffer {
     /// The last entry that is in it.
     pub position: Position,
-    /// Who the replicas are then.
+    /// Membership at that position.
     pub membership: Membership,
 }
 
@@ -140,7 +140,7 @@ impl Message {
         })
     }
 
-    /// The same in raft's words; `None` if an entry makes no sense.
+    /// Message in raft's types; `None` if an entry is malformed.
     pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
         let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
         let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();

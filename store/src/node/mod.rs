@@ -58,7 +58,7 @@ pub struct Settings {
     pub messages_in_flight: usize,
     /// Bytes of proposed entries that are not committed. Beyond it nothing is proposed.
     pub uncommitted_bytes_max: u64,
-    /// What the node's chances are drawn from. No two replicas should have the same.
+    /// Seed of the node's random timeouts. No two replicas should have the same.
     pub seed: u64,
 }
 
@@ -76,14 +76,14 @@ impl Default for Settings {
     }
 }
 
-/// What a node starts with, as it was found on the disk.
+/// Initial state of a node, as it was found on the disk.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Which replica it is.
     pub id: ReplicaId,
     /// The last entry that is in the state.
     pub base: Position,
-    /// Who the replicas are then.
+    /// Membership at that position.
     pub membership: Membership,
     /// Promises.
     pub hard_state: HardState,
@@ -98,7 +98,7 @@ pub struct Start {
 pub struct Leadership {
     /// In which term.
     pub term: Term,
-    /// Who, if anybody.
+    /// Leader, if known.
     pub leader: Option<ReplicaId>,
     /// Whether it is this one.
     pub is_leader: bool,
@@ -111,11 +111,11 @@ pub struct Write {
     pub number: u64,
     /// Where the log is to start anew, after a snapshot that was received: before the batch.
     pub restart: Option<Position>,
-    /// What to append.
+    /// Batch to append.
     pub batch: Batch,
 }
 
-/// What is to be done, in this order but for the writes, which may be under way meanwhile.
+/// Effects to carry out, in this order but for the writes, which may be under way meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// To be sent, as far as the network can.
@@ -150,7 +150,7 @@ pub struct Node {
     settings: Settings,
     /// The election timeout in use, and when it was drawn.
     timeout: (usize, Term, StateRole),
-    /// What waits for writes, in order.
+    /// Effects that wait for writes, in order.
     held: VecDeque<Held>,
     /// The write that was given out last.
     written: u64,
@@ -260,7 +260,7 @@ impl Node {
         raft.state == StateRole::Leader && raft.apply_to_current_term()
     }
 
-    /// Who the replicas are, as of the last applied entry.
+    /// Membership, as of the last applied entry.
     #[must_use]
     pub fn membership(&self) -> &Membership {
         &self.membership
@@ -465,7 +465,7 @@ impl Node {
         self.settle();
     }
 
-    /// What is to be done; `None` if nothing.
+    /// Effects to carry out; `None` if there are none.
     pub fn effects(&mut self) -> Option<Effects> {
         if !self.raw.has_ready() && self.outbox.is_empty() {
             return None;

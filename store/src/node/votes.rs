@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 pub(super) struct Votes {
     term: Term,
     stage: StateRole,
-    /// Whoever has voted for it.
+    /// Voters that granted their vote.
     granted: BTreeSet<ReplicaId>,
     /// Votes that count only beside those of all others.
     held: Vec<Message>,

@@ -11,13 +11,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an entry without content counts for, so that empty ones are compacted, too.
+/// Cost of an entry without content, so that empty ones are compacted, too.
 const ENTRY_COST: u64 = 32;
 
 /// Pieces of an image that are copied while the lock is held: as many as for a snapshot.
 const PIECES: usize = 4;
 
-/// How long is waited before it is looked again whether a snapshot is captured: some pieces take as long.
+/// Pause between checks whether a snapshot is captured: some pieces take as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of the cell at one replica, for all who read it.
@@ -28,7 +28,7 @@ pub struct Applied {
     moved: Condvar,
 }
 
-/// What is behind the lock.
+/// State behind the lock.
 #[derive(Debug)]
 pub struct State {
     /// The cell.

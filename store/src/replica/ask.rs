@@ -1,4 +1,4 @@
-//! What can be asked of a replica, and what is answered; and all that replicas say to each other.
+//! Requests to a replica and their answers; and all messages between replicas.
 
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::{ChangeError, Membership, MembershipChange};
@@ -56,7 +56,7 @@ impl Ask {
     }
 }
 
-/// What is answered.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
@@ -65,7 +65,7 @@ pub enum Answer {
     /// The replica has applied all that was answered before the question; the cell is at least at
     /// this version.
     Fresh(Version),
-    /// Who the replicas are after the change.
+    /// Membership after the change.
     Changed(Result<Membership, ChangeError>),
     /// The change of leaders has begun.
     Begun,
@@ -116,19 +116,19 @@ pub enum PeerMessage {
     Ask {
         /// Which one.
         id: AskId,
-        /// Who is not the leader of this term does not take it.
+        /// Term of the leader: other replicas do not take it.
         term: Term,
         /// Request.
         ask: Ask,
     },
-    /// What is this snapshot of yours like, or what is in this piece of it?
+    /// Request for the description of a snapshot, or for a piece of it
     SnapshotAsk {
         /// Which snapshot.
         position: Position,
         /// Which piece, if it is known what the snapshot is like.
         piece: Option<u64>,
     },
-    /// What a snapshot is like.
+    /// Description of a snapshot.
     SnapshotIs {
         /// Its size and hash.
         offer: Offer,
@@ -149,7 +149,7 @@ pub enum PeerMessage {
     Answer {
         /// To which one.
         id: AskId,
-        /// What is answered.
+        /// The answer.
         answer: Answer,
     },
     /// The receiver is no replica of the cell any more, and never will be again.

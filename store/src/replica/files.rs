@@ -1,4 +1,4 @@
-//! Who reads and writes a replica's snapshots: slow work, so it has a thread of its own.
+//! Snapshot thread, which reads and writes a replica's snapshots: slow work.
 
 use crate::failpoint::failpoint;
 use crate::log::{Position, ReplicaId};
@@ -9,10 +9,10 @@ use omega_cellstate::{Captured, Cell};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What the replicas have agreed on beside the cell: it is in every snapshot.
+/// Agreed state beside the cell: it is in every snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
-    /// Who the replicas are.
+    /// Membership.
     pub membership: Membership,
     /// The fingerprint of the history.
     pub fingerprint: u64,
@@ -29,21 +29,21 @@ impl Agreed {
     }
 }
 
-/// What is to be done with snapshots.
+/// Work of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
     /// To save an image of the state.
     Save {
         /// The last entry that is in it.
         position: Position,
-        /// What was agreed on then.
+        /// Agreed state at that position.
         agreed: Agreed,
         /// The state.
         captured: Box<Captured>,
     },
     /// To tell another replica what a snapshot is like.
     Offer {
-        /// Whom.
+        /// Receiver.
         to: ReplicaId,
         /// Which snapshot.
         position: Position,
@@ -68,9 +68,9 @@ pub enum FileJob {
 pub enum FileDone {
     /// A snapshot is safe; or it is not, and the next one may be.
     Saved(Position, Membership, bool),
-    /// What to tell another replica about a snapshot.
+    /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
-    /// What to send to another replica.
+    /// Piece to send to another replica.
     Read(ReplicaId, Position, Piece),
     /// There is no such snapshot to be sent.
     Gone(ReplicaId, Position),

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// that are on their way.
 const REMEMBERED: usize = 256;
 
-/// What a leader had applied when it proposed an entry.
+/// Applied state of a leader when it proposed an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Up to which entry.
@@ -45,7 +45,7 @@ impl Fingerprint {
         self.hash
     }
 
-    /// What is to be said at the head of a new entry.
+    /// Head of a new entry.
     pub(crate) fn head(&self) -> Head {
         *self.past.back().expect("there is always the last one")
     }

@@ -1,4 +1,4 @@
-//! What a replica's thread is told, until it looks.
+//! Mailbox of a replica's thread.
 //!
 //! It takes all that has gathered at once. To wake a thread costs as much as to apply several
 //! transactions, so requests do not wake a replica that cannot take them yet: it will look when
@@ -25,7 +25,7 @@ struct Inbox {
     closed: bool,
 }
 
-/// What wakes the replica's thread.
+/// Wake-up of the replica's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heed {
     Everything,

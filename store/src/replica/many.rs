@@ -65,11 +65,11 @@ impl ReplicatedCell {
 struct Round {
     /// Information that the caller is gives of the first ones.
     answers: Vec<Result<Outcome, AskError>>,
-    /// What is done with the others.
+    /// Treatment of the others.
     then: Then,
 }
 
-/// What is done with commands that were not taken.
+/// Treatment of commands that were not taken.
 enum Then {
     /// There are none.
     GoOn,

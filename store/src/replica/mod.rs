@@ -88,7 +88,7 @@ pub struct Output {
     pub answers: Vec<(AskId, Answer)>,
 }
 
-/// How old the cell's time may be when commands are applied that go by it.
+/// Maximum age of the cell's time when commands are applied that depend on it.
 pub const TIME_AGE_MAX_MS: u64 = 100;
 
 /// One replica. See the head of the file.
@@ -117,10 +117,10 @@ pub struct Replica {
     unsafe_writes: Unsafe,
 }
 
-/// What a replica starts with.
+/// Initial state of a replica.
 #[derive(Debug)]
 pub struct Start {
-    /// What its node starts with.
+    /// Initial state of its node.
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,

@@ -11,7 +11,7 @@ use omega_core::limits::BATCH_BYTES;
 use omega_core::{Command, Outcome, Rejection};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Who asked.
+/// Sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Here(AskId),
@@ -61,13 +61,13 @@ pub(super) struct Gathered {
     pub(super) commands: Vec<(Sender, Command)>,
 }
 
-/// What an entry that is applied means to those who wait.
+/// Results of an applied entry for waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
-    /// Whose entry it is, with the commands in it.
+    /// Owner of the entry, with the commands in it.
     pub(super) committed: Vec<(Sender, Command)>,
     pub(super) change: Option<Sender>,
-    /// Whose entry it is not, though it had its index.
+    /// Requests whose index another entry took.
     pub(super) overwritten: Vec<Sender>,
 }
 

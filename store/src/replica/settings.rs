@@ -3,7 +3,7 @@
 use crate::node;
 use std::time::Duration;
 
-/// What a replica makes of an end of its log that was torn by a loss of power, or damaged afterwards.
+/// Treatment of an end of the log that was torn by a loss of power, or damaged afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TornTail {
     /// It may have acknowledged what is missing: it elects nobody who has less, and does not start if it is alone.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub answer_ticks: u64,
     /// An entry of a leader that takes longer than this, until it is applied, is told of. Nothing is decided by it.
     pub slow: Duration,
-    /// What it makes of a torn end of its log.
+    /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,
 }
 

@@ -38,7 +38,7 @@ const PIECES_A_TICK: usize = 64;
 pub(super) struct Transfers {
     /// Bytes of entries that were applied since the last snapshot was begun.
     pub(super) since_last: u64,
-    /// What is being captured.
+    /// Snapshot being captured.
     capturing: Option<(Position, Agreed)>,
     saving: bool,
     /// The tick at which a snapshot could not be saved, until another one is begun.
@@ -53,7 +53,7 @@ pub(super) struct Transfers {
 #[derive(Debug)]
 struct Receiving {
     from: ReplicaId,
-    /// What raft is to hear when all is here.
+    /// Message for raft when all pieces are here.
     message: Message,
     position: Position,
     offer: Option<Offer>,
@@ -221,7 +221,7 @@ impl Replica {
         });
     }
 
-    /// What a snapshot is like that is to be received.
+    /// Handles the description of a snapshot to be received.
     pub(super) fn snapshot_is(&mut self, from: ReplicaId, offer: Offer) {
         let receiving = self.transfers.receiving.as_mut();
         let expected = receiving.filter(|one| one.from == from && one.position == offer.position);

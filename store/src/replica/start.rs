@@ -98,7 +98,7 @@ pub enum StartError {
     TornTail {
         /// Which folder.
         path: PathBuf,
-        /// What may have been acknowledged.
+        /// Index that may have been acknowledged.
         promised: LogIndex,
         /// Everything there is.
         last: LogIndex,
@@ -126,7 +126,7 @@ pub fn found(directory: &Directory, membership: &Membership) -> Result<(), Start
     found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
 }
 
-/// The same with a cell that is there already: a copy of another one, that goes on by itself. All
+/// Bootstraps with an existing cell: a copy of another one, that goes on by itself. All
 /// founding replicas must be given the same.
 ///
 /// # Errors

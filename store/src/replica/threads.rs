@@ -35,13 +35,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Messages of other replicas that wait. More are dropped: raft sends again.
 const MESSAGES_MAX: usize = 4096;
 
-/// How messages get to other replicas. They may be lost, late, doubled and in any order.
+/// Transport of messages to other replicas. They may be lost, late, doubled and in any order.
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Sends a message, and does not wait.
     fn send(&self, to: ReplicaId, message: PeerMessage);
 }
 
-/// What a replica's thread is told.
+/// Event of a replica's thread.
 #[derive(Debug)]
 pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
@@ -77,11 +77,11 @@ pub struct Running {
 pub struct Status {
     /// The leader.
     pub leadership: Leadership,
-    /// Who the replicas are.
+    /// Membership.
     pub membership: Membership,
     /// Why it has stopped, if it has.
     pub stopped: Option<String>,
-    /// What helps then.
+    /// Remedy for the failure.
     pub remedy: Option<Remedy>,
     /// Number of bytes its log has written.
     pub log_bytes: u64,
@@ -369,7 +369,7 @@ struct Port {
 }
 
 impl Network {
-    /// What a replica sends with.
+    /// Transport of a replica.
     #[must_use]
     pub fn port(&self, id: ReplicaId) -> Arc<dyn Transport> {
         Arc::new(Port { id, network: self.clone() })

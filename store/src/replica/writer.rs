@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is to be done with the log, in order.
+/// Work on the log, in order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ToLog {
     pub(super) writes: Vec<Write>,

@@ -1,4 +1,4 @@
-//! What can go wrong with a snapshot, one enum per operation, and what to do then.
+//! Errors of a snapshot, one enum per operation, each with its remedy.
 
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX, OLDEST_READABLE};
 use crate::CellId;
@@ -27,9 +27,9 @@ pub enum SaveError {
     /// The meta data names another cell than the folder: a mistake of the program.
     #[error("the snapshot is of cell {found}, the folder is for {wanted}")]
     OtherCell {
-        /// Whose state it is.
+        /// Cell of the state.
         found: CellId,
-        /// Whose folder it is.
+        /// Cell of the folder.
         wanted: CellId,
     },
     /// Mend the disk; then a snapshot is tried again.
@@ -64,7 +64,7 @@ pub enum SnapshotDamage {
         number: u64,
         /// Its text.
         found: u32,
-        /// What it should say.
+        /// Expected value.
         wanted: u32,
     },
     /// A chunk does not match its checksum.
@@ -90,7 +90,7 @@ pub enum SnapshotDamage {
     State {
         /// Kind.
         found: u64,
-        /// What it should be.
+        /// Expected value.
         wanted: u64,
     },
 }
@@ -122,9 +122,9 @@ pub enum LoadError {
     OtherCell {
         /// Which file.
         path: PathBuf,
-        /// Whose state it holds.
+        /// Cell of the state.
         found: CellId,
-        /// Whose was asked for.
+        /// Requested cell.
         wanted: CellId,
     },
     /// The file's name says another position than its header.
@@ -200,7 +200,7 @@ pub enum ReceiveError {
     /// damaged, begin anew with another peer.
     #[error("what came is no good snapshot, begin anew with another peer: {0}")]
     Bad(#[source] LoadError),
-    /// The same snapshot is being received already.
+    /// This snapshot is being received already.
     #[error("{} is being received already", .0.display())]
     Busy(PathBuf),
     /// Mend the disk, and begin anew; what is safe of the pieces is not asked for again.

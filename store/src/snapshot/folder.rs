@@ -16,10 +16,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// What the name of a whole snapshot ends with.
+/// Ending of the name of a whole snapshot.
 const WHOLE: &str = ".snapshot";
 
-/// What the name of one that is being made ends with.
+/// Ending of the name of one that is being made.
 pub(super) const PARTIAL: &str = ".partial";
 
 /// A file that several may read: a disk gives it to one at a time.
@@ -73,7 +73,7 @@ impl Snapshots {
         Ok(Arc::new(snapshots))
     }
 
-    /// Whose snapshots they are.
+    /// Cell of the snapshots.
     #[must_use]
     pub fn cell(&self) -> CellId {
         self.cell

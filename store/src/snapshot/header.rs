@@ -1,4 +1,4 @@
-//! What a snapshot begins with: of what it is, how long, and how much is in it.
+//! Header of a snapshot: its cell and position, its length, and its counts.
 
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta, OLDEST_READABLE};
 use crate::CellId;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crc32fast::Hasher;
 use omega_cellstate::Image;
 
-/// What a snapshot begins with.
+/// First bytes of a snapshot.
 const MAGIC: [u8; 8] = *b"OMEGASNP";
 
 /// Bytes before the membership.
@@ -192,7 +192,7 @@ fn checksum(fixed: &[u8], membership: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What the checksum of each chunk begins with: chunks of two snapshots are not mistaken.
+/// Salt of the checksum of each chunk: chunks of two snapshots are not mistaken.
 pub(super) fn salt(cell: CellId, position: Position) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&cell.0.to_le_bytes());

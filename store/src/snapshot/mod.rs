@@ -66,13 +66,13 @@ pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
 /// Snapshots that are kept: the newest, and one to go back to if it is damaged.
 pub const KEPT: usize = 2;
 
-/// What a snapshot is of.
+/// Description of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Which cell.
     pub cell: CellId,
     /// The last entry of the log that is in it.
     pub position: Position,
-    /// Who the replicas were then, in the caller's own bytes.
+    /// Membership then, in the caller's own bytes.
     pub membership: Bytes,
 }

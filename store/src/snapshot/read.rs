@@ -137,7 +137,7 @@ pub(super) fn image(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, Ima
 /// The parts of an image that is being read.
 pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
-    /// What was read and not all taken yet.
+    /// Bytes that were read and not all taken yet.
     bytes: Vec<u8>,
     /// The next part, and where its block ends.
     at: usize,

@@ -27,13 +27,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the name of a snapshot that is received begins with.
+/// Beginning of the name of a snapshot that is received.
 pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 
 /// Bytes of the file in a piece.
 const PIECE: u64 = CHUNK as u64;
 
-/// What is offered: enough to tell it from any other snapshot.
+/// Description of an offered snapshot: enough to tell it from any other snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The last entry that is in it.
@@ -146,7 +146,7 @@ impl Snapshots {
 }
 
 impl Outgoing {
-    /// What is sent.
+    /// Offer of the sender.
     #[must_use]
     pub fn offer(&self) -> Offer {
         self.offer
@@ -193,7 +193,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// What is received.
+    /// Offer of the receiver.
     #[must_use]
     pub fn offer(&self) -> Offer {
         self.offer

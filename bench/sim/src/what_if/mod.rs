@@ -1,4 +1,4 @@
-//! What-if runs: the jobs of a served cell go on in the simulator, once as they are and once with changes.
+//! Forecasts of a served cell: the jobs of a served cell go on in the simulator, once as they are and once with changes.
 //!
 //! ```text
 //!                                  ┌──────────── simulate ──▶ the unchanged future ─┐

@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// Time for which changes gather before they are routed: as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How often is looked who leads: a tenth of the time that an election takes, at the least.
+/// Interval at which leadership is checked: a tenth of the time that an election takes, at the least.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Number of times silent machines are looked for: half a second of the forty that they have.
@@ -65,7 +65,7 @@ struct Connected {
     _alive: oneshot::Sender<()>,
 }
 
-/// What there is only while this replica leads.
+/// State that exists only while this replica leads.
 #[derive(Debug)]
 struct Lead {
     term: Term,
@@ -90,7 +90,7 @@ pub(crate) struct Hub {
     lead: Option<Lead>,
 }
 
-/// What an agent hears of a replica that does not lead.
+/// Error for an agent from a replica that does not lead.
 pub(crate) fn no_leader(leader: Option<ReplicaId>) -> ApiError {
     let say = match leader {
         Some(leader) => format!("agents attach to the leader, which is {leader}"),

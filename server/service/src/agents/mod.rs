@@ -53,7 +53,7 @@ const EVENTS_MAX: usize = 1024;
 /// Time that this replica may take to hear of a machine that an agent speaks for.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
-/// What goes down a stream. It becomes a message only when it is sent.
+/// Item of a stream. It becomes a message only when it is sent.
 type Sent = Result<Orders, ApiError>;
 
 /// The service.
@@ -102,7 +102,7 @@ impl AgentService for Agents {
     }
 }
 
-/// What listens to one agent.
+/// Receiver of the directives for one agent.
 struct Stream {
     id: StreamId,
     caller: Arc<Caller>,

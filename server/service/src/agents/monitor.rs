@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
     }
 
-    /// What a machine went through, as the steps tell it.
+    /// History of a machine, from the steps.
     #[derive(Clone, Copy, Default)]
     struct Told {
         is_marked: bool,

@@ -1,4 +1,4 @@
-//! What agents are told at once, and what waits to be told.
+//! Directives for agents: sent at once, or waiting.
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
@@ -41,7 +41,7 @@ impl Orders {
     }
 }
 
-/// What is to be told, for each stream in order.
+/// Messages to send, for each stream in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox(pub(crate) BTreeMap<StreamId, Vec<Orders>>);
 

@@ -18,7 +18,7 @@ pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
     machines: BTreeMap<MachineId, Attached>,
     tasks: HashMap<TaskId, Known>,
-    /// What agents were told that tasks hold, where that is not their group's request.
+    /// Allocations sent to agents, where they differ from the group's request.
     held: HashMap<TaskId, Amounts>,
 }
 
@@ -309,10 +309,10 @@ mod tests {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// What each stream's agent has: tasks that run, and those that ended and are not confirmed.
+        /// Tasks of each stream's agent: tasks that run, and those that ended and are not confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
-        /// What each stream's agent gives to a task.
+        /// Allocation of a task at each stream's agent.
         holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
         /// Number of transactions there were.
         resizes: u64,

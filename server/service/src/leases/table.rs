@@ -7,13 +7,13 @@ use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
 use std::collections::BTreeMap;
 
-/// How often is looked whether this replica leads, in milliseconds: a tenth of an election.
+/// Interval at which leadership is checked, in milliseconds: a tenth of an election.
 pub(super) const LOOK_MS: u64 = 100;
 
 /// After so long without a look, this replica was stopped itself: ten looks were missed.
 const STOPPED_MS: u64 = 10 * LOOK_MS;
 
-/// What a leader has heard of the holders.
+/// Heartbeats of lease holders at the leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// The term in which this replica leads.
@@ -66,7 +66,7 @@ impl Table {
         (since_ms + u64::from(hold.lease_ms)).saturating_sub(now_ms)
     }
 
-    /// What people call a holder, if it was heard.
+    /// Name of a holder, if it has sent one.
     pub(super) fn process(&self, holder: HolderId) -> Option<&Text> {
         self.heard.get(&holder).map(|heard| &heard.process)
     }
@@ -93,7 +93,7 @@ mod tests {
         ]
     }
 
-    /// What must hold, from all that happened: a lease is over once its holder was silent for all of
+    /// Expected time left, from all events: a lease is over once its holder was silent for all of
     /// it, while this replica led in one term and never missed its looks.
     fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
         let mut since_ms = 0;

@@ -1,4 +1,4 @@
-//! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions,
+//! Metrics of cell-wide rules: gangs that hold places, evictions,
 //! moves, reservations, peaks, what tasks hold beside their groups' requests, cores that they have to themselves,
 //! jobs that were due, and what belongs to no machine.
 //!
@@ -12,7 +12,7 @@ use omega_cellstate::{
 use omega_core::{Amounts, Kinds};
 use std::fmt;
 
-/// What is told.
+/// Values of these metrics.
 #[derive(Debug)]
 pub(super) struct PolicyFigures {
     holding: usize,

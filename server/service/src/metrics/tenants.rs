@@ -1,4 +1,4 @@
-//! What Prometheus is told of tenants: what each has, may have, and can count on.
+//! Metrics of tenants: usage, limits and guarantees.
 //!
 //! A label for each tenant is a series for each: so many are told, those that came first, and how many there
 //! are in all says whether some are left out.

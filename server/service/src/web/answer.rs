@@ -1,4 +1,4 @@
-//! How requests are answered: with JSON, or with an error that has a code for programs and a sentence.
+//! Answers to requests: JSON, or an error that has a code for programs and a sentence.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// A value, or what is wrong.
 pub(super) type Answer = Result<Response, Failed>;
 
-/// What a request failed of.
+/// Error of a request.
 #[derive(Debug)]
 pub(super) struct Failed(pub(super) ApiError);
 

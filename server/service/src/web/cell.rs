@@ -63,7 +63,7 @@ impl From<proto::TaskCounts> for TasksShape {
 #[derive(Serialize)]
 struct ResourceShape {
     name: String,
-    /// What an amount of it counts: `milli` (thousandths), `bytes` or `count`.
+    /// Unit of an amount: `milli` (thousandths), `bytes` or `count`.
     unit: &'static str,
     claimable: u64,
     claimed: u64,
@@ -83,7 +83,7 @@ struct SchedulerShape {
     oldest_job: Option<String>,
 }
 
-/// What an amount counts, for readers of JSON.
+/// Unit of an amount, for readers of JSON.
 pub(super) fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Milli => "milli",

@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(3);
 /// Explanations that are kept: those of the jobs that people look at now.
 const KEPT_MAX: usize = 64;
 
-/// What was explained just now.
+/// Recent explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// Held while something is explained, so that one is at a time.

@@ -1,4 +1,4 @@
-//! What stands before every route: whose host was asked for, who asks, and what a browser is told to bear
+//! Checks before every route: the host name of the request, the caller, and the headers that bind a browser
 //! in mind.
 //!
 //! Without certificates only programs of this machine get here, and a browser is one of them. A page from
@@ -24,7 +24,7 @@ use std::time::Instant;
 /// The call that whoever looks at the page might as well make.
 const AS_CALL: &str = "/omega.v1.CellService/GetStatistics";
 
-/// What browsers are told: nothing from elsewhere, in no frame, no guesses.
+/// Content-Security-Policy, frame and nosniff headers.
 const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",

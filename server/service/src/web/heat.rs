@@ -1,4 +1,4 @@
-//! How full the machines are, by where they stand: `/api/v1/heat`.
+//! Usage of the machines, by place: `/api/v1/heat`.
 //!
 //! Where there are few enough, each machine is told; else sums of each domain of a level (each rack, each
 //! zone), and the machines of the one that somebody asks for. What is told is columns of numbers: ten

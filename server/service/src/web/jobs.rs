@@ -27,7 +27,7 @@ pub(super) struct AskedList {
     /// Only this scheduler's.
     scheduler: Option<String>,
     limit: Option<usize>,
-    /// What the page before ended with.
+    /// Last item of the page before.
     page: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct AskedList {
     /// Only those whose names have this in them.
     name: Option<String>,
     limit: Option<usize>,
-    /// What the page before ended with.
+    /// Last item of the page before.
     page: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server shows to browsers, Prometheus and probes, on a listener of its own.
+//! Web server for browsers, Prometheus and probes, on a listener of its own.
 //!
 //! ```text
 //!   connection ──▶ listen.rs: HTTP/1.1, bounds ──▶ guard.rs: whose host, who calls, headers ──▶ routes
@@ -34,18 +34,18 @@ use axum::routing::get;
 use std::io;
 use std::sync::Arc;
 
-/// What is shown, and by whom.
+/// Web server settings.
 #[derive(Clone, Debug)]
 pub struct Web {
     /// The cell.
     pub host: Host,
     /// Which replica shows it.
     pub me: Whoami,
-    /// What can tell why jobs wait.
+    /// Explainer of pending jobs.
     pub explainer: Option<Arc<dyn Explainer>>,
 }
 
-/// What every route is given. Clones share it.
+/// State of every route. Clones share it.
 #[derive(Clone, Debug)]
 struct Shown {
     web: Web,

@@ -1,4 +1,4 @@
-//! What Prometheus and those who ask whether a server lives are told.
+//! Routes for Prometheus and for health checks.
 
 use super::Shown;
 use crate::exposition::CONTENT_TYPE;

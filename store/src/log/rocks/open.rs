@@ -11,7 +11,7 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// How RocksDB is opened. It writes its WAL to the system with each batch and uses no file of it
+/// Options of RocksDB. It writes its WAL to the system with each batch and uses no file of it
 /// twice, which are its defaults: manual flushes would keep batches in memory, and old content
 /// behind the end could not be told from damage.
 fn options() -> Options {

@@ -1,4 +1,4 @@
-//! What a segment begins with: whose log it belongs to, and which part of it.
+//! Header of a segment: the owner of its log, and its part of the log.
 //!
 //! ```text
 //!    8       4       16        8          8         8       4
@@ -16,7 +16,7 @@ use crate::log::ReplicaId;
 use crate::origin::CellId;
 use crc32fast::Hasher;
 
-/// What a segment begins with.
+/// First bytes of a segment.
 const MAGIC: [u8; 8] = *b"OMEGALOG";
 
 /// The version of the layout of segments and records.

@@ -95,7 +95,7 @@ impl Default for SegmentOptions {
     }
 }
 
-/// Whose log it is.
+/// Owner of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOwner {
     /// Which cell.
@@ -129,7 +129,7 @@ pub struct SegmentLog {
     hard_state: HardState,
     trust: Trust,
     torn: Option<(PathBuf, u64)>,
-    /// What may have been promised and is not there.
+    /// State that may have been acknowledged and is missing.
     doubt: Option<Promise>,
     /// Number of promises that were written.
     promises: u64,
@@ -248,7 +248,7 @@ impl SegmentLog {
         Stamp { salt: self.current().salt, number: self.next, synced: self.synced }
     }
 
-    /// What the next segment is to start from.
+    /// Checkpoint of the next segment.
     fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             base: self.index.before(),

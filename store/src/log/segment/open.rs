@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the records so far come to.
+/// Result of the records so far.
 #[derive(Debug, Default)]
 struct Replay {
     index: Index,
@@ -39,7 +39,7 @@ struct End {
     unsafe_from: usize,
 }
 
-/// What lies behind the end of the records.
+/// Bytes behind the end of the records.
 enum Behind {
     /// Something that knows the missing record to have been safe.
     Proof,
@@ -242,7 +242,7 @@ impl Opening {
         })
     }
 
-    /// What the last segment that was written to says by itself.
+    /// Contents of the last written segment by itself.
     fn tail(&mut self, last: u64) -> Result<(Replay, End, Vec<u8>), OpenError> {
         let bytes = self.bytes(last)?;
         let salt = self.segment(last)?.salt;

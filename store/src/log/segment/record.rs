@@ -57,7 +57,7 @@ pub enum Damage {
     Kind,
 }
 
-/// What a segment starts from: all that the segments before it, which may be gone, came to.
+/// Checkpoint of a segment: the result of all segments before it, which may be gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checkpoint {
     pub(super) base: Position,
@@ -147,7 +147,7 @@ pub(super) fn checksums(meta: &[u8], count: usize) -> impl Iterator<Item = u32> 
     })
 }
 
-/// What is to be written.
+/// Record to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written<'b> {
     Marker,
@@ -230,7 +230,7 @@ fn checksum(stamp: Stamp, length: u32, meta: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What a record begins with, unchecked.
+/// Head of a record, unchecked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     length: u32,

@@ -13,7 +13,7 @@ use crate::disk::{Disk, DiskFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a segment is called while it is made.
+/// Name of a segment while it is made.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
 /// Zeros that are written and synced at once: the longest that an append waits for them.
