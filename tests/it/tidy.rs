@@ -246,3 +246,54 @@ fn no_replaced_word_comes_back() {
     }
     assert_none("words that were replaced", wrong);
 }
+
+/// Words that open a comment with a riddle in place of a noun phrase or a verb.
+const RIDDLES: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "How", "That", "The same"];
+
+/// Folders whose comments still have to be changed.
+const RIDDLES_LEFT: [&str; 3] = ["cellstate/", "server/src/agent/", "server/src/ask/"];
+
+/// The documentation text of a source line, if it has any.
+fn documentation(line: &str) -> Option<&str> {
+    let text = line.trim_start();
+    let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;
+    Some(text.trim_start())
+}
+
+/// Whether a comment's first line opens with a word of [`RIDDLES`].
+fn opens_with_riddle(text: &str) -> bool {
+    let after = |word: &&str| text.strip_prefix(*word);
+    RIDDLES.iter().filter_map(after).any(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+#[test]
+fn comments_open_with_a_noun_phrase_or_a_verb() {
+    let mut wrong = Vec::new();
+    for (name, text) in sources() {
+        if RIDDLES_LEFT.iter().any(|folder| name.starts_with(folder)) {
+            continue;
+        }
+        let mut before = None;
+        for (number, line) in (1..).zip(text.lines()) {
+            let now = documentation(line);
+            if before.is_none() && now.is_some_and(opens_with_riddle) {
+                wrong.push(format!("{name}:{number}: {}", line.trim()));
+            }
+            before = now;
+        }
+    }
+    assert_none("comments that open with What, Who, How, That or The same", wrong);
+}
+
+#[test]
+fn riddles_are_whole_words() {
+    for riddle in ["How long it runs.", "The same, sorted.", "Whose it is.", "That.", "What"] {
+        assert!(opens_with_riddle(riddle), "{riddle}");
+    }
+    for plain in ["However large.", "The sameness.", "Returns what is left.", "Thatched."] {
+        assert!(!opens_with_riddle(plain), "{plain}");
+    }
+    assert_eq!(documentation("    /// A line."), Some("A line."));
+    assert_eq!(documentation("//!"), Some(""));
+    assert_eq!(documentation("// no documentation"), None);
+}
