@@ -340,35 +340,35 @@ mod tests {
         /// Demand profiles that come and go, against a sum of 288 points: what each takes and gives back, whether it fits,
         /// and that nothing is left at the end.
         #[test]
-        fn sums_are_those_of_the_naive_twin(
+        fn sums_are_those_of_the_naive_reference(
             demand_profiles in prop::collection::vec(demand_profile(), 1..8),
             order in prop::collection::vec((any::<prop::sample::Index>(), 0i64..30), 1..30),
         ) {
             let mut sums = DemandProfileSums::default();
-            let mut twin = vec![0i64; 288];
+            let mut reference = vec![0i64; 288];
             let mut on = vec![0; demand_profiles.len()];
-            let most = |twin: &[i64]| twin.iter().copied().max().unwrap_or(0);
+            let most = |reference: &[i64]| reference.iter().copied().max().unwrap_or(0);
             for (which, free) in order {
                 let index = which.index(demand_profiles.len());
                 let (one, plain) = (compiled(&demand_profiles[index]), naive(&demand_profiles[index]));
                 let request = one.taken(CPU, None).unwrap();
                 let sum = |sign: i64| -> Vec<i64> {
-                    twin.iter().zip(&plain).map(|(sum, point)| sum + sign * point).collect()
+                    reference.iter().zip(&plain).map(|(sum, point)| sum + sign * point).collect()
                 };
                 let with = sum(1);
-                let rise = most(&with) - most(&twin);
+                let rise = most(&with) - most(&reference);
                 let here = sums.get(3).map(|sum| &**sum);
                 prop_assert_eq!(one.taken(CPU, here), Some(rise));
                 prop_assert_eq!(one.fits(CPU, free, here), rise <= free);
                 prop_assert!(one.least()[0] <= rise && rise <= request);
                 let goes = on[index] > 0 && free % 2 == 0;
                 let after = if goes { sum(-1) } else { with };
-                let moved = (most(&after) - most(&twin)).abs();
+                let moved = (most(&after) - most(&reference)).abs();
                 if goes {
                     prop_assert_eq!(one.freed(CPU, here), Some(moved));
                 }
                 let before = sums.get(3).cloned().unwrap_or_default();
-                let lower = after.iter().zip(&twin).any(|(now, before)| now < before);
+                let lower = after.iter().zip(&reference).any(|(now, before)| now < before);
                 let sign = if goes { -1 } else { 1 };
                 on[index] += sign;
                 prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
@@ -376,7 +376,7 @@ mod tests {
                 // A sum that is gone is that of tasks that ask for nothing at most.
                 let gone = now.kinds.is_empty() && goes;
                 prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
-                twin = after;
+                reference = after;
             }
             for (index, count) in on.into_iter().enumerate() {
                 let one = compiled(&demand_profiles[index]);

@@ -139,7 +139,7 @@ impl StateHasher {
     }
 
     /// Of a report of load, what is in use is hashed, and not what the cell notes with it: no outcome depends on
-    /// that, and a log or a snapshot from before it was noted gives the same hash. The twin compares it.
+    /// that, and a log or a snapshot from before it was noted gives the same hash. The reference compares it.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }

@@ -78,7 +78,7 @@ pub struct TaskRecord {
 }
 
 /// No outcome depends on when a task was placed, so it is not hashed, and snapshots from before it was noted keep
-/// their hashes. The twin compares it.
+/// their hashes. The reference compares it.
 impl Hash for TaskRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;

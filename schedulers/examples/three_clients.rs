@@ -8,8 +8,8 @@ use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
     Amounts, Command, Job, KindId, Kinds, Labels, Machine, TaskGroup, TaskId, TaskReport, TaskState,
 };
-use omega_schedulers::asks::{self, Ask, Heartbeat};
-use omega_schedulers::offers::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
+use omega_schedulers::mesos::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
+use omega_schedulers::yarn::{self, Ask, Heartbeat};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use std::error::Error;
 
@@ -41,7 +41,7 @@ fn cell() -> Result<SharedCell, Box<dyn Error>> {
 
 /// Answers of a framework to its offers: two tasks on each machine that takes them; of one that does not, it
 /// wants nothing for two seconds.
-fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
+fn answer(front: &mut mesos::Frontend, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
     let jobs: Vec<_> = front.jobs_of(me).map(|(id, job)| (id, job.clone())).collect();
     let Some((id, job)) = jobs.first() else { return Ok(()) };
     let each = &job.groups[0].request;
@@ -67,7 +67,7 @@ fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Bo
 
 /// The application reads blocks of a file, each of which is on one machine: it asks for a container beside each.
 fn asks_near_blocks() -> Heartbeat {
-    let mut asks = vec![Ask::new("main", asks::Place::Anywhere, 10)];
+    let mut asks = vec![Ask::new("main", yarn::Place::Anywhere, 10)];
     for (machine, blocks) in [(0, 9), (3, 1)] {
         let [there, rack, _] =
             Ask::near("main", &format!("m{machine}"), &format!("r{}", machine / 2), blocks);
@@ -97,10 +97,10 @@ fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = cell()?;
     let mut services = Scheduler::new(&cell, Profile::service(), Settings::new("services"))?;
-    let mut offers = offers::Front::new(&cell, offers::Settings::new("offers"))?;
+    let mut offers = mesos::Frontend::new(&cell, mesos::Settings::new("offers"))?;
     let frameworks = ["etl", "train"].map(|name| offers.register(Framework::new(name, name)));
-    let delays = asks::Settings { machine_delay: 1, rack_delay: 1, ..asks::Settings::new("asks") };
-    let mut asks = asks::Front::new(&cell, Profile::batch(), delays)?;
+    let delays = yarn::Settings { machine_delay: 1, rack_delay: 1, ..yarn::Settings::new("asks") };
+    let mut asks = yarn::Frontend::new(&cell, Profile::batch(), delays)?;
     let (mut placed, mut refused) = (services.step(&cell, 0, &mut Unobserved)?.placed, 0);
     asks.step(&cell, 0)?;
     let count = asks.join("count", 0)?;
@@ -135,7 +135,7 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
         table += "\n";
     };
     row("services", (placed as u64, refused as u64), "looks at the whole cell".into());
-    let offers::Counters { offered, accepted, declined, withdrawn, .. } = o;
+    let mesos::Counters { offered, accepted, declined, withdrawn, .. } = o;
     let told = format!(
         "{offered} offers: {accepted} accepted, {declined} declined, {withdrawn} withdrawn"
     );

@@ -9,7 +9,7 @@
 //! A machine that holds a task's data is mostly busy for a moment only, and a task that runs far from its data
 //! takes longer than that moment. So a job lets room pass for a while. The wait begins when it could have placed a
 //! task and did not: as long as no machine has room, nothing is let pass. That is the rule of
-//! [asks](crate::asks), by time instead of by rounds. It is one wait for the whole job, so that it has an end,
+//! [asks](crate::frontends::yarn), by time instead of by rounds. It is one wait for the whole job, so that it has an end,
 //! and the scheduler wakes the job when it is over.
 //!
 //! The filter here looks at what the scheduler noted with the group: see [`Reach`].

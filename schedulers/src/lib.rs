@@ -44,10 +44,9 @@
 //! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
 //! [`explain`](mod@explain), [`rebalance`], [`peaks`], [`config`]; for schedulers that want to be offered or to ask,
-//! [`dominant`], [`offers`], [`asks`].
+//! [`dominant`], [`mesos`], [`yarn`].
 
 pub mod appraise;
-pub mod asks;
 pub mod backfill;
 mod chain;
 mod class;
@@ -60,9 +59,8 @@ pub mod dominant;
 pub mod events;
 pub mod explain;
 mod failures;
-mod fronts;
+mod frontends;
 pub mod meter;
-pub mod offers;
 pub mod peaks;
 pub mod place;
 pub mod plugin;
@@ -90,6 +88,7 @@ pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
+pub use frontends::{mesos, yarn};
 pub use meter::{Meter, Work};
 pub use place::{Placement, Placer};
 pub use plugin::{

@@ -1,4 +1,4 @@
-//! Plans for jobs that find no room: who waits for whom, what is said of it, a twin that goes through time, races.
+//! Plans for jobs that find no room: who waits for whom, what is said of it, a reference that goes through time, races.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, report, rows, run, submit};
 use omega_cellstate::{Cell, Departure, SharedCell, View};
@@ -233,7 +233,7 @@ fn what_became_of_plans_is_counted() {
     assert_eq!((figures.held, figures.started, figures.late, figures.late_ms), (0, 1, 1, 5000));
 }
 
-// --- The twin ----------------------------------------------------------------------------------
+// --- The reference ----------------------------------------------------------------------------------
 
 /// A gang: tasks, cores and memory of each, how long it says that it runs, how much sooner it ends, whether it goes
 /// first, and how long after the one before it comes.

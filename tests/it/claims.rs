@@ -35,7 +35,7 @@ impl Scheduler {
         let open: Vec<TaskId> =
             self.sent.iter().flat_map(|(t, _)| &t.claims).map(|c| c.task).collect();
         let pending: Vec<_> = world
-            .twin
+            .reference
             .tasks()
             .filter(|(id, _, task)| task.state == TaskState::Pending && !open.contains(id))
             .map(|(id, _, task)| (id, task.group))
@@ -104,11 +104,12 @@ impl Scheduler {
 
     /// Free resources in the view is what would be free in the cell with the kept claims.
     fn check_free(&self, world: &World) {
-        let twin = &world.twin;
-        for row in 0..twin.rows().len() {
-            let on_row = self.kept.iter().filter(|kept| kept.machine == twin.machine_id(row));
-            let claimed = on_row.map(|kept| twin.jobs()[&kept.job].spec.groups[kept.group].clone());
-            for (kind, expected) in (0..).map(KindId).zip(twin.free_with(row, claimed)) {
+        let reference = &world.reference;
+        for row in 0..reference.rows().len() {
+            let on_row = self.kept.iter().filter(|kept| kept.machine == reference.machine_id(row));
+            let claimed =
+                on_row.map(|kept| reference.jobs()[&kept.job].spec.groups[kept.group].clone());
+            for (kind, expected) in (0..).map(KindId).zip(reference.free_with(row, claimed)) {
                 let free = i128::from(self.view.free(row, kind));
                 assert_eq!(free, expected, "seed {} {row}", world.seed);
             }
@@ -117,14 +118,15 @@ impl Scheduler {
 
     /// Checks that tenants may claim in the view exactly what they could in the cell with the kept claims.
     fn check_quotas(&mut self, world: &World) {
-        let twin = &world.twin;
-        let is_there =
-            |kept: &&Kept| (0..twin.rows().len()).any(|row| twin.machine_id(row) == kept.machine);
+        let reference = &world.reference;
+        let is_there = |kept: &&Kept| {
+            (0..reference.rows().len()).any(|row| reference.machine_id(row) == kept.machine)
+        };
         let kept: Vec<_> =
             self.kept.iter().filter(is_there).map(|kept| (kept.job, kept.group)).collect();
         for group in world.groups() {
             let compiled = world.compile(&mut self.view, group);
-            let expected = twin.quota_room(group, kept.iter().copied());
+            let expected = reference.quota_room(group, kept.iter().copied());
             for tasks in [1, 3, usize::MAX] {
                 let expected = expected.map_or(tasks, |room| tasks.min(room as usize));
                 let room = self.view.quota_room(compiled, tasks);

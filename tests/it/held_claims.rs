@@ -81,7 +81,7 @@ impl Player {
     fn some_pending(&self, world: &mut World) -> Option<(TaskId, usize)> {
         let claimed = |task: &TaskId| self.kept.iter().any(|kept| kept.task == *task);
         let pending = world
-            .twin
+            .reference
             .tasks()
             .filter(|(id, _, task)| task.state == TaskState::Pending && !claimed(id));
         let pending: Vec<_> = pending.map(|(id, _, task)| (id, task.group)).collect();
@@ -99,7 +99,7 @@ impl Player {
         let percent = *world.dice.pick(&[0, 50, 100]);
         let mut chosen: Vec<PlacedTask> = self.view.tasks_on(row).to_vec();
         // Of those that are as important, the cell lets none go.
-        let precedence = world.twin.jobs()[&task.job].spec.precedence;
+        let precedence = world.reference.jobs()[&task.job].spec.precedence;
         let only_lower = world.dice.chance(80);
         chosen.retain(|victim| !only_lower || victim.precedence < precedence);
         chosen.retain(|_| world.dice.chance(percent));
@@ -273,7 +273,7 @@ impl Player {
         }
         // Devices are chosen anew with each sync, so only what asks for none must be judged alike.
         let no_pieces = |(job, group): &(JobId, usize)| {
-            let group = &world.twin.jobs()[job].spec.groups[*group];
+            let group = &world.reference.jobs()[job].spec.groups[*group];
             // Which pieces it gets depends on who came before it.
             group.devices.is_none() && group.cores.is_none()
         };

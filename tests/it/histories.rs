@@ -1,4 +1,4 @@
-//! Random histories: a cell and its naive twin must agree at each step.
+//! Random histories: a cell and its naive reference must agree at each step.
 //!
 //! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer, `OMEGA_SEEDS_FROM=1000` from another seed;
 //! `OMEGA_SEED=7` runs one history alone.
@@ -6,7 +6,7 @@
 use omega_core::{Outcome, Rejection};
 use omega_tests::history;
 use omega_tests::random::Generator;
-use omega_tests::twin::Twin;
+use omega_tests::reference::Reference;
 use std::collections::BTreeMap;
 
 /// Commands in a history: long enough to fill the small cells and to empty them again.
@@ -30,13 +30,13 @@ pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn a_cell_and_its_twin_agree_at_each_step() {
+fn a_cell_and_its_reference_agree_at_each_step() {
     for seed in seeds(1000) {
         if let Err(failure) = history::run(seed, LENGTH) {
             let failure = history::shorten(failure);
             panic!(
                 "seed {seed}: {failure}\nagain: OMEGA_SEED={seed} cargo test -p omega-tests \
-                 a_cell_and_its_twin_agree_at_each_step"
+                 a_cell_and_its_reference_agree_at_each_step"
             );
         }
     }
@@ -51,10 +51,10 @@ fn random_histories_meet_every_reason() {
         let generator =
             if seed < 4000 { generator } else { generator.with_held(seed).with_cores(seed) };
         let mut generator = generator.with_cluster_resources(seed);
-        let mut twin = Twin::new(generator.kinds());
+        let mut reference = Reference::new(generator.kinds());
         for _ in 0..LENGTH {
-            let command = generator.next(&twin);
-            for name in names(&twin.apply(command)) {
+            let command = generator.next(&reference);
+            for name in names(&reference.apply(command)) {
                 *met.entry(name).or_default() += 1;
             }
         }

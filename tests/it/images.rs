@@ -211,10 +211,10 @@ fn a_view_of_another_lineage_starts_anew() {
         view.sync(&cell).unwrap();
         assert!(view.delta().full, "seed {seed}: and back");
         // Two cells of one image number alike, so a view may go from one to the other.
-        let twins = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
+        let references = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
         let mut delta = Delta::default();
-        twins[0].sync(Version(0), &Interest::AllJobs, &mut delta).unwrap();
-        twins[1].sync(delta.to, &Interest::AllJobs, &mut delta).unwrap();
+        references[0].sync(Version(0), &Interest::AllJobs, &mut delta).unwrap();
+        references[1].sync(delta.to, &Interest::AllJobs, &mut delta).unwrap();
         assert!(!delta.full, "seed {seed}: cells of one image");
     }
 }

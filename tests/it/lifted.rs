@@ -32,7 +32,8 @@ fn sets() -> Vec<TaskSet> {
 }
 
 fn count(world: &World, set: &TaskSet) -> TaskCounts {
-    let tasks = world.twin.tasks().filter(|(_, job, task)| set.includes(&job.spec, task.group));
+    let tasks =
+        world.reference.tasks().filter(|(_, job, task)| set.includes(&job.spec, task.group));
     let alive: Vec<_> = tasks.filter(|(.., task)| !task.state.ended()).collect();
     let placed = alive.iter().filter(|(.., task)| task.state.machine().is_some()).count();
     TaskCounts { placed, alive: alive.len() }
@@ -52,7 +53,7 @@ fn a_view_knows_what_runs_where() {
             }
             view.sync(&world.cell).unwrap();
             let mut expected = vec![Vec::new(); view.rows()];
-            for (id, job, task, row) in world.twin.placed() {
+            for (id, job, task, row) in world.reference.placed() {
                 expected[row].push(id);
                 let known = view.tasks_on(row).iter().find(|placed| placed.id == id);
                 let group = task.group as u16;
@@ -63,7 +64,7 @@ fn a_view_knows_what_runs_where() {
                 assert_eq!(view.job_of(id), Some(&job.spec), "seed {seed}");
             }
             assert_eq!(rows(&view), expected, "seed {seed}");
-            let lowest = world.twin.placed().map(|(_, job, ..)| job.spec.precedence).min();
+            let lowest = world.reference.placed().map(|(_, job, ..)| job.spec.precedence).min();
             assert_eq!(view.lowest_precedence(), lowest, "seed {seed}");
             for set in &sets {
                 assert_eq!(view.task_counts(set), Some(count(&world, set)), "seed {seed} {set:?}");
@@ -75,7 +76,7 @@ fn a_view_knows_what_runs_where() {
                 for (task, request) in
                     tasks.iter().zip(view.requests_on(row).chunks(view.request_stride()))
                 {
-                    let (job, known) = world.twin.task(task.id).unwrap();
+                    let (job, known) = world.reference.task(task.id).unwrap();
                     let held = job.holds(known);
                     let expected = (0..kinds as u8).map(|k| held.get(KindId(k)) as i64);
                     assert!(expected.eq(request[..kinds].iter().copied()), "seed {seed}");

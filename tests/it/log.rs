@@ -10,7 +10,7 @@ use omega_store::log::{
     WriteError,
 };
 use omega_tests::disk::{Operation, SimulatedDisk};
-use omega_tests::log_kit::{Held, NaiveLog, Step, Worker, compare, perform};
+use omega_tests::log_reference::{Held, NaiveLog, Step, Worker, compare, perform};
 use omega_tests::random::Dice;
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use omega_store::log::{
     ReadError, ReplicaId, Term,
 };
 use omega_tests::disk::SimulatedDisk;
-use omega_tests::log_kit::{Held, Step, Worker, perform};
+use omega_tests::log_reference::{Held, Step, Worker, perform};
 use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

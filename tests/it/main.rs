@@ -1,7 +1,7 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `history.rs`: every version from a directory, against the commands themselves.
-//! - `histories.rs`: a cell and its naive twin agree on random histories.
+//! - `histories.rs`: a cell and its naive reference agree on random histories.
 //! - `images.rs`, `backups.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
 //!   cell does, keep their claims, count what tasks wish of each other, and what would be without
@@ -21,8 +21,8 @@
 //!   the calendar.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
-//! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
-//! - `rebalance.rs`, `rebalance_twin.rs`: rescheduling, reckoned by hand and the long way.
+//! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
+//! - `rebalance.rs`, `rebalance_reference.rs`: rescheduling, reckoned by hand and the long way.
 //! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
@@ -110,7 +110,7 @@ mod placement_plugins;
 mod placement_world;
 mod planted;
 mod points;
-mod points_kit;
+mod points_fixtures;
 mod points_random;
 mod pool;
 mod preemption;
@@ -118,7 +118,7 @@ mod profile_docs;
 mod profiles;
 mod races;
 mod rebalance;
-mod rebalance_twin;
+mod rebalance_reference;
 mod remote;
 mod replicated;
 mod reservations;
@@ -133,7 +133,7 @@ mod scripts;
 mod simulated_disk;
 mod small;
 mod snapshot_files;
-mod snapshot_kit;
+mod snapshot_fixtures;
 mod snapshot_transfer;
 mod tenants;
 mod threads;
@@ -142,7 +142,7 @@ mod traps;
 mod upgrades;
 mod views;
 mod volumes;
-mod volumes_twin;
+mod volumes_reference;
 mod waits;
 mod wakes;
 mod watches;

@@ -1,6 +1,6 @@
 //! Schedulers that do what they should not, beside two that do what they should, and an operator who
 //! changes machines, jobs, quotas and policies meanwhile: whatever is sent, the cell takes nothing that
-//! breaks a rule, answers as its naive twin does, and serves the two as before.
+//! breaks a rule, answers as its naive reference does, and serves the two as before.
 //!
 //! The rogues decide on what the cell was long ago, claim tasks of others, on machines that are gone or
 //! full, with devices that are taken; they evict and release whom they like, and send transactions twice, with
@@ -16,7 +16,7 @@ use omega_schedulers::plugins::{DefaultPreemption, FairShare, Reclaim};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use omega_tests::history::Trio;
 use omega_tests::random::{Dice, Generator};
-use omega_tests::twin::Twin;
+use omega_tests::reference::Reference;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -24,7 +24,7 @@ const ROGUES: u64 = 3;
 /// Requests of each misbehaving scheduler and of the operator.
 const ROUNDS: usize = 60;
 
-/// A cell, its replica and its twin behind one lock, and whatever makes the operator's commands.
+/// A cell, its replica and its reference behind one lock, and whatever makes the operator's commands.
 struct Watched {
     inner: Mutex<(Trio, Generator)>,
     refused: AtomicUsize,
@@ -45,12 +45,12 @@ impl Watched {
 
     fn apply(&self, command: &Command) -> Result<Outcome, Rejection> {
         let (trio, _) = &mut *self.inner();
-        let before = trio.twin().clone();
+        let before = trio.reference().clone();
         let answer = trio.answer(command).unwrap_or_else(|what| panic!("{command:?}: {what}"));
         if let (Command::Commit(txn), Ok(Outcome::Commit(commit))) = (command, &answer) {
             // One that was sent before gets its answer again, and nothing is done.
             if commit.version > before.version() {
-                keeps_rules(txn, commit, (&before, trio.twin()));
+                keeps_rules(txn, commit, (&before, trio.reference()));
             }
             self.refused.fetch_add(commit.conflicts.len(), Ordering::Relaxed);
             let taken = txn.items() - commit.conflicts.len();
@@ -95,7 +95,7 @@ impl CellHandle for Watched {
 
 /// Checks, from the documents alone, that no commit claims more of a machine than may be claimed, or of a
 /// tenant's limit, or on a machine that is drained, or a port twice.
-fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Twin, &Twin)) {
+fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Reference, &Reference)) {
     let claims = txn.claims.iter().enumerate();
     for (_, claim) in claims.filter(|(i, _)| commit.conflict_of_claim(*i).is_none()) {
         let (job, task) = after.task(claim.task).expect("a task that was claimed is there");
@@ -117,7 +117,7 @@ fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Twin, &Twi
         }
     }
     for tenant in after.tenants() {
-        let used = |twin: &Twin| twin.tenant_used(tenant);
+        let used = |reference: &Reference| reference.tenant_used(tenant);
         let Some(limit) = after.quota(tenant) else { continue };
         let before = used(before);
         for (kind, used) in used(after).iter().enumerate() {
@@ -131,12 +131,12 @@ fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Twin, &Twi
 /// Sends what it should not.
 fn misbehave(cell: &Watched, seed: u64) {
     let mut dice = Dice::new(seed);
-    let mut seen = cell.inner().0.twin().clone();
+    let mut seen = cell.inner().0.reference().clone();
     for _ in 0..ROUNDS {
         let txn = {
             let (trio, generator) = &mut *cell.inner();
             if dice.chance(30) {
-                seen = trio.twin().clone();
+                seen = trio.reference().clone();
             }
             generator.transaction(&seen)
         };
@@ -151,7 +151,7 @@ fn operate(cell: &Watched) {
     for _ in 0..ROUNDS {
         let command = {
             let (trio, generator) = &mut *cell.inner();
-            generator.next(trio.twin())
+            generator.next(trio.reference())
         };
         drop(cell.apply(&command));
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The keeper of peaks: who steps back, in which order, and grows again; against a naive twin, and beside schedulers
+//! The keeper of peaks: who steps back, in which order, and grows again; against a naive reference, and beside schedulers
 //! on threads.
 
 use crate::peaks::{batch, busy_by_day, cores, hour, service, wanting};
@@ -90,9 +90,9 @@ fn budgets_are_kept_and_changes_come_by_and_by() {
     assert!(steps.iter().all(|released| *released <= 4), "{steps:?}");
 }
 
-/// A batch task on a machine, as the twin sees it.
+/// A batch task on a machine, as the reference sees it.
 #[derive(Clone, Debug)]
-struct Twin {
+struct Reference {
     id: TaskId,
     precedence: i32,
     placed_ms: u64,
@@ -104,13 +104,16 @@ struct Twin {
 
 /// Tasks to throttle on a machine with so large a batch share: by the documents of the plan, and with
 /// a recount for each question.
-fn twin_steps_back(mut tasks: Vec<Twin>, most: [Option<i64>; 2]) -> (Vec<TaskId>, Vec<TaskId>) {
+fn reference_steps_back(
+    mut tasks: Vec<Reference>,
+    most: [Option<i64>; 2],
+) -> (Vec<TaskId>, Vec<TaskId>) {
     tasks.sort_by_key(|t| (t.precedence, std::cmp::Reverse(t.placed_ms), std::cmp::Reverse(t.id)));
-    let over = |tasks: &[Twin], kind: usize| {
+    let over = |tasks: &[Reference], kind: usize| {
         let sum: i64 = tasks.iter().map(|task| task.now[kind]).sum();
         most[kind].is_some_and(|most| sum > most)
     };
-    let helps = |tasks: &[Twin], less: [i64; 2]| (0..2).any(|k| less[k] > 0 && over(tasks, k));
+    let helps = |tasks: &[Reference], less: [i64; 2]| (0..2).any(|k| less[k] > 0 && over(tasks, k));
     let minus = |a: [i64; 2], b: [i64; 2]| [a[0] - b[0], a[1] - b[1]];
     for i in 0..tasks.len() {
         if helps(&tasks, minus(tasks[i].holds, tasks[i].request)) {
@@ -122,13 +125,13 @@ fn twin_steps_back(mut tasks: Vec<Twin>, most: [Option<i64>; 2]) -> (Vec<TaskId>
             tasks[i].now = [0; 2];
         }
     }
-    let may_have = |tasks: &[Twin], i: usize, amounts: [i64; 2]| {
+    let may_have = |tasks: &[Reference], i: usize, amounts: [i64; 2]| {
         let mut after = tasks.to_vec();
         let more = minus(amounts, tasks[i].now);
         after[i].now = amounts;
         (0..2).all(|k| more[k] <= 0 || !over(&after, k))
     };
-    let released = |task: &Twin| task.now == [0; 2] && task.holds != [0; 2];
+    let released = |task: &Reference| task.now == [0; 2] && task.holds != [0; 2];
     for i in (0..tasks.len()).rev() {
         if released(&tasks[i]) && may_have(&tasks, i, tasks[i].request) {
             tasks[i].now = tasks[i].request;
@@ -139,7 +142,7 @@ fn twin_steps_back(mut tasks: Vec<Twin>, most: [Option<i64>; 2]) -> (Vec<TaskId>
             tasks[i].now = tasks[i].holds;
         }
     }
-    let throttled = |task: &&Twin| !released(task) && task.now != task.holds;
+    let throttled = |task: &&Reference| !released(task) && task.now != task.holds;
     let mut lists = (
         tasks.iter().filter(throttled).map(|task| task.id).collect::<Vec<_>>(),
         tasks.iter().filter(|task| released(task)).map(|task| task.id).collect::<Vec<_>>(),
@@ -202,12 +205,12 @@ fn random_cell(dice: &mut Dice) -> (SharedCell, [Option<i64>; 2]) {
     (cell, most)
 }
 
-/// Knowledge of the twin of the batch tasks of a machine.
-fn twins(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Twin> {
+/// Knowledge of the reference of the batch tasks of a machine.
+fn references(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Reference> {
     let of = |id: &TaskId| {
         let job = cell.job(id.job).unwrap();
         let holds = pair(&cell.task_holds(*id).unwrap());
-        (job.kind == JobKind::Batch).then(|| Twin {
+        (job.kind == JobKind::Batch).then(|| Reference {
             id: *id,
             precedence: job.precedence.0,
             placed_ms: cell.task_placed_ms(*id).unwrap(),
@@ -220,14 +223,16 @@ fn twins(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Twin> {
 }
 
 #[test]
-fn plans_are_those_of_the_naive_twin() {
+fn plans_are_those_of_the_naive_reference() {
     let (mut throttles, mut releases) = (0, 0);
     for seed in crate::histories::seeds(300) {
         let mut dice = Dice::new(seed ^ 0x9EA);
         let (cell, most) = random_cell(&mut dice);
         hour(&cell, 8);
         let expected = cell.read(|cell| {
-            let each = cell.machines().map(|machine| twin_steps_back(twins(cell, machine), most));
+            let each = cell
+                .machines()
+                .map(|machine| reference_steps_back(references(cell, machine), most));
             each.fold((BTreeSet::new(), BTreeSet::new()), |mut all, (throttled, released)| {
                 all.0.extend(throttled);
                 all.1.extend(released);

@@ -1,6 +1,6 @@
 //! The points around a decision: plugins that refuse, wait and fail at each of them.
 
-use crate::points_kit::{Ledger, Says, wait, with_both};
+use crate::points_fixtures::{Ledger, Says, wait, with_both};
 use crate::small::{
     LONG, add_machine, amounts, assert_settled, cell, cell_that_remembers, job, placed, report,
     rows, run, step, submit, task,

@@ -2,7 +2,7 @@
 //! leaks, every reservation is ended once, and in the end what fits is placed.
 
 use crate::histories::seeds;
-use crate::points_kit::{Ledger, Says, with_both};
+use crate::points_fixtures::{Ledger, Says, with_both};
 use crate::scheduler_faults::{Turmoil, check_the_end};
 use crate::small::{LONG, cell_that_remembers, run};
 use omega_core::TaskId;

@@ -41,7 +41,7 @@ fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
 fn breaks(world: &World, budgets: &[Budget], order: &[PlacedTask]) -> bool {
     let Some(last) = order.last() else { return false };
     let protects = |budget: &Budget, task: &PlacedTask| {
-        let job = &world.twin.jobs()[&task.id.job].spec;
+        let job = &world.reference.jobs()[&task.id.job].spec;
         let labels = &job.groups[usize::from(task.group)].labels;
         budget.tasks.tenant == job.tenant
             && !labels.is_empty()
@@ -60,8 +60,8 @@ fn naive(
     id: (JobId, usize),
     (row, budgets): (usize, &[Budget]),
 ) -> Option<Candidate> {
-    let precedence = world.twin.jobs()[&id.0].spec.precedence;
-    let bands = &world.twin.policy().bands;
+    let precedence = world.reference.jobs()[&id.0].spec.precedence;
+    let bands = &world.reference.policy().bands;
     let share_a_band = |other| bands.iter().any(|b| b.includes(other) && b.includes(precedence));
     let may_go =
         |task: &&PlacedTask| task.precedence < precedence && !share_a_band(task.precedence);

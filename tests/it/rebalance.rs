@@ -1,6 +1,6 @@
 //! Proposals and effects of a pass in cells that are small enough to compute by hand.
 
-use crate::rebalance_twin::{naive, running};
+use crate::rebalance_reference::{naive, running};
 use crate::small::{add_machine, amounts, cell, job, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, TaskSet, View};
 use omega_core::{

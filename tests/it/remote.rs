@@ -8,8 +8,8 @@ use omega_core::{
     SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
 use omega_schedulers::Profile;
-use omega_schedulers::asks::{self, Ask, Heartbeat, Place};
-use omega_schedulers::offers::{self, Framework, Launch, Offer, Refuse};
+use omega_schedulers::mesos::{self, Framework, Launch, Offer, Refuse};
+use omega_schedulers::yarn::{self, Ask, Heartbeat, Place};
 use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
@@ -151,7 +151,7 @@ fn offers_and_asks_work_over_a_socket() {
     }
     let remote = served.remote();
     let mut asking =
-        asks::Front::new(&remote, Profile::batch(), asks::Settings::new("asks")).unwrap();
+        yarn::Frontend::new(&remote, Profile::batch(), yarn::Settings::new("asks")).unwrap();
     let asked = loop {
         asking.step(&remote, 0).unwrap();
         if let Ok(id) = asking.join("asks", 0) {
@@ -165,7 +165,7 @@ fn offers_and_asks_work_over_a_socket() {
         asking.step(&remote, 1).unwrap();
         std::thread::yield_now();
     }
-    let mut front = offers::Front::new(&remote, offers::Settings::new("offers")).unwrap();
+    let mut front = mesos::Frontend::new(&remote, mesos::Settings::new("offers")).unwrap();
     let framework = front.register(Framework::new("f", "default")).unwrap();
     while front.counters().launched < 2 {
         front.step(&remote, 0).unwrap();

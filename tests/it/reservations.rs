@@ -123,7 +123,7 @@ fn who_waits_is_told_for_whom_the_machines_are() {
 }
 
 /// Reservations come and go while schedulers on threads place: no task of others is ever placed on a reserved
-/// machine, as the twin of nobody but the rule itself says.
+/// machine, as the reference of nobody but the rule itself says.
 #[test]
 fn schedulers_on_threads_keep_out_of_what_is_reserved_meanwhile() {
     let cell = racks(8);

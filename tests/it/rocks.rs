@@ -6,7 +6,7 @@ use crate::log::{OWNER, check};
 use omega_store::log::rocks::RocksLog;
 use omega_store::log::segment::LogOwner;
 use omega_store::log::{Batch, CreateError, LogEngine, OpenError, ReplicaId, WriteError};
-use omega_tests::log_kit::{Held, NaiveLog, Step, Worker, perform};
+use omega_tests::log_reference::{Held, NaiveLog, Step, Worker, perform};
 use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

@@ -5,7 +5,7 @@
 
 use crate::histories::seeds;
 use crate::images::{rich_image, small_cell};
-use crate::snapshot_kit::{CELL, CHUNK, FIXED, FailingDisk, Fault, Folder, Parts, at, meta};
+use crate::snapshot_fixtures::{CELL, CHUNK, FIXED, FailingDisk, Fault, Folder, Parts, at, meta};
 use omega_cellstate::{Cell, Image};
 use omega_core::{Amounts, Command, Job, TaskGroup};
 use omega_store::log::{LogIndex, Position, Term};

@@ -2,7 +2,7 @@
 
 use crate::images::rich_image;
 use crate::snapshot_files::large_image;
-use crate::snapshot_kit::{CELL, FailingDisk, Fault, Folder, Parts, at, meta};
+use crate::snapshot_fixtures::{CELL, FailingDisk, Fault, Folder, Parts, at, meta};
 use omega_store::RealDisk;
 use omega_store::snapshot::{Incoming, Offer, Outgoing, Piece, ReceiveError, Snapshots, Taken};
 use omega_tests::random::Dice;

@@ -10,15 +10,15 @@ use omega_core::{
     Rejection, SchedulerId, TaskId, TaskReport, TaskState, Transaction, TransactionId,
 };
 use omega_tests::random::{Dice, Generator};
-use omega_tests::twin::{Twin, TwinJob};
+use omega_tests::reference::{Reference, ReferenceJob};
 
 /// A scheduler of the histories' own, which commits by hand.
 const PROBE: SchedulerId = SchedulerId(0);
 
-/// A shared cell that forgets changes soon, and the twin that the generator looks at.
+/// A shared cell that forgets changes soon, and the reference that the generator looks at.
 pub(crate) struct World {
     pub(crate) cell: SharedCell,
-    pub(crate) twin: Twin,
+    pub(crate) reference: Reference,
     generator: Generator,
     pub(crate) dice: Dice,
     pub(crate) seed: u64,
@@ -38,12 +38,12 @@ impl World {
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];
         let cell = SharedCell::new(Cell::with_change_limit(kinds.clone(), limit));
-        World { cell, twin: Twin::new(kinds), generator, dice, seed, keeps_jobs: false }
+        World { cell, reference: Reference::new(kinds), generator, dice, seed, keeps_jobs: false }
     }
 
     /// Applies the next random command.
     pub(crate) fn step(&mut self) {
-        let command = self.generator.next(&self.twin);
+        let command = self.generator.next(&self.reference);
         if self.keeps_jobs && matches!(command, Command::Expire { .. }) {
             return;
         }
@@ -51,7 +51,7 @@ impl World {
     }
 
     fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
-        let _ = self.twin.apply(command.clone());
+        let _ = self.reference.apply(command.clone());
         self.cell.apply(command)
     }
 
@@ -86,7 +86,7 @@ impl World {
 
     /// The groups of every job that is not over.
     pub(crate) fn groups(&self) -> Vec<(JobId, usize)> {
-        let living = self.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
+        let living = self.reference.jobs().iter().filter(|(_, job)| job.alive() > 0);
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
     }
 
@@ -297,21 +297,21 @@ impl Heard {
     }
 
     fn compare(&self, world: &World) {
-        let wanted = |id: JobId, job: &TwinJob| match &self.interest {
+        let wanted = |id: JobId, job: &ReferenceJob| match &self.interest {
             Interest::JobsOf(name, share) => {
                 job.alive() > 0 && job.spec.scheduler == *name && share.includes(id)
             }
             _ => job.alive() > 0,
         };
-        let living = world.twin.jobs().iter().filter(|(id, job)| wanted(**id, job));
+        let living = world.reference.jobs().iter().filter(|(id, job)| wanted(**id, job));
         let jobs: Vec<_> = living.map(|(id, job)| (*id, job.spec.clone())).collect();
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
-        let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
+        let living = world.reference.tasks().filter(|(id, job, _)| wanted(id.job, job));
         let tasks: Vec<_> =
             living.map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms))).collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
-        assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
+        assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.reference.version());
     }
 }
 
@@ -336,7 +336,7 @@ fn a_view_and_the_cell_judge_alike() {
         let mut cell = world.cell.read(Cell::clone);
         let mut number = 1 << 20;
         for group in world.groups() {
-            let pending = world.twin.tasks().find(|(id, _, task)| {
+            let pending = world.reference.tasks().find(|(id, _, task)| {
                 (id.job, task.group, task.state) == (group.0, group.1, TaskState::Pending)
             });
             let Some((task, ..)) = pending else { continue };

@@ -30,7 +30,7 @@ pub(crate) fn draw(view: &View, need: &Need, row: usize) -> [i64; 2] {
 fn assert_draws(world: &World, view: &View, group: GroupRef, id: (JobId, usize)) {
     let need = view.need(group);
     for row in 0..view.rows() {
-        let (own, others, seekers) = world.twin.draw(id.0, id.1, row);
+        let (own, others, seekers) = world.reference.draw(id.0, id.1, row);
         let context = format!("seed {} group {id:?} row {row}", world.seed);
         let expected = [own + others, own + others + 7 * seekers as i64];
         assert_eq!(draw(view, need, row), expected, "{context}");
@@ -45,7 +45,7 @@ fn assert_wish(
     (id, wish): ((JobId, usize), &SpreadWish),
     written: &Spread,
 ) {
-    let place = |row| world.twin.spread_place(id, written, row);
+    let place = |row| world.reference.spread_place(id, written, row);
     assert_eq!(wish.skew_max, written.skew_max);
     for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
         let context = format!("seed {} group {id:?} row {row}", world.seed);

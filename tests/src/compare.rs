@@ -1,6 +1,6 @@
-//! A cell and its twin side by side: everything that is public of a cell must be equal.
+//! A cell and its reference side by side: everything that is public of a cell must be equal.
 
-use crate::twin::{Twin, TwinJob, TwinTask};
+use crate::reference::{Reference, ReferenceJob, ReferenceTask};
 use omega_cellstate::{Cell, MachineStatus};
 use omega_core::{
     Amounts, DeviceSet, JobId, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection,
@@ -59,26 +59,26 @@ fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
     cell.machines().map(picture).collect()
 }
 
-fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
+fn machines_of_reference(reference: &Reference) -> Vec<MachinePicture> {
     let picture = |row: usize| {
-        let host = twin.rows()[row].machine.as_ref()?;
+        let host = reference.rows()[row].machine.as_ref()?;
         Some(MachinePicture {
-            id: twin.machine_id(row),
+            id: reference.machine_id(row),
             spec: host.spec.clone(),
             draining: host.draining,
-            sequence: twin.rows()[row].sequence,
-            free: twin.free(row),
-            claimable: twin.claimable(row),
-            devices_left: twin.devices_left(row).into_iter().map(u16::cast_signed).collect(),
-            cores_left: twin.cores_left(row),
+            sequence: reference.rows()[row].sequence,
+            free: reference.free(row),
+            claimable: reference.claimable(row),
+            devices_left: reference.devices_left(row).into_iter().map(u16::cast_signed).collect(),
+            cores_left: reference.cores_left(row),
             load: host
                 .load
                 .as_ref()
                 .map(|load| (load.used.clone(), load.claimed.clone(), load.at_ms)),
-            tasks: twin.placed().filter(|(.., at)| *at == row).map(|(id, ..)| id).collect(),
+            tasks: reference.placed().filter(|(.., at)| *at == row).map(|(id, ..)| id).collect(),
         })
     };
-    (0..twin.rows().len()).filter_map(picture).collect()
+    (0..reference.rows().len()).filter_map(picture).collect()
 }
 
 fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
@@ -94,8 +94,8 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
     cell.tasks(job).map(picture).collect()
 }
 
-fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
-    let picture = |(id, job, task): (TaskId, &TwinJob, &TwinTask)| TaskPicture {
+fn tasks_of_reference(reference: &Reference) -> Vec<TaskPicture> {
+    let picture = |(id, job, task): (TaskId, &ReferenceJob, &ReferenceTask)| TaskPicture {
         id,
         state: task.state,
         devices: task.devices,
@@ -104,13 +104,17 @@ fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
         placed_ms: task.placed_ms,
         holds: task.state.machine().map(|_| job.holds(task)),
     };
-    twin.tasks().map(picture).collect()
+    reference.tasks().map(picture).collect()
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, cell: &T, twin: &T) -> Result<(), String> {
-    match cell == twin {
+fn equal<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    cell: &T,
+    reference: &T,
+) -> Result<(), String> {
+    match cell == reference {
         true => Ok(()),
-        false => Err(format!("{what}\n  cell: {cell:?}\n  twin: {twin:?}")),
+        false => Err(format!("{what}\n  cell: {cell:?}\n  reference: {reference:?}")),
     }
 }
 
@@ -118,55 +122,59 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, cell: &T, twin: &T) -> Resu
 ///
 /// # Errors
 /// The first thing that differs, with both sides.
-pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
-    equal::<Version>("version", &cell.version(), &twin.version())?;
-    equal::<Policy>("policy", cell.policy(), twin.policy())?;
+pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
+    equal::<Version>("version", &cell.version(), &reference.version())?;
+    equal::<Policy>("policy", cell.policy(), reference.policy())?;
     let ours: Vec<_> = cell.schedulers().map(|s| (s.name, s.hold.map(|h| h.holder))).collect();
-    equal("schedulers", &ours, &twin.holds().collect())?;
-    let (ours, theirs) = (machines_of_cell(cell), machines_of_twin(twin));
+    equal("schedulers", &ours, &reference.holds().collect())?;
+    let (ours, theirs) = (machines_of_cell(cell), machines_of_reference(reference));
     for (ours, theirs) in ours.iter().zip(&theirs) {
         equal("machine", ours, theirs)?;
         equal("machine by name", &cell.machine_by_name(&ours.spec.name), &Some(ours.id))?;
     }
     equal("number of machines", &ours.len(), &theirs.len())?;
-    let taken: u64 = twin.placed().map(|(_, _, task, _)| u64::from(task.cores.total())).sum();
+    let taken: u64 = reference.placed().map(|(_, _, task, _)| u64::from(task.cores.total())).sum();
     equal("cores taken", &cell.core_counts().taken, &taken)?;
     let all: u64 = theirs.iter().map(|machine| u64::from(machine.spec.numa.total())).sum();
     equal("cores of all machines", &cell.core_counts().all, &all)?;
     let ours: Vec<_> = cell.jobs().map(|(id, job)| (id, job.clone())).collect();
-    let theirs: Vec<_> = twin.jobs().iter().map(|(id, job)| (*id, job.spec.clone())).collect();
+    let theirs: Vec<_> = reference.jobs().iter().map(|(id, job)| (*id, job.spec.clone())).collect();
     equal("jobs", &ours, &theirs)?;
     for (id, job) in &ours {
         equal("job by name", &cell.job_by_name(&job.name), &Some(*id))?;
     }
     let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
-    equal("tasks", &tasks, &tasks_of_twin(twin))?;
+    equal("tasks", &tasks, &tasks_of_reference(reference))?;
     for (id, _) in &ours {
         let held = cell.gang_hold(*id).map(|hold| (hold.since_ms, hold.spared));
-        let twins = twin.gang_hold(*id).map(|hold| (hold.noticed_ms, hold.spared));
-        equal("hold of a gang", &held, &twins)?;
+        let references = reference.gang_hold(*id).map(|hold| (hold.noticed_ms, hold.spared));
+        equal("hold of a gang", &held, &references)?;
     }
     let capped = cell.policy().eviction_cap.is_some();
-    let left = capped.then(|| twin.evictions_left());
+    let left = capped.then(|| reference.evictions_left());
     equal("evictions left", &cell.evictions_left().map(u64::from), &left)?;
-    equal("reservations", &cell.reservations().collect(), &twin.reservations())?;
+    equal("reservations", &cell.reservations().collect(), &reference.reservations())?;
     let resources = cell.resources();
     for (kind, _) in cell.kinds().iter() {
-        equal("capacity of the cell", &resources.capacity.get(kind), &twin.cluster_capacity(kind))?;
+        equal(
+            "capacity of the cell",
+            &resources.capacity.get(kind),
+            &reference.cluster_capacity(kind),
+        )?;
         let claimed = u128::from(resources.claimed.get(kind));
-        equal("claimed of the cell", &claimed, &twin.cluster_claimed(kind))?;
+        equal("claimed of the cell", &claimed, &reference.cluster_claimed(kind))?;
     }
-    compare_peaks(cell, twin)?;
-    for tenant in twin.tenants() {
+    compare_peaks(cell, reference)?;
+    for tenant in reference.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
-        equal("use of a tenant", &used, &twin.tenant_used(tenant))?;
+        equal("use of a tenant", &used, &reference.tenant_used(tenant))?;
         let tenant_config = cell.tenant_config(tenant).cloned().unwrap_or_default();
-        equal("tenant_config of a tenant", &tenant_config, &twin.tenant_config(tenant))?;
-        equal("admission of a tenant", &cell.admission(tenant), &twin.admission(tenant))?;
+        equal("tenant_config of a tenant", &tenant_config, &reference.tenant_config(tenant))?;
+        equal("admission of a tenant", &cell.admission(tenant), &reference.admission(tenant))?;
         let asked = cell.asked(tenant).into_iter().flatten().zip(0..);
         for (asked, kind) in asked {
-            let naive = twin.asked(tenant, KindId(kind)).min(u128::from(u64::MAX));
+            let naive = reference.asked(tenant, KindId(kind)).min(u128::from(u64::MAX));
             equal("asked by a tenant", &u128::from(asked), &naive)?;
         }
     }
@@ -174,8 +182,8 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
 }
 
 /// The calendars of peaks and, while there are any, what batch holds.
-fn compare_peaks(cell: &Cell, twin: &Twin) -> Result<(), String> {
-    let calendars = twin.peak_calendars();
+fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
+    let calendars = reference.peak_calendars();
     equal("calendars of peaks", &cell.peak_calendars().collect(), &calendars)?;
     if calendars.is_empty() {
         return Ok(());
@@ -184,10 +192,10 @@ fn compare_peaks(cell: &Cell, twin: &Twin) -> Result<(), String> {
     for machine in cell.machines() {
         let row = machine.id.row();
         let mut is_over = false;
-        for kind in (0..twin.kinds().count() as u8).map(KindId) {
-            let held = twin.batch_allocated(row, kind);
+        for kind in (0..reference.kinds().count() as u8).map(KindId) {
+            let held = reference.batch_allocated(row, kind);
             equal("what batch holds", &i128::from(cell.batch_allocated(machine.id, kind)), &held)?;
-            is_over |= twin.batch_max(row, kind).is_some_and(|most| held > most);
+            is_over |= reference.batch_max(row, kind).is_some_and(|most| held > most);
         }
         over += usize::from(is_over);
     }
@@ -200,9 +208,9 @@ fn compare_peaks(cell: &Cell, twin: &Twin) -> Result<(), String> {
 /// Both answers, if they differ.
 pub fn compare_answers(
     cell: Result<Outcome, Rejection>,
-    twin: Result<Outcome, Rejection>,
+    reference: Result<Outcome, Rejection>,
 ) -> Result<(), String> {
-    equal("answer", &cell.map_err(without_words), &twin.map_err(without_words))
+    equal("answer", &cell.map_err(without_words), &reference.map_err(without_words))
 }
 
 fn without_words(rejection: Rejection) -> Rejection {

@@ -1,17 +1,17 @@
-//! Histories: commands applied to two cells and a twin, and made short when they fail.
+//! Histories: commands applied to two cells and a reference, and made short when they fail.
 
 use crate::compare::{compare, compare_answers};
 use crate::random::Generator;
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds, Outcome, Rejection};
 
-/// A cell, a replica of it, and their twin.
+/// A cell, a replica of it, and their reference.
 #[derive(Debug)]
 pub struct Trio {
     cell: Cell,
     replica: Cell,
-    twin: Twin,
+    reference: Reference,
 }
 
 impl Trio {
@@ -21,7 +21,7 @@ impl Trio {
         Trio {
             cell: Cell::new(kinds.clone()),
             replica: Cell::new(kinds.clone()),
-            twin: Twin::new(kinds.clone()),
+            reference: Reference::new(kinds.clone()),
         }
     }
 
@@ -31,10 +31,10 @@ impl Trio {
         &self.cell
     }
 
-    /// The twin, for a generator to look at.
+    /// The reference, for a generator to look at.
     #[must_use]
-    pub fn twin(&self) -> &Twin {
-        &self.twin
+    pub fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     /// Applies a command everywhere and compares.
@@ -61,8 +61,8 @@ impl Trio {
         if self.cell.state_hash() != self.replica.state_hash() {
             return Err("two replicas have different hashes".to_owned());
         }
-        compare_answers(answer.clone(), self.twin.apply(command.clone()))?;
-        compare(&self.cell, &self.twin)?;
+        compare_answers(answer.clone(), self.reference.apply(command.clone()))?;
+        compare(&self.cell, &self.reference)?;
         self.cell.audit().map_err(|error| format!("audit: {error}"))?;
         Ok(answer)
     }
@@ -96,11 +96,11 @@ fn generator(seed: u64) -> Generator {
 #[must_use]
 pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
     let mut generator = generator(seed);
-    let mut twin = Twin::new(generator.kinds());
+    let mut reference = Reference::new(generator.kinds());
     let mut next = || {
-        let command = generator.next(&twin);
+        let command = generator.next(&reference);
         // A refusal is part of the history, too.
-        drop(twin.apply(command.clone()));
+        drop(reference.apply(command.clone()));
         command
     };
     let commands = (0..length).map(|_| next()).collect();
@@ -117,7 +117,7 @@ pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
     let mut trio = Trio::new(&kinds);
     let mut commands = Vec::new();
     for _ in 0..length {
-        commands.push(generator.next(trio.twin()));
+        commands.push(generator.next(trio.reference()));
         let command = &commands[commands.len() - 1];
         if let Err(what) = guarded(|| trio.step(command)) {
             return Err(Failure { kinds, commands, what });

@@ -3,13 +3,13 @@
 //! ```text
 //!   random ──commands──▶ Cell ──┐
 //!      ▲        │               ├── compare: equal answers, equal states
-//!      │        └─────▶ Twin ──┘
-//!      └── looks at the twin, to ask for what makes sense
+//!      │        └─────▶ Reference ──┘
+//!      └── looks at the reference, to ask for what makes sense
 //! ```
 //!
-//! - [`twin`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
+//! - [`reference`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
 //! - [`random`]: commands by the dice, the sensible and the senseless.
-//! - [`compare`]: everything that is public of a cell and of its twin, side by side.
+//! - [`compare`]: everything that is public of a cell and of its reference, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
 //! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
 //! - [`faulty`]: a cell behind a connection that breaks.
@@ -17,7 +17,7 @@
 //! - [`durable`]: one durable replica under load.
 //! - [`fire`]: cells of real processes, whose replicas are killed, paused and cut off.
 //! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
-//! - [`log_kit`]: a naive log, and random work for logs.
+//! - [`log_reference`]: a naive log, and random work for logs.
 //! - [`ports`]: ports for processes that tests start.
 //! - [`script`]: a small language for behaviour over several steps.
 //! - [`trio`]: three durable replicas under load, round by round.
@@ -30,9 +30,9 @@ pub mod faulty;
 pub mod fire;
 pub mod fuzz;
 pub mod history;
-pub mod log_kit;
+pub mod log_reference;
 pub mod ports;
 pub mod random;
+pub mod reference;
 pub mod script;
 pub mod trio;
-pub mod twin;

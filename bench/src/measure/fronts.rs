@@ -14,8 +14,8 @@ use super::whole::{self, Load};
 use omega_cellstate::SharedCell;
 use omega_core::{Command, JobId, KindId, TaskId};
 use omega_schedulers::Search;
-use omega_schedulers::asks::{self, Ask, Heartbeat, Place};
-use omega_schedulers::offers::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
+use omega_schedulers::mesos::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
+use omega_schedulers::yarn::{self, Ask, Heartbeat, Place};
 
 pub(crate) const WORKLOAD: &str =
     "10,000 machines from 60 % use; 100-task jobs, 100 claims; bare: the plain scheduler";
@@ -51,20 +51,20 @@ fn with_jobs(made: &Made, tasks: usize) -> SharedCell {
     cell
 }
 
-fn front(cell: &SharedCell, machines_at_once: usize) -> (offers::Front, FrameworkId) {
-    let settings = offers::Settings {
+fn front(cell: &SharedCell, machines_at_once: usize) -> (mesos::Frontend, FrameworkId) {
+    let settings = mesos::Settings {
         machines_at_once,
         offers_max: machines_at_once,
-        ..offers::Settings::new("default")
+        ..mesos::Settings::new("default")
     };
-    let mut front = offers::Front::new(cell, settings).expect("a front registers");
+    let mut front = mesos::Frontend::new(cell, settings).expect("a front registers");
     let framework = Framework::new("framework", "default");
     let framework = front.register(framework).expect("it is the first");
     (front, framework)
 }
 
 /// The tasks that wait, the next one last.
-fn waiting(front: &offers::Front, framework: FrameworkId) -> Vec<TaskId> {
+fn waiting(front: &mesos::Frontend, framework: FrameworkId) -> Vec<TaskId> {
     let jobs: Vec<JobId> = front.jobs_of(framework).map(|(id, _)| id).collect();
     let mut waiting: Vec<TaskId> = jobs.iter().flat_map(|job| front.waiting(*job, 0)).collect();
     waiting.reverse();
@@ -90,7 +90,7 @@ fn through_offers(made: &Made, tasks: usize) -> Figure {
 
 /// Puts tasks on what is offered, all in one answer.
 fn fill(
-    front: &mut offers::Front,
+    front: &mut mesos::Frontend,
     (framework, offers): (FrameworkId, &[Offer]),
     left: &mut Vec<TaskId>,
 ) {
@@ -137,13 +137,14 @@ fn on_machines(application: usize) -> Vec<Ask> {
 
 fn through_asks(made: &Made, tasks: usize, asks: fn(usize) -> Vec<Ask>) -> Figure {
     let cell = with_jobs(made, tasks);
-    let mut settings = asks::Settings {
+    let mut settings = yarn::Settings {
         claims_max: EACH,
         machine_delay: u32::MAX,
-        ..asks::Settings::new("default")
+        ..yarn::Settings::new("default")
     };
     settings.placement.search = Search::Sampled { feasible: whole::FEASIBLE };
-    let mut front = asks::Front::new(&cell, scan::profile(), settings).expect("a front registers");
+    let mut front =
+        yarn::Frontend::new(&cell, scan::profile(), settings).expect("a front registers");
     front.step(&cell, 0).expect("a cell in this process answers");
     let ((), span) = timed(|| {
         for application in 0..tasks / EACH {

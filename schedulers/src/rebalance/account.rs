@@ -3,7 +3,7 @@
 //! A move changes two machines, the pairs of its job in two domains, and the costs of moving. What would
 //! change is reckoned without changing anything, some ten million times in a pass; what does change is then
 //! counted term by term. A recount from nothing gives the same sums: [`Account::new`] is that recount, and
-//! `tests/it/rebalance.rs` compares both with a twin of its own.
+//! `tests/it/rebalance.rs` compares both with a reference of its own.
 
 use super::objective::{Costs, MACHINE, MOVE, Objective, Objectives, PAIR, Spot};
 use super::plan::Picture;

@@ -81,7 +81,7 @@ impl Client {
     /// A command of an operator or an agent.
     fn other_command(&mut self, truth: &Truth) -> Command {
         loop {
-            match self.generator.next(truth.twin()) {
+            match self.generator.next(truth.reference()) {
                 Command::Commit(_) => {}
                 command => return command,
             }

@@ -15,7 +15,7 @@
 //!
 //! Checked all along: each replica keeps what it has promised (`promises.rs`); applies the same entries
 //! with the same result, and has the state and the members of a cell which no fault touches, also when
-//! it starts again (`truth.rs`); the audit and the naive twin at every version; views that follow a
+//! it starts again (`truth.rs`); the audit and the naive reference at every version; views that follow a
 //! replica have its state. At the end all faults stop, and the replicas must come to agree and take
 //! commands within a bounded time; then the history is checked (`checker.rs`).
 //!

@@ -5,7 +5,7 @@
 
 use super::planted;
 use crate::compare::compare_answers;
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds, Outcome, Rejection, Version};
 use omega_store::log::{Entry, EntryKind, LogIndex};
@@ -35,7 +35,7 @@ pub struct Truth {
     /// All that was applied, in order.
     pub done: Vec<Done>,
     cell: Cell,
-    twin: Twin,
+    reference: Reference,
     /// Membership after entries that were checked.
     members: BTreeMap<LogIndex, Membership>,
 }
@@ -50,7 +50,7 @@ impl Truth {
             hashes: vec![cell.state_hash()],
             done: Vec::new(),
             cell,
-            twin: Twin::new(kinds.clone()),
+            reference: Reference::new(kinds.clone()),
             members: BTreeMap::new(),
         }
     }
@@ -58,7 +58,7 @@ impl Truth {
     /// The cell was founded with this done already.
     ///
     /// # Errors
-    /// If the cell and its twin disagree about it.
+    /// If the cell and its reference disagree about it.
     pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
         self.do_command(FIRST.index, command)?;
         self.hashes = vec![self.cell.state_hash()];
@@ -73,8 +73,8 @@ impl Truth {
 
     /// The state after the last entry, for those who make commands.
     #[must_use]
-    pub fn twin(&self) -> &Twin {
-        &self.twin
+    pub fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     /// The state as a cell.
@@ -120,8 +120,8 @@ impl Truth {
 
     fn do_command(&mut self, index: LogIndex, command: Command) -> Result<(), String> {
         let outcome = planted::sober(|| self.cell.apply(command.clone()));
-        let twin = self.twin.apply(command.clone());
-        compare_answers(outcome.clone(), twin)
+        let reference = self.reference.apply(command.clone());
+        compare_answers(outcome.clone(), reference)
             .map_err(|error| format!("entry {index}: {error}"))?;
         let version = self.cell.version();
         self.done.push(Done { index, command, outcome, version });

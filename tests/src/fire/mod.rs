@@ -4,7 +4,7 @@
 //!   schedulers, readers, an operator ── sockets ──▶ three `omega serve`  ◀── nemesis: kill -9, SIGSTOP
 //!        │                                            │  relay │             hold, break, slow wires
 //!        ▼ what was asked, when, and the answers      ▼  logs  └── one for each direction
-//!      notes ───────────────────────────────────▶ verdict: the cell, its naive twin, the checker
+//!      notes ───────────────────────────────────▶ verdict: the cell, its naive reference, the checker
 //! ```
 //!
 //! What `cluster` does to replicas in one thread, in all orders that a seed makes, this does to the

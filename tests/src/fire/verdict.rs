@@ -1,7 +1,7 @@
 //! Whether a run was right, from what its clients wrote down and what its replicas have kept.
 //!
 //! The replicas' logs are what was agreed on. They are applied, in order, to a cell that no fault touched
-//! and to its naive twin, which must agree after each command, with an audit: so no machine is beyond its
+//! and to its naive reference, which must agree after each command, with an audit: so no machine is beyond its
 //! limit at any version. Each replica must have the same entries, and come to the same state by them. Then
 //! the checker of the simulation compares what clients were told: see `cluster/checker.rs`.
 

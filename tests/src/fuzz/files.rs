@@ -2,7 +2,7 @@
 
 use super::mutate::mutate_part;
 use crate::disk::SimulatedDisk;
-use crate::log_kit::Held;
+use crate::log_reference::Held;
 use crate::random::Dice;
 use omega_cellstate::Cell;
 use omega_core::Kinds;

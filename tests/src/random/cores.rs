@@ -1,7 +1,7 @@
 //! Machines with NUMA nodes, and tasks that need cores of them to themselves.
 
 use super::{Dice, Generator};
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     CorePlace, CoreRequest, KindId, Kinds, Machine, NodeCores, ResourceKind, TaskGroup,
     Transaction, Unit,
@@ -71,10 +71,10 @@ impl Generator {
     }
 
     /// Lets most of the tasks that are resized keep the `cpu` of their cores.
-    pub(super) fn keep_cores(&mut self, twin: &Twin, txn: &mut Transaction) {
+    pub(super) fn keep_cores(&mut self, reference: &Reference, txn: &mut Transaction) {
         let Some(dice) = self.cores.as_mut() else { return };
         for resize in txn.resizes.iter_mut().filter(|_| dice.chance(70)) {
-            let Some((_, task)) = twin.task(resize.task) else { continue };
+            let Some((_, task)) = reference.task(resize.task) else { continue };
             let cpu = resize.to.get(KindId::CPU) + task.cores.cpu_milli();
             resize.to.set(KindId::CPU, cpu);
         }

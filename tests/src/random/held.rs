@@ -1,7 +1,7 @@
 //! Tasks that want more than they request, claims that take it, and resizes.
 
 use super::{Dice, Generator};
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     Amounts, DeviceRequest, KindId, OptionalResources, Resize, Take, TaskGroup, TaskId, Transaction,
 };
@@ -21,9 +21,9 @@ impl Generator {
     }
 
     /// Has claims take what their tasks want, and tasks hold more or less, now and then.
-    pub(super) fn hold_otherwise(&mut self, twin: &Twin, txn: &mut Transaction) {
+    pub(super) fn hold_otherwise(&mut self, reference: &Reference, txn: &mut Transaction) {
         let kinds = self.kinds.count();
-        let placed: Vec<TaskId> = twin.placed().map(|(id, ..)| id).collect();
+        let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();
         let Some(dice) = self.held.as_mut() else { return };
         for claim in txn.claims.iter_mut().filter(|_| dice.chance(50)) {
             claim.take = Take::WithOptional;

@@ -1,25 +1,25 @@
 //! Processes that take names of schedulers and lose them.
 
 use super::{Dice, Generator};
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_core::{Command, HolderId, SchedulerId, Transaction};
 
 impl Generator {
     /// A command about a holder, now and then.
-    pub(super) fn change_hands(&mut self, twin: &Twin) -> Option<Command> {
+    pub(super) fn change_hands(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.holders.as_mut()?;
         match dice.below(24) {
             0 => Some(hold(dice)),
-            1 => Some(Command::EndHolder { holder: some_holder(dice, twin) }),
+            1 => Some(Command::EndHolder { holder: some_holder(dice, reference) }),
             2 => Some(Command::Commit(self.left_behind()?)),
             _ => None,
         }
     }
 
     /// The number from which a scheduler goes on, if it has noticed that its name changed hands.
-    pub(super) fn start_of(&mut self, twin: &Twin, scheduler: SchedulerId) -> u64 {
-        let next = twin.next_transaction(scheduler);
+    pub(super) fn start_of(&mut self, reference: &Reference, scheduler: SchedulerId) -> u64 {
+        let next = reference.next_transaction(scheduler);
         // One that was replaced has not, for a while.
         let notices = self.holders.as_mut().is_some_and(|dice| dice.chance(70));
         if notices && next > u64::from(u32::MAX) { next } else { 0 }
@@ -47,8 +47,8 @@ fn hold(dice: &mut Dice) -> Command {
     Command::HoldScheduler { name, holder: HolderId(dice.below(4) as u64), lease_ms }
 }
 
-fn some_holder(dice: &mut Dice, twin: &Twin) -> HolderId {
-    let all: Vec<HolderId> = twin.holders().collect();
+fn some_holder(dice: &mut Dice, reference: &Reference) -> HolderId {
+    let all: Vec<HolderId> = reference.holders().collect();
     match all.is_empty() || dice.chance(20) {
         true => HolderId(dice.below(5) as u64),
         false => *dice.pick(&all),

@@ -1,7 +1,7 @@
 //! Random jobs with every kind of rule.
 
 use super::Generator;
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     Amounts, Command, DemandProfile, DeviceRequest, Job, JobKind, LabelSelector, Labels,
     MachineSelector, Near, Operator, Port, Precedence, Protocol, Requirement, Spread, TaskGroup,
@@ -10,9 +10,11 @@ use omega_core::{
 };
 
 impl Generator {
-    pub(super) fn submit_job(&mut self, twin: &Twin) -> Command {
+    pub(super) fn submit_job(&mut self, reference: &Reference) -> Command {
         let name = match self.dice.chance(4) {
-            true => twin.jobs().values().next().map_or("first".into(), |j| j.spec.name.clone()),
+            true => {
+                reference.jobs().values().next().map_or("first".into(), |j| j.spec.name.clone())
+            }
             false => self.fresh_name("job"),
         };
         let groups = 1 + usize::from(self.dice.chance(30));
@@ -32,8 +34,8 @@ impl Generator {
         Command::SubmitJob(job)
     }
 
-    pub(super) fn resize_group(&mut self, twin: &Twin) -> Command {
-        let job = self.some_job(twin);
+    pub(super) fn resize_group(&mut self, reference: &Reference) -> Command {
+        let job = self.some_job(reference);
         let group = (*self.dice.pick(&["g0", "g0", "g0", "g1"])).into();
         Command::ResizeGroup { job, group, count: self.dice.below(6) as u32 }
     }

@@ -1,7 +1,7 @@
 //! Random machines: zones, racks, taints, devices, overcommit.
 
 use super::Generator;
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{Command, Image, KindId, Labels, Machine, Taint, TaintEffect, Text};
 
 impl Generator {
@@ -15,9 +15,9 @@ impl Generator {
         Command::RegisterMachine(machine)
     }
 
-    pub(super) fn update_machine(&mut self, twin: &Twin) -> Command {
-        let id = self.some_machine(twin);
-        let old = twin.host(id).map(|host| host.spec.clone());
+    pub(super) fn update_machine(&mut self, reference: &Reference) -> Command {
+        let id = self.some_machine(reference);
+        let old = reference.host(id).map(|host| host.spec.clone());
         let name = old.as_ref().map_or_else(|| "unknown".into(), |old| old.name.clone());
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, old.as_deref());

@@ -17,7 +17,7 @@ mod transactions;
 
 pub use dice::Dice;
 
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     Amounts, Band, Command, EvictionCap, JobId, KindId, Kinds, MachineId, Overcommit, Policy,
     Precedence, ResourceKind, SchedulerId, TaskId, TaskReport, TenantConfig, Text, Transaction,
@@ -101,51 +101,54 @@ impl Generator {
     }
 
     /// The next command for a cell that looks like this.
-    pub fn next(&mut self, twin: &Twin) -> Command {
-        let command = self.next_of_any(twin);
+    pub fn next(&mut self, reference: &Reference) -> Command {
+        let command = self.next_of_any(reference);
         self.time(command)
     }
 
-    fn next_of_any(&mut self, twin: &Twin) -> Command {
-        if twin.schedulers() == 0 {
+    fn next_of_any(&mut self, reference: &Reference) -> Command {
+        if reference.schedulers() == 0 {
             return Command::RegisterScheduler { name: "first".into() };
         }
-        if let Some(command) = self.change_hands(twin) {
+        if let Some(command) = self.change_hands(reference) {
             return command;
         }
-        if let Some(command) = self.plan(twin) {
+        if let Some(command) = self.plan(reference) {
             return command;
         }
         if let Some(command) = self.license() {
             return command;
         }
-        if let Some(command) = self.peak(twin) {
+        if let Some(command) = self.peak(reference) {
             return command;
         }
-        let machines = twin.rows().iter().filter(|row| row.machine.is_some()).count();
+        let machines = reference.rows().iter().filter(|row| row.machine.is_some()).count();
         match self.dice.below(100) {
             _ if machines == 0 => self.register_machine(),
             0..10 if machines < self.machines_max => self.register_machine(),
-            0..14 => self.update_machine(twin),
+            0..14 => self.update_machine(reference),
             14..17 => {
                 let draining = self.dice.chance(40);
-                Command::DrainMachine { id: self.some_machine(twin), draining }
+                Command::DrainMachine { id: self.some_machine(reference), draining }
             }
-            17..19 => Command::RemoveMachine { id: self.some_machine(twin) },
-            19..21 => Command::ReportLoad { id: self.some_machine(twin), load: self.amounts(5) },
-            21..38 => self.submit_job(twin),
-            38..41 => self.resize_group(twin),
-            41..42 => Command::KillJob { job: self.some_job(twin) },
-            42..55 => self.report_task(twin),
+            17..19 => Command::RemoveMachine { id: self.some_machine(reference) },
+            19..21 => {
+                Command::ReportLoad { id: self.some_machine(reference), load: self.amounts(5) }
+            }
+            21..38 => self.submit_job(reference),
+            38..41 => self.resize_group(reference),
+            41..42 => Command::KillJob { job: self.some_job(reference) },
+            42..55 => self.report_task(reference),
             55..57 => self.set_quota(),
             57..58 => self.set_tenant(),
             58..60 => self.set_policy(),
             60..63 => Command::Expire { now_ms: self.dice.below(60) as u64 },
             63..65 => Command::RegisterScheduler { name: self.scheduler_name() },
-            65..68 => {
-                Command::AdoptTask { task: self.some_task(twin), machine: self.some_machine(twin) }
-            }
-            _ => Command::Commit(self.transaction(twin)),
+            65..68 => Command::AdoptTask {
+                task: self.some_task(reference),
+                machine: self.some_machine(reference),
+            },
+            _ => Command::Commit(self.transaction(reference)),
         }
     }
 
@@ -174,51 +177,51 @@ impl Generator {
     }
 
     /// A machine of the cell; now and then one that is gone, or never was.
-    fn some_machine(&mut self, twin: &Twin) -> MachineId {
-        let rows = twin.rows().len();
+    fn some_machine(&mut self, reference: &Reference) -> MachineId {
+        let rows = reference.rows().len();
         if rows == 0 || self.dice.chance(4) {
             return MachineId {
                 slot: self.dice.below(10) as u32,
                 incarnation: self.dice.below(3) as u32,
             };
         }
-        let mut id = twin.machine_id(self.dice.below(rows));
+        let mut id = reference.machine_id(self.dice.below(rows));
         if self.dice.chance(4) {
             id.incarnation = id.incarnation.saturating_sub(1);
         }
         id
     }
 
-    fn some_job(&mut self, twin: &Twin) -> JobId {
-        let known: Vec<JobId> = twin.jobs().keys().copied().collect();
+    fn some_job(&mut self, reference: &Reference) -> JobId {
+        let known: Vec<JobId> = reference.jobs().keys().copied().collect();
         match known.is_empty() || self.dice.chance(5) {
             true => JobId(self.dice.below(12) as u64),
             false => *self.dice.pick(&known),
         }
     }
 
-    fn some_task(&mut self, twin: &Twin) -> TaskId {
-        let job = self.some_job(twin);
-        let tasks = twin.jobs().get(&job).map_or(1, |job| job.tasks.len());
+    fn some_task(&mut self, reference: &Reference) -> TaskId {
+        let job = self.some_job(reference);
+        let tasks = reference.jobs().get(&job).map_or(1, |job| job.tasks.len());
         let beyond = usize::from(self.dice.chance(3));
         TaskId { job, index: self.dice.below(tasks + beyond) as u32 }
     }
 
-    fn placed_task(&mut self, twin: &Twin) -> TaskId {
-        let placed: Vec<TaskId> = twin.placed().map(|(id, ..)| id).collect();
+    fn placed_task(&mut self, reference: &Reference) -> TaskId {
+        let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();
         match placed.is_empty() || self.dice.chance(8) {
-            true => self.some_task(twin),
+            true => self.some_task(reference),
             false => *self.dice.pick(&placed),
         }
     }
 
-    fn report_task(&mut self, twin: &Twin) -> Command {
+    fn report_task(&mut self, reference: &Reference) -> Command {
         use TaskReport::{Failed, Finished, Lost, Started};
-        let task = self.placed_task(twin);
-        let at = twin.task(task).and_then(|(_, task)| task.state.machine());
+        let task = self.placed_task(reference);
+        let at = reference.task(task).and_then(|(_, task)| task.state.machine());
         let machine = match at {
             Some(machine) if !self.dice.chance(8) => machine,
-            _ => self.some_machine(twin),
+            _ => self.some_machine(reference),
         };
         let report = *self.dice.pick(&[Started, Started, Finished, Failed, Failed, Lost]);
         Command::ReportTask { task, machine, report }

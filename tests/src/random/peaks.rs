@@ -1,7 +1,7 @@
 //! Calendars of peaks, and time that goes on to their edges.
 
 use super::{Dice, Generator};
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     Command, DAY_MS, KindId, KindShare, MachineSelector, Peak, PeakCalendar, Requirement, Text,
 };
@@ -14,18 +14,18 @@ impl Generator {
     }
 
     /// A command about peaks, now and then.
-    pub(super) fn peak(&mut self, twin: &Twin) -> Option<Command> {
+    pub(super) fn peak(&mut self, reference: &Reference) -> Option<Command> {
         let kinds = self.kinds.count();
         let dice = self.peaks.as_mut()?;
         match dice.below(30) {
-            0..3 => Some(Command::SetPeaks(calendar(dice, kinds, twin))),
-            3 => match (dice.chance(30), twin.peak_calendars().first()) {
+            0..3 => Some(Command::SetPeaks(calendar(dice, kinds, reference))),
+            3 => match (dice.chance(30), reference.peak_calendars().first()) {
                 (true, Some(known)) => Some(Command::SetPeaks((*known).clone())),
                 _ => Some(Command::RemovePeaks { name: name(dice) }),
             },
-            4..7 => Some(Command::Expire { now_ms: twin.now_ms() + dice.below(10) as u64 }),
+            4..7 => Some(Command::Expire { now_ms: reference.now_ms() + dice.below(10) as u64 }),
             7 if dice.chance(5) => {
-                Some(Command::Expire { now_ms: twin.now_ms() + u64::from(DAY_MS) - 5 })
+                Some(Command::Expire { now_ms: reference.now_ms() + u64::from(DAY_MS) - 5 })
             }
             _ => None,
         }
@@ -36,7 +36,7 @@ fn name(dice: &mut Dice) -> Text {
     (*dice.pick(&["web", "noon", "noon", "night", ""])).into()
 }
 
-fn calendar(dice: &mut Dice, kinds: usize, twin: &Twin) -> PeakCalendar {
+fn calendar(dice: &mut Dice, kinds: usize, reference: &Reference) -> PeakCalendar {
     let machines = match dice.below(6) {
         0 => MachineSelector::default(),
         1 => {
@@ -48,13 +48,13 @@ fn calendar(dice: &mut Dice, kinds: usize, twin: &Twin) -> PeakCalendar {
     };
     let none = usize::from(!dice.chance(3));
     let count = none + dice.below(2);
-    let peaks = (0..count).map(|_| peak(dice, kinds, twin)).collect();
+    let peaks = (0..count).map(|_| peak(dice, kinds, reference)).collect();
     PeakCalendar { name: name(dice), machines, peaks }
 }
 
-fn peak(dice: &mut Dice, kinds: usize, twin: &Twin) -> Peak {
+fn peak(dice: &mut Dice, kinds: usize, reference: &Reference) -> Peak {
     // An edge about now: the day has so many milliseconds that no other would be met.
-    let today = twin.now_ms() % u64::from(DAY_MS);
+    let today = reference.now_ms() % u64::from(DAY_MS);
     let near = (today + dice.below(14) as u64).saturating_sub(4).min(u64::from(DAY_MS)) as u32;
     let long = dice.below(20) as u32;
     let day = DAY_MS + u32::from(dice.chance(2));

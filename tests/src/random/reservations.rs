@@ -1,7 +1,7 @@
 //! Reservations, and jobs that say how long they run.
 
 use super::{Dice, Generator};
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{Command, MachineSelector, Requirement, Reservation, Text};
 
 impl Generator {
@@ -13,12 +13,12 @@ impl Generator {
     }
 
     /// A command about a reservation, now and then.
-    pub(super) fn plan(&mut self, twin: &Twin) -> Option<Command> {
+    pub(super) fn plan(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.planner.as_mut()?;
         match dice.below(24) {
-            0..2 => Some(Command::Reserve(reservation(dice, twin))),
+            0..2 => Some(Command::Reserve(reservation(dice, reference))),
             2 => Some(Command::Unreserve { name: name(dice) }),
-            3 => Some(Command::Expire { now_ms: later(dice, twin) }),
+            3 => Some(Command::Expire { now_ms: later(dice, reference) }),
             _ => None,
         }
     }
@@ -43,11 +43,11 @@ fn name(dice: &mut Dice) -> Text {
 }
 
 /// A moment about now.
-fn later(dice: &mut Dice, twin: &Twin) -> u64 {
-    (twin.now_ms() + dice.below(12) as u64).saturating_sub(2)
+fn later(dice: &mut Dice, reference: &Reference) -> u64 {
+    (reference.now_ms() + dice.below(12) as u64).saturating_sub(2)
 }
 
-fn reservation(dice: &mut Dice, twin: &Twin) -> Reservation {
+fn reservation(dice: &mut Dice, reference: &Reference) -> Reservation {
     let machines = match dice.below(5) {
         0 => MachineSelector::default(),
         1 => {
@@ -59,7 +59,7 @@ fn reservation(dice: &mut Dice, twin: &Twin) -> Reservation {
     };
     let tenants = (0..dice.below(4)).map(|_| *dice.pick(&["red", "blue", "all", "half"]));
     let tenants = tenants.map(Text::from).collect();
-    let from_ms = later(dice, twin);
+    let from_ms = later(dice, reference);
     let until_ms = from_ms + dice.below(25) as u64;
     Reservation { name: name(dice), machines, tenants, from_ms, until_ms }
 }

@@ -1,7 +1,7 @@
 //! Random transactions: fresh and stale, doubled and wrong.
 
 use super::Generator;
-use crate::twin::Twin;
+use crate::reference::Reference;
 use omega_core::{
     Claim, ConflictCheck, DeviceSet, Granularity, MachineId, SchedulerId, SequenceNumber, TaskId,
     TaskState, Transaction, TransactionId, Version,
@@ -9,16 +9,16 @@ use omega_core::{
 
 impl Generator {
     /// A transaction for a cell that looks like this.
-    pub fn transaction(&mut self, twin: &Twin) -> Transaction {
+    pub fn transaction(&mut self, reference: &Reference) -> Transaction {
         if !self.sent.is_empty() && self.dice.chance(8) {
             return self.sent_before();
         }
-        let scheduler = SchedulerId(self.dice.below(twin.schedulers()) as u32);
+        let scheduler = SchedulerId(self.dice.below(reference.schedulers()) as u32);
         let unknown = self.dice.chance(2) || self.reserved.contains(&scheduler);
         let scheduler = if unknown { SchedulerId(99) } else { scheduler };
         let mut txn =
-            Transaction::new(self.transaction_id(twin, scheduler), Version(0), Vec::new());
-        txn.base = self.base(twin);
+            Transaction::new(self.transaction_id(reference, scheduler), Version(0), Vec::new());
+        txn.base = self.base(reference);
         if self.dice.chance(40) {
             txn.granularity = Granularity::AllOrNothing;
         }
@@ -26,14 +26,14 @@ impl Generator {
             txn.check = ConflictCheck::SequenceNumber;
         }
         if self.dice.chance(20) {
-            txn.releases = (0..self.dice.below(3)).map(|_| self.placed_task(twin)).collect();
+            txn.releases = (0..self.dice.below(3)).map(|_| self.placed_task(reference)).collect();
         }
-        txn.claims = self.claims(twin, &txn.releases);
+        txn.claims = self.claims(reference, &txn.releases);
         if self.dice.chance(30) {
-            txn.evictions = self.evictions(twin, &txn.claims);
+            txn.evictions = self.evictions(reference, &txn.claims);
         }
-        self.hold_otherwise(twin, &mut txn);
-        self.keep_cores(twin, &mut txn);
+        self.hold_otherwise(reference, &mut txn);
+        self.keep_cores(reference, &mut txn);
         self.sent.push(txn.clone());
         txn
     }
@@ -51,8 +51,8 @@ impl Generator {
         txn
     }
 
-    fn transaction_id(&mut self, twin: &Twin, scheduler: SchedulerId) -> TransactionId {
-        let start = self.start_of(twin, scheduler);
+    fn transaction_id(&mut self, reference: &Reference, scheduler: SchedulerId) -> TransactionId {
+        let start = self.start_of(reference, scheduler);
         let next = self.numbers.entry(scheduler).or_default();
         *next = start.max(*next);
         // A number may be skipped, and the skipped one may come later.
@@ -67,8 +67,8 @@ impl Generator {
         TransactionId { scheduler, number }
     }
 
-    fn base(&mut self, twin: &Twin) -> Version {
-        let now = twin.version().0;
+    fn base(&mut self, reference: &Reference) -> Version {
+        let now = reference.version().0;
         Version(match self.dice.below(30) {
             0 => now + 1,
             1..10 => now.saturating_sub(self.dice.below(5) as u64),
@@ -76,8 +76,8 @@ impl Generator {
         })
     }
 
-    fn claims(&mut self, twin: &Twin, released: &[TaskId]) -> Vec<Claim> {
-        let mut tasks: Vec<TaskId> = twin
+    fn claims(&mut self, reference: &Reference, released: &[TaskId]) -> Vec<Claim> {
+        let mut tasks: Vec<TaskId> = reference
             .tasks()
             .filter(|(.., task)| task.state == TaskState::Pending)
             .map(|(id, ..)| id)
@@ -88,25 +88,25 @@ impl Generator {
         tasks.rotate_left(start);
         tasks.truncate(if self.dice.chance(2) { 0 } else { 1 + self.dice.below(5) });
         if self.dice.chance(20) {
-            tasks.push(self.some_task(twin));
+            tasks.push(self.some_task(reference));
         }
         if self.dice.chance(6)
             && let Some(first) = tasks.first().copied()
         {
             tasks.push(first);
         }
-        let home = self.some_machine(twin);
+        let home = self.some_machine(reference);
         let stays = self.dice.chance(40);
         let mut claim = |task| {
-            let machine = if stays { home } else { self.some_machine(twin) };
-            let claim = Claim::new(task, machine, self.seen(twin, machine));
+            let machine = if stays { home } else { self.some_machine(reference) };
+            let claim = Claim::new(task, machine, self.seen(reference, machine));
             Claim { devices: self.wanted_devices(), ..claim }
         };
         tasks.into_iter().map(&mut claim).collect()
     }
 
-    fn seen(&mut self, twin: &Twin, machine: MachineId) -> SequenceNumber {
-        let now = twin.rows().get(machine.row()).map_or(0, |row| row.sequence.0);
+    fn seen(&mut self, reference: &Reference, machine: MachineId) -> SequenceNumber {
+        let now = reference.rows().get(machine.row()).map_or(0, |row| row.sequence.0);
         SequenceNumber(match self.dice.below(12) {
             0 => now.saturating_sub(1),
             1 => now + 1,
@@ -122,13 +122,16 @@ impl Generator {
     }
 
     /// Tasks on the machines that are claimed, most of the time.
-    fn evictions(&mut self, twin: &Twin, claims: &[Claim]) -> Vec<TaskId> {
+    fn evictions(&mut self, reference: &Reference, claims: &[Claim]) -> Vec<TaskId> {
         let targets: Vec<usize> = claims.iter().map(|claim| claim.machine.row()).collect();
-        let near: Vec<TaskId> =
-            twin.placed().filter(|(.., row)| targets.contains(row)).map(|(id, ..)| id).collect();
+        let near: Vec<TaskId> = reference
+            .placed()
+            .filter(|(.., row)| targets.contains(row))
+            .map(|(id, ..)| id)
+            .collect();
         let mut victims: Vec<TaskId> = near.into_iter().filter(|_| self.dice.chance(50)).collect();
         if self.dice.chance(20) {
-            victims.push(self.placed_task(twin));
+            victims.push(self.placed_task(reference));
         }
         victims
     }

@@ -5,7 +5,7 @@ use super::{Client, Round, Watched};
 use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};
-use omega_schedulers::asks::{Ask, Front, Heartbeat, How, Place, Settings};
+use omega_schedulers::yarn::{Ask, Frontend, Heartbeat, How, Place, Settings};
 use omega_schedulers::{Nanos, Profile};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,7 +17,7 @@ const SELDOM: u64 = 64;
 
 /// See the head of the file.
 pub(super) struct Asks {
-    front: Front,
+    front: Frontend,
     /// Jobs that are to come, in the order in which they will.
     coming: VecDeque<Job>,
     applications: Vec<Application>,
@@ -69,7 +69,7 @@ impl Asks {
             silence_max: None,
             ..Settings::new(name)
         };
-        let front = Front::new(cell, Profile::batch(), settings)?;
+        let front = Frontend::new(cell, Profile::batch(), settings)?;
         Ok(Asks { front, coming: jobs.into(), applications: Vec::new(), rounds: 0 })
     }
 
@@ -100,7 +100,7 @@ impl Asks {
     }
 
     /// Lets an application speak. The answer is whether it goes on.
-    fn heartbeat(front: &mut Front, application: &mut Application, now: Nanos) -> bool {
+    fn heartbeat(front: &mut Frontend, application: &mut Application, now: Nanos) -> bool {
         let heartbeat = std::mem::take(&mut application.heartbeat);
         let Ok(answer) = front.heartbeat(application.id, heartbeat, now) else { return false };
         for container in answer.allocated {

@@ -6,8 +6,8 @@ use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId, Text};
 use omega_schedulers::Nanos;
-use omega_schedulers::offers::{
-    Event, Framework, FrameworkId, Front, Happened, Launch, NotLaunched, Offer, Refuse, Settings,
+use omega_schedulers::mesos::{
+    Event, Framework, FrameworkId, Frontend, Happened, Launch, NotLaunched, Offer, Refuse, Settings,
 };
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,7 +16,7 @@ const WHILE: Nanos = 3_600_000_000_000;
 
 /// See the head of the file.
 pub(super) struct Offers {
-    front: Front,
+    front: Frontend,
     frameworks: Vec<Thinker>,
 }
 
@@ -38,7 +38,7 @@ struct Room {
 
 impl Offers {
     pub(super) fn new(cell: &RunCell, name: &str, jobs: &[Job]) -> Result<Offers, HandleError> {
-        let mut front = Front::new(cell, Settings::new(name))?;
+        let mut front = Frontend::new(cell, Settings::new(name))?;
         let tenants: BTreeSet<_> = jobs.iter().map(|job| job.tenant.clone()).collect();
         let framework = |tenant: Text| {
             let least = least(jobs.iter().filter(|job| job.tenant == tenant));
@@ -94,7 +94,7 @@ impl Thinker {
     }
 
     /// Answers the offers that are out. The answer is how many tasks wait after it.
-    fn answer(&mut self, front: &mut Front, now: Nanos) -> usize {
+    fn answer(&mut self, front: &mut Frontend, now: Nanos) -> usize {
         let mut jobs: Vec<Waiting> = Vec::new();
         for (id, job) in front.jobs_of(self.id) {
             for group in 0..job.groups.len() {
@@ -125,7 +125,7 @@ impl Thinker {
     }
 
     /// The one that has nothing that waits wants no offers; who has other tasks than when it refused wants them again.
-    fn look_again(&mut self, front: &mut Front, jobs: &[Waiting]) {
+    fn look_again(&mut self, front: &mut Frontend, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;
         self.seen = self.seen.max(newest);

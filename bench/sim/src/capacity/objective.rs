@@ -3,7 +3,7 @@
 //! Waits are those of all jobs that came: one that nobody got to, or that was never placed whole, has waited for ever.
 //! Else a cell that is much too small would look good, for the jobs that it did serve.
 
-use crate::scenario::{Fare, Outcome};
+use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;
 
 /// Which time of a job.
@@ -126,7 +126,7 @@ impl Objective {
         };
         match *self {
             Objective::Times { of, kind, percent, .. } => {
-                let time = |job: Fare| match of {
+                let time = |job: JobOutcome| match of {
                     Of::Wait => job.wait_s,
                     Of::Placed => job.placed_s,
                 };

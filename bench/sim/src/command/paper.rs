@@ -3,7 +3,7 @@
 use super::SimError;
 use super::folder::write_report;
 use crate::page::Section;
-use crate::paper::{self, Experiment, Lab};
+use crate::paper::{self, CellPair, Experiment};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,8 +47,8 @@ fn experiment(name: &str) -> Result<Which, String> {
 
 pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
     let lab = match &args.data {
-        Some(dir) => Lab::of_files(dir, args.seed)?,
-        None => Lab::generated(args.seed),
+        Some(dir) => CellPair::of_files(dir, args.seed)?,
+        None => CellPair::generated(args.seed),
     };
     let lab = match &args.trace {
         Some(dir) => lab.with_trace(dir)?,

@@ -1,7 +1,7 @@
 //! The figures that are compared, and when two of them are equal.
 
 use super::Architecture;
-use crate::engine::{Books, JobBook, Kind, SchedulerBook};
+use crate::engine::{JobRecord, Kind, Records, SchedulerRecord};
 
 /// A column of a reference file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +94,11 @@ impl Figure {
 
     /// Its value for the schedulers of a group and the jobs of a kind.
     #[must_use]
-    pub fn of(self, books: &[SchedulerBook], jobs: &[JobBook], tasks: u64, end_s: f64) -> Got {
-        let share = |of: &dyn Fn(&SchedulerBook) -> f64| {
+    pub fn of(self, books: &[SchedulerRecord], jobs: &[JobRecord], tasks: u64, end_s: f64) -> Got {
+        let share = |of: &dyn Fn(&SchedulerRecord) -> f64| {
             books.iter().map(|book| of(book) / end_s).sum::<f64>() / books.len() as f64
         };
-        let sum = |of: &dyn Fn(&SchedulerBook) -> u64| books.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: &dyn Fn(&SchedulerRecord) -> u64| books.iter().map(of).sum::<u64>() as f64;
         let attempted = || jobs.iter().filter(|job| job.attempts > 0);
         Got::Number(match self {
             Figure::Busy => share(&|book| book.useful_s + book.wasted_s),
@@ -162,7 +162,7 @@ impl Got {
 }
 
 /// The jobs of a kind in books whose batch jobs come first.
-pub(super) fn jobs_of(books: &Books, batch_jobs: usize, kind: Kind) -> &[JobBook] {
+pub(super) fn jobs_of(books: &Records, batch_jobs: usize, kind: Kind) -> &[JobRecord] {
     let (batch, service) = books.jobs.split_at(batch_jobs);
     match kind {
         Kind::Batch => batch,

@@ -3,10 +3,10 @@
 use super::figure::{Figure, Got, jobs_of};
 use super::{Architecture, JobList, JobLists, Point};
 use crate::engine::{
-    Access, Books, Granularity, Job, JobBook, Judgement, Kind, OfferSettings, Plan, Scheduler,
-    SchedulerBook, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
+    Access, Granularity, Job, JobRecord, Judgement, Kind, OfferSettings, Plan, Records, Scheduler,
+    SchedulerRecord, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
 };
-use crate::reference::{ReferenceCell, ReferenceJob, Request, Seat};
+use crate::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use omega_core::ConflictCheck;
 
 /// Resources that every machine of the reference has.
@@ -16,7 +16,7 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// All that was written down.
-    pub books: Books,
+    pub books: Records,
     /// Number of the jobs are batch jobs; they come first.
     batch_jobs: usize,
     /// The tasks of all batch jobs, and of all service jobs.
@@ -42,7 +42,7 @@ impl Outcome {
 
     /// Results of each scheduler of a kind.
     #[must_use]
-    pub fn schedulers(&self, kind: Kind) -> &[SchedulerBook] {
+    pub fn schedulers(&self, kind: Kind) -> &[SchedulerRecord] {
         let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
         match kind {
             // A monolithic scheduler has both.
@@ -53,7 +53,7 @@ impl Outcome {
 
     /// The way in which each job of a kind fared.
     #[must_use]
-    pub fn jobs(&self, kind: Kind) -> &[JobBook] {
+    pub fn jobs(&self, kind: Kind) -> &[JobRecord] {
         jobs_of(&self.books, self.batch_jobs, kind)
     }
 
@@ -117,7 +117,7 @@ pub fn run_sized(
     lists: &JobLists,
     load: &Load,
     sizing: impl Sizing,
-) -> (Books, SizedRun) {
+) -> (Records, SizedRun) {
     let (schedulers, seats) = schedulers(point);
     let plan = plan(point, load, &schedulers);
     let cell = cell(point, lists, load, &seats);
@@ -139,7 +139,12 @@ fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<
 }
 
 /// The cell of a point, with what is there at the start.
-fn cell<'a>(point: &Point, lists: &JobLists, load: &'a Load, seats: &[Seat]) -> ReferenceCell<'a> {
+fn cell<'a>(
+    point: &Point,
+    lists: &JobLists,
+    load: &'a Load,
+    seats: &[CellPlacer],
+) -> ReferenceCell<'a> {
     let judgement = match point.architecture {
         Architecture::SharedState(judgement) => judgement,
         Architecture::Monolithic | Architecture::TwoLevel => UNDISTURBED,
@@ -169,11 +174,11 @@ const UNDISTURBED: Judgement =
 
 /// The schedulers of a point: those of batch jobs, then the one of service jobs. Where one has all, it is the service
 /// jobs' too, and so leaves out machines.
-fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<Seat>) {
+fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };
-    let of_service = Seat { seed: point.seed, left_out };
-    let of_batch = Seat { left_out: 0, ..of_service };
+    let of_service = CellPlacer { seed: point.seed, left_out };
+    let of_batch = CellPlacer { left_out: 0, ..of_service };
     let mut seats = match point.architecture {
         Architecture::Monolithic => Vec::new(),
         _ => vec![of_batch; point.batch_schedulers as usize],

@@ -14,18 +14,18 @@
 //! asked for, and chance comes from seeded generators alone: the same input gives the same run.
 
 mod agenda;
-mod books;
 mod cell;
 mod offers;
 mod queueing;
+mod records;
 mod sampling;
 mod sizing;
 
 pub use agenda::Agenda;
-pub use books::{Books, JobBook, SchedulerBook};
 pub use cell::{Access, Attempt, Cell, Ended, Granularity, Judgement, Lost, Running, Taken};
 pub use offers::{OfferCell, OfferSettings, run_offers};
 pub use queueing::run_queues;
+pub use records::{JobRecord, Records, SchedulerRecord};
 pub use sampling::{SampledCell, SamplingSettings, run_sampling};
 pub use sizing::{SizedCell, SizedRun, Sizing};
 

@@ -4,7 +4,7 @@
 //! the others from what they need. An allocator gathers what becomes free for a while before it offers it.
 
 use super::agenda::Next;
-use super::{Agenda, Attempt, Books, Cell, Plan, RETRY_S, Taken};
+use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
 /// The way in which an allocator offers.
@@ -76,7 +76,7 @@ struct Out<O> {
 
 /// State of a scheduler.
 #[derive(Default)]
-struct Desk {
+struct SchedulerState {
     queue: VecDeque<u32>,
     /// Whether it has asked for an offer.
     asks: bool,
@@ -87,24 +87,24 @@ struct Run<'a, C: OfferCell> {
     settings: OfferSettings,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<Desk>,
+    desks: Vec<SchedulerState>,
     /// Offers by number; those that were answered are `None`, and their numbers are used again.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
-    books: Books,
+    books: Records,
 }
 
 /// Runs a plan on a cell whose resources are offered.
-pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: &mut C) -> Books {
+pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: &mut C) -> Records {
     let mut run = Run {
         plan,
         settings,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
+        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         out: Vec::new(),
         gathering: false,
-        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;

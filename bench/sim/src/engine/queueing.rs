@@ -2,12 +2,12 @@
 //! the cell's state, and those that have a part of it each. They differ in how they see the cell alone.
 
 use super::agenda::Next;
-use super::{Access, Agenda, Books, Cell, JobBook, Plan, RETRY_S};
+use super::{Access, Agenda, Cell, JobRecord, Plan, RETRY_S, Records};
 use std::collections::VecDeque;
 
 /// State of a scheduler.
 #[derive(Default)]
-struct Desk {
+struct SchedulerState {
     queue: VecDeque<u32>,
     /// The job that it decides on, and for how many seconds it does.
     deciding: Option<(u32, f64)>,
@@ -29,19 +29,19 @@ struct Run<'a, C> {
     access: Access,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<Desk>,
-    books: Books,
+    desks: Vec<SchedulerState>,
+    books: Records,
 }
 
 /// Runs a plan on a cell: what each scheduler and each job came to.
-pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Books {
+pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Records {
     let mut run = Run {
         plan,
         access,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
-        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;
@@ -124,7 +124,7 @@ impl<C: Cell> Run<'_, C> {
     /// Records the first decision on a job: how long it waited, and how many tasks it has.
     fn first(&mut self, job: usize) {
         let waited = self.agenda.now_s() - self.plan.jobs[job].submit_s;
-        let JobBook { tasks, unplaced, .. } = self.books.jobs[job];
+        let JobRecord { tasks, unplaced, .. } = self.books.jobs[job];
         if unplaced == tasks {
             self.books.size(job, self.cell.size(job, tasks));
         }
@@ -147,7 +147,7 @@ impl<C: Cell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    fn close(mut self) -> Books {
+    fn close(mut self) -> Records {
         for (book, desk) in self.books.schedulers.iter_mut().zip(&self.desks) {
             book.left_in_queue = desk.queue.len() as u64;
         }

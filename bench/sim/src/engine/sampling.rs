@@ -5,7 +5,7 @@
 //! left of a job whose tasks all run is dropped. Messages take no time here.
 
 use super::agenda::Next;
-use super::{Agenda, Books, Cell, Plan, RETRY_S, Taken};
+use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
 /// The way in which machines are sampled.
@@ -43,7 +43,7 @@ enum Event {
 
 /// State of a scheduler.
 #[derive(Default)]
-struct Desk {
+struct SchedulerState {
     queue: VecDeque<u32>,
     /// The job that it decides on, and for how many seconds it does.
     deciding: Option<(u32, f64)>,
@@ -57,12 +57,12 @@ struct Run<'a, C> {
     settings: SamplingSettings,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<Desk>,
+    desks: Vec<SchedulerState>,
     /// The jobs that each machine was asked for.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
-    books: Books,
+    books: Records,
 }
 
 /// Runs a plan on a cell whose machines are sampled.
@@ -70,17 +70,17 @@ pub fn run_sampling<C: SampledCell>(
     plan: &Plan<'_>,
     settings: SamplingSettings,
     cell: &mut C,
-) -> Books {
+) -> Records {
     let machines = cell.machines() as usize;
     let mut run = Run {
         plan,
         settings,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
+        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         asked: vec![VecDeque::new(); machines],
         places: Vec::new(),
-        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;
@@ -211,7 +211,7 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    fn close(mut self) -> Books {
+    fn close(mut self) -> Records {
         for (number, book) in self.books.jobs.iter().enumerate() {
             let waits = book.attempts > 0 && book.unplaced > 0 && !book.abandoned;
             let scheduler = self.plan.owners[number] as usize;

@@ -1,7 +1,7 @@
 //! Subject of the comparison to find a conflict (whether the claim still fits, or whether the machine changed at all), and what is
 //! lost by one (the claim, or the whole transaction).
 
-use super::lab::{Both, Found, Lab, Setting, USUAL, shared};
+use super::runs::{Both, CellPair, Found, Setting, USUAL, shared};
 use super::{DECISIONS_S, TWO_CELLS, check_on, figure, line, pairs};
 use crate::engine::{DecisionTime, Granularity};
 use crate::page::{Check, Section};
@@ -16,7 +16,7 @@ const MODES: [(&str, ConflictCheck, Granularity); 4] = [
 ];
 
 /// Figure 14.
-pub(super) fn run(lab: &Lab) -> Section {
+pub(super) fn run(lab: &CellPair) -> Section {
     let settings: Vec<Setting> = MODES
         .iter()
         .flat_map(|&(_, conflict, granularity)| {

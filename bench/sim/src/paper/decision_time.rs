@@ -1,7 +1,7 @@
 //! Time for which jobs wait, and how busy schedulers are, when decisions on service jobs take longer: one scheduler for all,
 //! one with a quick path for batch jobs, and two that share the cell's state.
 
-use super::lab::{CellSize, Found, Lab, SHARED, Setting, USUAL};
+use super::runs::{CellPair, CellSize, Found, SHARED, Setting, USUAL};
 use super::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;
@@ -13,7 +13,7 @@ const DECISION: &str = "decision time of a service job, seconds";
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// Figures 5 and 6.
-pub(super) fn of_jobs(lab: &Lab) -> Section {
+pub(super) fn of_jobs(lab: &CellPair) -> Section {
     let slow = |job_s| DecisionTime { job_s, ..USUAL };
     let mono = Setting::of(Architecture::Monolithic);
     let sweep = |setting: &dyn Fn(DecisionTime) -> Setting| -> Vec<Setting> {
@@ -147,7 +147,7 @@ fn checks(cell: &str, all: &[Found]) -> Vec<Check> {
 }
 
 /// Figure 10: both decision times swept.
-pub(super) fn of_tasks(lab: &Lab) -> Section {
+pub(super) fn of_tasks(lab: &CellPair) -> Section {
     let decisions: Vec<DecisionTime> = TASKS_S
         .iter()
         .flat_map(|&task_s| DECISIONS_S.map(|job_s| DecisionTime { job_s, task_s }))

@@ -1,6 +1,6 @@
 //! More batch jobs than usual: when one scheduler saturates, and what it brings to have several.
 
-use super::lab::{CellSize, Found, LOADS, Lab, SHARED, Setting};
+use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
 use crate::engine::DecisionTime;
 use crate::page::{Check, Section};
@@ -15,7 +15,7 @@ fn setting(load: u32, batch_schedulers: u32) -> Setting {
 }
 
 /// Figure 8.
-pub(super) fn saturation(lab: &Lab) -> Section {
+pub(super) fn saturation(lab: &CellPair) -> Section {
     let found = lab.run(&LOADS.map(|load| setting(load, 1)));
     let xs = LOADS.map(f64::from);
     let busy = Plot::new("How busy schedulers are", Axis::linear(LOAD), Axis::share("busyness"))
@@ -68,7 +68,7 @@ const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const COMPARED: [u32; 3] = [1, 2, 4];
 
 /// Figure 9.
-pub(super) fn schedulers(lab: &Lab) -> Section {
+pub(super) fn schedulers(lab: &CellPair) -> Section {
     let settings: Vec<Setting> = COMPARED
         .iter()
         .flat_map(|&load| SCHEDULERS.map(|schedulers| setting(load, schedulers)))

@@ -4,12 +4,12 @@
 //! The paper's inputs (its jobs and their activities) are not public. What is assumed instead stands in [`assumed`], and is said
 //! in the report.
 
-use super::lab::{CellSize, Lab, SHARED, Setting};
 use super::lists::Dice;
+use super::runs::{CellPair, CellSize, SHARED, Setting};
 use super::workers::{MapReduce, SizeByIdle, Workers};
 use super::{check, figure};
 use crate::compat::{Load, run_sized};
-use crate::engine::{Books, Job, Kind, SizedRun};
+use crate::engine::{Job, Kind, Records, SizedRun};
 use crate::page::{Check, Section, Table};
 use crate::plot::{Axis, Line, Plot, Style};
 use rayon::prelude::*;
@@ -70,7 +70,7 @@ impl Ran {
 }
 
 /// Figures 15 and 16.
-pub(super) fn run(lab: &Lab) -> Section {
+pub(super) fn run(lab: &CellPair) -> Section {
     let points: Vec<(u32, Workers)> =
         CELLS.iter().flat_map(|(_, times)| RULES.map(|(_, workers)| (*times, workers))).collect();
     let ran: Vec<Ran> =
@@ -106,7 +106,7 @@ pub(super) fn run(lab: &Lab) -> Section {
     }
 }
 
-fn simulate(lab: &Lab, times: u32, workers: Workers) -> Ran {
+fn simulate(lab: &CellPair, times: u32, workers: Workers) -> Ran {
     let setting = Setting { cell: CellSize::Medium, ..Setting::of(SHARED) };
     let (point, lists) = lab.point_on(&setting, times);
     let mut dice = Dice::new(lab.seed(), 4);
@@ -133,7 +133,7 @@ fn simulate(lab: &Lab, times: u32, workers: Workers) -> Ran {
     ran(&books, &load.jobs, &jobs, run)
 }
 
-fn ran(books: &Books, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) -> Ran {
+fn ran(books: &Records, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) -> Ran {
     let begun = |number: &usize| jobs[*number].is_some() && books.jobs[*number].attempts > 0;
     let mut speedups: Vec<f64> =
         (0..all.len()).filter(begun).map(|number| run.speeds[number]).collect();

@@ -2,20 +2,20 @@
 //! paper says, what comes out here, and whether the shape is the same.
 //!
 //! The paper has no tables and its traces are not public, so what can be compared is the shape of its curves. Job lists
-//! are generated ([`Lab::generated`]) or those of a folder.
+//! are generated ([`CellPair::generated`]) or those of a folder.
 
 mod conflicts;
 mod decision_time;
-mod lab;
 mod lists;
 mod load;
 mod mapreduce;
 mod ours;
+mod runs;
 mod trace;
 mod two_level;
 mod workers;
 
-pub use lab::Lab;
+pub use runs::CellPair;
 
 use crate::page::{Check, Page, Section, Table, figure};
 use crate::plot::Line;
@@ -31,7 +31,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// Cells that it runs on.
     pub ground: Ground,
-    run: fn(&Lab) -> Section,
+    run: fn(&CellPair) -> Section,
 }
 
 /// Cells of an experiment.
@@ -150,20 +150,20 @@ impl Experiment {
 
     /// Whether a lab has what it is run on.
     #[must_use]
-    pub fn has_ground(&self, lab: &Lab) -> bool {
+    pub fn has_ground(&self, lab: &CellPair) -> bool {
         self.ground == Ground::Lists || lab.trace().is_some()
     }
 
     /// Makes it. Without its ground, there is nothing in it.
     #[must_use]
-    pub fn run(&self, lab: &Lab) -> Section {
+    pub fn run(&self, lab: &CellPair) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }
     }
 }
 
 /// The report of some experiments.
 #[must_use]
-pub fn report(lab: &Lab, sections: Vec<Section>) -> Page {
+pub fn report(lab: &CellPair, sections: Vec<Section>) -> Page {
     Page {
         title: "The figures of the Omega paper".to_owned(),
         lead: format!(

@@ -1,9 +1,9 @@
 //! The points of the paper on the cell that ships: its judge, its views, its placer and the profiles of its schedulers. The
 //! job lists and the decision times are those of the reference; only where a task goes, and what a conflict is, are ours.
 
-use super::lab::{Found, Group, Setting, figures};
+use super::runs::{Found, Group, Setting, figures};
 use crate::compat::{Architecture, JobList};
-use crate::engine::{Granularity, JobBook, Kind};
+use crate::engine::{Granularity, JobRecord, Kind};
 use crate::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
@@ -128,7 +128,7 @@ fn found(outcome: &Outcome, setting: &Setting) -> Found {
         };
         let of_kind = |job: &&u32| roll.jobs[**job as usize].kind == kind;
         let jobs = roll.arrivals.iter().filter(of_kind).map(|job| books.jobs[*job as usize]);
-        let jobs: Vec<JobBook> = jobs.collect();
+        let jobs: Vec<JobRecord> = jobs.collect();
         figures(schedulers, &jobs, books.now_s)
     };
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }

@@ -4,7 +4,7 @@
 //! The list that is public for so long has neither the tasks of its jobs nor their requests. So what it can tell is how long
 //! schedulers keep up with the jobs of a real cell, bursts and all; not how often they conflict.
 
-use super::lab::{Lab, USUAL};
+use super::runs::{CellPair, USUAL};
 use super::{OBJECTIVE_S, check, figure, line, table};
 use crate::engine::DecisionTime;
 use crate::page::{Check, Section};
@@ -34,7 +34,7 @@ struct Ran {
 }
 
 /// Figure 13.
-pub(super) fn run(lab: &Lab) -> Section {
+pub(super) fn run(lab: &CellPair) -> Section {
     let Some(workload) = lab.trace() else { return Section::default() };
     let points: Vec<(u32, f64)> = SCHEDULERS
         .iter()

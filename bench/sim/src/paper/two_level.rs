@@ -1,7 +1,7 @@
 //! Two-level scheduling by offers: what the paper found, that a slow framework holds nearly all resources while it
 //! decides, so that others are starved.
 
-use super::lab::{Found, Lab, SHARED, Setting, USUAL};
+use super::runs::{CellPair, Found, SHARED, Setting, USUAL};
 use super::{DECISIONS_S, check, figure, line, table};
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;
@@ -9,7 +9,7 @@ use crate::page::Section;
 use crate::plot::{Axis, Plot};
 
 /// Figure 7.
-pub(super) fn run(lab: &Lab) -> Section {
+pub(super) fn run(lab: &CellPair) -> Section {
     let sweep = |architecture| {
         DECISIONS_S.map(|job_s| Setting {
             service: DecisionTime { job_s, ..USUAL },

@@ -29,7 +29,7 @@ pub struct ReferenceJob {
 
 /// A scheduler's place at the cell.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct CellPlacer {
     /// Seed of its generator.
     pub seed: i64,
     /// Number of machines it leaves out.
@@ -127,11 +127,11 @@ impl<'a> ReferenceCell<'a> {
     pub fn new(
         machines: u32,
         capacity: Request,
-        seats: &[Seat],
+        seats: &[CellPlacer],
         judgement: Judgement,
         jobs: &'a [ReferenceJob],
     ) -> ReferenceCell<'a> {
-        let pool = |seat: &Seat| Pool::new(machines, seat.left_out, seat.seed);
+        let pool = |seat: &CellPlacer| Pool::new(machines, seat.left_out, seat.seed);
         ReferenceCell {
             capacity: [capacity.cpu, capacity.memory],
             judgement,

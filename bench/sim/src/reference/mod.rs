@@ -9,6 +9,6 @@ mod java_random;
 mod offer;
 mod pool;
 
-pub use cell::{ReferenceCell, ReferenceJob, Request, Seat};
+pub use cell::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 pub use java_random::JavaRandom;
 pub use offer::Offer;

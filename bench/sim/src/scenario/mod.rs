@@ -1,28 +1,28 @@
 //! A workload on the shipped cell under an architecture: what is asked for, the run, and what came of it.
 
-mod fare;
+mod job_outcome;
 mod report;
-mod roll;
 mod settings;
+mod submit_index;
 
-pub use fare::Fare;
+pub use job_outcome::JobOutcome;
 pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
 use crate::engine::{
-    Books, Judgement, OfferSettings, Plan, SamplingSettings, Scheduler, Survey, run_offers,
+    Judgement, OfferSettings, Plan, Records, SamplingSettings, Scheduler, Survey, run_offers,
     run_queues, run_sampling,
 };
 use crate::shipped::{
-    Feed, HeldJobs, SeatSettings, ShippedCell, ShippedError, Start, StreamedJobs, Taste,
+    Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start, StreamedJobs, Taste,
 };
 use omega_cellstate::SharedCell;
 use omega_core::{Kinds, Machine, Policy};
 use omega_schedulers::Home;
 use omega_workload::stream::{Event, Names, Stream};
 use omega_workload::{LoadError, MachineEvent, Workload};
-pub(crate) use roll::Roll;
 use std::collections::BTreeMap;
+pub(crate) use submit_index::SubmitIndex;
 
 /// The way in which the allocator of two levels offers: as that of the reference does, but of any amount.
 const OFFERS: OfferSettings =
@@ -39,9 +39,9 @@ pub struct Outcome {
     /// Number of tasks that wait at the end, by the most frequent reason why machines do not take them; if that was asked.
     pub pending: BTreeMap<String, u64>,
     /// All that was written down.
-    pub(crate) books: Books,
+    pub(crate) books: Records,
     /// The jobs, as the loop had them.
-    pub(crate) roll: Roll,
+    pub(crate) roll: SubmitIndex,
     /// Those that were there at the start, and of which a task has no machine at the end; by number, ascending.
     lacking: Vec<u32>,
 }
@@ -50,7 +50,7 @@ pub struct Outcome {
 struct Role {
     name: String,
     times: Scheduler,
-    seat: SeatSettings,
+    seat: PlacerSettings,
 }
 
 /// Parts of a workload besides its jobs.
@@ -85,7 +85,7 @@ pub fn simulate_from(
     settings: &ScenarioSettings,
     start: &Start,
 ) -> Result<Outcome, ShippedError> {
-    let mut roll = Roll::default();
+    let mut roll = SubmitIndex::default();
     workload.arrivals.iter().for_each(|arrival| roll.add(arrival, settings));
     let about = About {
         name: &workload.name,
@@ -110,7 +110,7 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     settings: &ScenarioSettings,
 ) -> Result<Outcome, E> {
     let mut stream = open()?;
-    let (mut roll, mut names, mut changes) = (Roll::default(), Names::default(), Vec::new());
+    let (mut roll, mut names, mut changes) = (SubmitIndex::default(), Names::default(), Vec::new());
     while let Some(event) = stream.next_event()? {
         match event {
             // They are few, and small beside what the cell keeps of a machine.
@@ -131,7 +131,7 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
 fn run<'a>(
     about: &About<'a>,
     (kinds, policy, start): (&Kinds, &Policy, &Start),
-    (roll, jobs): (Roll, Box<dyn Feed + 'a>),
+    (roll, jobs): (SubmitIndex, Box<dyn Feed + 'a>),
     settings: &ScenarioSettings,
 ) -> Result<Outcome, ShippedError> {
     let judgement = Judgement { check: settings.check, granularity: settings.granularity };
@@ -145,7 +145,7 @@ fn run<'a>(
         cell.add_scheduler(&role.seat);
     }
     // Who places what is there at the start; it decides in no time.
-    cell.add_scheduler(&SeatSettings {
+    cell.add_scheduler(&PlacerSettings {
         taste: Taste::Service,
         rows: cell.rows(),
         home: Home::EVERYWHERE,

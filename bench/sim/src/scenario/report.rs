@@ -1,7 +1,7 @@
 //! Report on a run: how busy each scheduler was, what conflicted, how long jobs waited, what tenants got.
 
-use super::{About, ArchitectureKind, Roll, ScenarioSettings};
-use crate::engine::{Books, JobBook, Plan, SchedulerBook};
+use super::{About, ArchitectureKind, ScenarioSettings, SubmitIndex};
+use crate::engine::{JobRecord, Plan, Records, SchedulerRecord};
 use crate::shipped::Got;
 use omega_core::Text;
 use serde::{Deserialize, Serialize};
@@ -146,11 +146,11 @@ impl Report {
     pub(super) fn new(
         (about, settings): (&About<'_>, &ScenarioSettings),
         (plan, names): (&Plan<'_>, Vec<String>),
-        books: &Books,
+        books: &Records,
         jobs_at_start: usize,
     ) -> Report {
         let looks = books.looks.max(1) as f64;
-        let mut jobs: Vec<Vec<&JobBook>> = vec![Vec::new(); books.schedulers.len()];
+        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); books.schedulers.len()];
         // A run may end before the last job has come.
         let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= books.now_s;
         for job in plan.arrivals.iter().filter(came) {
@@ -183,13 +183,17 @@ impl Report {
 
 impl TenantReport {
     /// Each tenant of a run, of which a ledger was kept.
-    pub(super) fn all(roll: &Roll, books: &Books, got: &BTreeMap<Text, Got>) -> Vec<TenantReport> {
-        let mut jobs: Vec<Vec<&JobBook>> = vec![Vec::new(); roll.tenants.len()];
+    pub(super) fn all(
+        roll: &SubmitIndex,
+        books: &Records,
+        got: &BTreeMap<Text, Got>,
+    ) -> Vec<TenantReport> {
+        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); roll.tenants.len()];
         let came = |job: &&u32| roll.jobs[**job as usize].submit_s <= books.now_s;
         for job in roll.arrivals.iter().filter(came) {
             jobs[roll.payers[*job as usize] as usize].push(&books.jobs[*job as usize]);
         }
-        let of = |(name, jobs): (&Text, &Vec<&JobBook>)| {
+        let of = |(name, jobs): (&Text, &Vec<&JobRecord>)| {
             let got = got.get(name).copied().unwrap_or_default();
             let tried = jobs.iter().filter(|job| job.attempts > 0);
             let placed = jobs.iter().filter(|job| job.unplaced == 0);
@@ -216,7 +220,12 @@ impl TenantReport {
 }
 
 impl SchedulerReport {
-    fn new(name: String, book: &SchedulerBook, jobs: &[&JobBook], seconds: f64) -> SchedulerReport {
+    fn new(
+        name: String,
+        book: &SchedulerRecord,
+        jobs: &[&JobRecord],
+        seconds: f64,
+    ) -> SchedulerReport {
         let tried = jobs.iter().filter(|job| job.attempts > 0);
         let placed = jobs.iter().filter(|job| job.attempts > 0 && job.unplaced == 0);
         SchedulerReport {

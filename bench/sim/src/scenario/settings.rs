@@ -2,7 +2,7 @@
 
 use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
-use crate::shipped::{Rows, SeatSettings, Taste};
+use crate::shipped::{PlacerSettings, Rows, Taste};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Home;
 use omega_schedulers::config::Profiles;
@@ -130,7 +130,7 @@ impl ScenarioSettings {
         Scheduler { batch, service: self.service_decides }
     }
 
-    fn seat(&self, rows: Rows, taste: Taste, (index, of): (u32, u32)) -> SeatSettings {
+    fn seat(&self, rows: Rows, taste: Taste, (index, of): (u32, u32)) -> PlacerSettings {
         let own = match self.architecture {
             ArchitectureKind::Partitions => Rows::part(rows.to, index as usize, of as usize),
             _ => rows,
@@ -140,7 +140,7 @@ impl ScenarioSettings {
             Taste::Service => (self.pickiness * machines as f64).floor() as usize,
             Taste::Batch => 0,
         };
-        SeatSettings {
+        PlacerSettings {
             taste,
             rows: Rows { from: own.from, to: own.to - left_out.min(machines) },
             home: Home { index, of },

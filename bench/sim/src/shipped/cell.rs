@@ -3,10 +3,10 @@
 //! A job is known from when it comes until its last task has ended; then the cell forgets it, too. So what a run holds
 //! grows with what is there at one time, and not with how long it lasts.
 
+use super::accounting::{Accounting, Got};
 use super::feed::Feed;
-use super::ledger::{Got, Ledger};
+use super::placer::{CellPlacer, PlacerSettings};
 use super::rows::Rows;
-use super::seat::{Seat, SeatSettings};
 use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Lost, Running, Taken};
 use omega_cellstate::SharedCell;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -148,7 +148,7 @@ pub struct ShippedCell<'a> {
     /// The machines, as they were described.
     pub(super) described: &'a [Machine],
     judgement: Judgement,
-    pub(super) seats: Vec<Seat>,
+    pub(super) seats: Vec<CellPlacer>,
     pub(super) groups: Vec<Group>,
     pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
@@ -156,7 +156,7 @@ pub struct ShippedCell<'a> {
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
-    ledger: Ledger,
+    ledger: Accounting,
     /// Whether an offer is out.
     pub(super) offered: bool,
     /// Changes of its machines, and the position of each machine by its name if there are any.
@@ -213,7 +213,7 @@ impl<'a> ShippedCell<'a> {
             capacity: KINDS.map(sum),
             used: [0; 2],
             owned: Vec::new(),
-            ledger: Ledger::default(),
+            ledger: Accounting::default(),
             offered: false,
             changes: &[],
             positions: HashMap::new(),
@@ -222,9 +222,9 @@ impl<'a> ShippedCell<'a> {
     }
 
     /// Adds a scheduler; they are numbered as they come.
-    pub fn add_scheduler(&mut self, settings: &SeatSettings) {
+    pub fn add_scheduler(&mut self, settings: &PlacerSettings) {
         let name = format!("simulated-{}", self.seats.len());
-        self.seats.push(Seat::new(&self.cell, &name, settings));
+        self.seats.push(CellPlacer::new(&self.cell, &name, settings));
         self.owned.push([0; 2]);
     }
 

@@ -1,4 +1,4 @@
-//! The policies against naive twins on small random logs, their promises, and the published figures.
+//! The policies against naive references on small random logs, their promises, and the published figures.
 
 use super::conservative::Conservative;
 use super::figures::Figures;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const PROCESSORS: u64 = 8;
 
-/// Jobs of a few milliseconds, so that a naive twin may go through time step by step.
+/// Jobs of a few milliseconds, so that a naive reference may go through time step by step.
 fn jobs() -> impl Strategy<Value = Vec<SimJob>> {
     let job = (0u64..40, 1u64..12, 0u64..8, 1u64..=PROCESSORS).prop_map(
         |(submit_ms, run, more, processors)| SimJob {
@@ -42,7 +42,7 @@ fn ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
     simulate(jobs, PROCESSORS, &mut Ordered::new(jobs, PROCESSORS, order, backfill))
 }
 
-/// The latest moment that a naive twin looks at: all jobs one after the other end before.
+/// The latest moment that a naive reference looks at: all jobs one after the other end before.
 const HORIZON: usize = 1000;
 
 /// Conservative backfilling on a calendar with an entry for each millisecond, made anew at each moment.
@@ -176,7 +176,7 @@ impl Policy for Watched<'_> {
 
 proptest! {
     #[test]
-    fn ordered_policies_are_those_of_a_naive_twin(jobs in jobs()) {
+    fn ordered_policies_are_those_of_a_naive_reference(jobs in jobs()) {
         for order in [Order::Submission, Order::Shortest] {
             for backfill in [Backfill::None, Backfill::Easy] {
                 let expected = naive_ordered(&jobs, order, backfill);
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn conservative_backfilling_is_that_of_a_naive_twin(jobs in jobs()) {
+    fn conservative_backfilling_is_that_of_a_naive_reference(jobs in jobs()) {
         prop_assert_eq!(conservative(&jobs).0, naive_conservative(&jobs));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Case, FINE, SLOW, judgements};
 use omega_sim::engine::{
-    Access, Attempt, Books, Cell, DecisionTime, Ended, Judgement, OfferSettings, Running, Survey,
+    Access, Attempt, Cell, DecisionTime, Ended, Judgement, OfferSettings, Records, Running, Survey,
     Taken, run_offers, run_queues,
 };
 use omega_sim::reference::{JavaRandom, ReferenceCell, Request};
@@ -70,7 +70,7 @@ fn crowd(seed: i64) -> Case {
 }
 
 /// Every task is without a machine, runs, or has ended; whose job has some without, is in a queue or was given up.
-fn check_conserved(case: &Case, books: &Books, running: u64) {
+fn check_conserved(case: &Case, books: &Records, running: u64) {
     let all: u64 = case.jobs.iter().map(|job| u64::from(job.tasks)).sum();
     let unplaced: u64 = books.jobs.iter().map(|job| u64::from(job.unplaced)).sum();
     let taken: u64 = books.schedulers.iter().map(|book| book.claims_taken).sum();
@@ -81,7 +81,7 @@ fn check_conserved(case: &Case, books: &Books, running: u64) {
     assert!(books.jobs.iter().all(|job| !job.abandoned || job.unplaced > 0));
 }
 
-fn run(case: &Case, judgement: Judgement, access: Access) -> Books {
+fn run(case: &Case, judgement: Judgement, access: Access) -> Records {
     let mut cell = Watched(case.cell(20, judgement));
     let books = run_queues(&case.plan(), access, &mut cell);
     check_conserved(case, &books, cell.0.running());

@@ -2,7 +2,7 @@
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Scheduler, Survey};
-use omega_sim::reference::{ReferenceCell, ReferenceJob, Request, Seat};
+use omega_sim::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -56,7 +56,7 @@ impl Case {
 
     /// A cell of so many machines with ten processors and twenty gigabytes.
     pub(crate) fn cell(&self, machines: u32, judgement: Judgement) -> ReferenceCell<'_> {
-        let seats = vec![Seat { seed: 1, left_out: 0 }; self.schedulers.len()];
+        let seats = vec![CellPlacer { seed: 1, left_out: 0 }; self.schedulers.len()];
         let capacity = Request { cpu: 10.0, memory: 20.0 };
         ReferenceCell::new(machines, capacity, &seats, judgement, &self.tasks)
     }

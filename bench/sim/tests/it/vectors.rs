@@ -2,10 +2,10 @@
 
 use crate::support::{COARSE, Case, FINE, SLOW};
 use omega_core::Granularity;
-use omega_sim::engine::{Access, Books, Cell, Judgement, SizedCell, Sizing, run_queues};
+use omega_sim::engine::{Access, Cell, Judgement, Records, SizedCell, Sizing, run_queues};
 use omega_sim::reference::Request;
 
-fn run(case: &Case, machines: u32, access: Access) -> Books {
+fn run(case: &Case, machines: u32, access: Access) -> Records {
     let mut cell = case.cell(machines, COARSE);
     let books = run_queues(&case.plan(), access, &mut cell);
     assert_eq!(cell.running(), 0, "all tasks have ended");
@@ -81,7 +81,7 @@ fn a_job_that_finds_no_room_is_given_up_after_a_hundred_attempts_and_one() {
 fn machines_that_are_left_out_are_not_drawn() {
     let mut case = Case::new([(0.0, 40, 100.0)]);
     case.end_s = 200.0;
-    let seats = [omega_sim::reference::Seat { seed: 1, left_out: 2 }];
+    let seats = [omega_sim::reference::CellPlacer { seed: 1, left_out: 2 }];
     let capacity = Request { cpu: 10.0, memory: 20.0 };
     let mut cell = omega_sim::reference::ReferenceCell::new(4, capacity, &seats, FINE, &case.tasks);
     let attempt = cell.attempt(0, 0, 40, Access::Live);

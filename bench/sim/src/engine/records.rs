@@ -1,0 +1,171 @@
+//! Records of a run: of each scheduler, of each job, and of the cell's use.
+
+/// Actions of one scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SchedulerRecord {
+    /// Seconds of decisions that were taken whole.
+    pub useful_s: f64,
+    /// Seconds of decisions that met a conflict.
+    pub wasted_s: f64,
+    /// Transactions without a conflict.
+    pub succeeded: u64,
+    /// Transactions with one.
+    pub failed: u64,
+    /// Attempts that found no room at all.
+    pub no_room: u64,
+    /// Transactions of jobs that had been tried before.
+    pub retried: u64,
+    /// Claims that were refused.
+    pub claims_refused: u64,
+    /// Claims that were taken.
+    pub claims_taken: u64,
+    /// Jobs that were given up.
+    pub abandoned: u64,
+    /// Jobs in its queue at the end.
+    pub left_in_queue: u64,
+}
+
+/// The way in which one job fared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobRecord {
+    /// Number of tasks it has: as many as were asked for, if the cell did not size it.
+    pub tasks: u32,
+    /// Tasks without a machine.
+    pub unplaced: u32,
+    /// Attempts that came to their end.
+    pub attempts: u32,
+    /// From its submission to the start of the first attempt, in seconds.
+    pub wait_s: f64,
+    /// From its submission to the attempt that placed its last task.
+    pub placed_s: f64,
+    /// Whether it was given up.
+    pub abandoned: bool,
+}
+
+/// All that is written down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    /// By scheduler.
+    pub schedulers: Vec<SchedulerRecord>,
+    /// By job.
+    pub jobs: Vec<JobRecord>,
+    /// When the last event happened, in seconds.
+    pub now_s: f64,
+    /// Events that happened.
+    pub events: u64,
+    /// Number of times the cell's use was looked at.
+    pub looks: u64,
+    /// The sums of what was seen then: the share of each resource that was taken (processors, memory).
+    pub used: [f64; 2],
+    /// The sum of the share of processors that was locked in offers.
+    pub locked: f64,
+    /// Tasks that ended.
+    pub ended: u64,
+    /// Tasks that lost their machine.
+    pub lost: u64,
+    /// Tasks that ran when their jobs came.
+    pub found_running: u64,
+}
+
+impl Records {
+    /// The books of so many schedulers, and of jobs of so many tasks.
+    pub(crate) fn new(schedulers: usize, jobs: impl Iterator<Item = u32>) -> Records {
+        let of_job = |tasks| JobRecord { tasks, unplaced: tasks, ..JobRecord::default() };
+        Records {
+            schedulers: vec![SchedulerRecord::default(); schedulers],
+            jobs: jobs.map(of_job).collect(),
+            ..Records::default()
+        }
+    }
+
+    /// Writes down that a job came of which so many tasks run. Returns whether some do not.
+    pub(crate) fn arrive(&mut self, job: usize, running: u32) -> bool {
+        let book = &mut self.jobs[job];
+        book.unplaced -= running;
+        self.found_running += u64::from(running);
+        book.unplaced > 0
+    }
+
+    /// Writes down that tasks of a job lost their machine. Returns whether it is to be tried again for that: it is
+    /// already where others of its tasks have none, and not where it was given up.
+    pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
+        self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
+        self.lost += u64::from(lost.tasks);
+        lost.waiting == 0
+    }
+
+    /// Gives a job none of whose tasks runs another number of tasks.
+    pub(crate) fn size(&mut self, job: usize, tasks: u32) {
+        let book = &mut self.jobs[job];
+        (book.tasks, book.unplaced) = (tasks, tasks);
+    }
+
+    /// Writes down what an attempt took, of a decision of so many seconds. Returns whether the job is to be tried again.
+    pub(crate) fn attempt(
+        &mut self,
+        scheduler: usize,
+        job: usize,
+        outcome: super::Attempt,
+        decided_s: f64,
+    ) -> bool {
+        let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
+        let refused = outcome.claimed - outcome.taken;
+        book.attempts += 1;
+        book.unplaced -= outcome.taken;
+        mine.claims_taken += u64::from(outcome.taken);
+        mine.claims_refused += u64::from(refused);
+        if outcome.claimed == 0 {
+            mine.no_room += 1;
+        } else {
+            mine.retried += u64::from(book.attempts > 1);
+            if refused > 0 {
+                mine.failed += 1;
+                mine.wasted_s += decided_s;
+            } else {
+                mine.succeeded += 1;
+                mine.useful_s += decided_s;
+            }
+        }
+        book.unplaced > 0
+    }
+
+    /// Writes down how much of the cell is taken.
+    pub(crate) fn look(&mut self, used: [f64; 2], locked: f64) {
+        self.looks += 1;
+        self.used = [self.used[0] + used[0], self.used[1] + used[1]];
+        self.locked += locked;
+    }
+
+    /// Writes down that machines were asked for tasks of a job, which took a decision of so many seconds; or that none
+    /// could be.
+    pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
+        let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
+        book.attempts += 1;
+        if asked == 0 {
+            mine.no_room += 1;
+        } else {
+            mine.succeeded += 1;
+            mine.useful_s += decided_s;
+            mine.retried += u64::from(book.attempts > 1);
+        }
+    }
+
+    /// Writes down that a machine took a task, so long after its job was submitted.
+    pub(crate) fn started(&mut self, scheduler: usize, job: usize, after_s: f64) {
+        let book = &mut self.jobs[job];
+        book.unplaced -= 1;
+        self.schedulers[scheduler].claims_taken += 1;
+        if book.unplaced == 0 {
+            book.placed_s = after_s;
+        }
+    }
+
+    /// Gives a job up if it was tried too often. Returns whether it was.
+    pub(crate) fn give_up(&mut self, scheduler: usize, job: usize) -> bool {
+        let book = &mut self.jobs[job];
+        let vain = book.attempts > super::ATTEMPTS_VAIN_MAX && book.unplaced == book.tasks;
+        book.abandoned = vain || book.attempts > super::ATTEMPTS_MAX;
+        self.schedulers[scheduler].abandoned += u64::from(book.abandoned);
+        book.abandoned
+    }
+}

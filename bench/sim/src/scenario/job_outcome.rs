@@ -1,0 +1,49 @@
+//! The way in which each job fared, for whoever asks more than what a scheduler did.
+
+use super::Outcome;
+use crate::engine::Kind;
+use omega_core::JobKind;
+
+/// The way in which one job fared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobOutcome {
+    /// Its kind.
+    pub kind: JobKind,
+    /// Whether it came while the clock ran and had tasks to place; else it was there, and did not wait.
+    pub came: bool,
+    /// From its submission to its first attempt, in seconds; infinite if there was none.
+    pub wait_s: f64,
+    /// From its submission to the machine of its last task; infinite if one has none.
+    pub placed_s: f64,
+}
+
+impl Outcome {
+    /// The way in which the jobs that were there by the end fared, by number.
+    pub fn jobs(&self) -> impl Iterator<Item = JobOutcome> + '_ {
+        (0..self.roll.jobs.len()).filter_map(|number| self.fare(number))
+    }
+
+    fn fare(&self, number: usize) -> Option<JobOutcome> {
+        let job = &self.roll.jobs[number];
+        let kind = match job.kind {
+            Kind::Batch => JobKind::Batch,
+            Kind::Service => JobKind::Service,
+        };
+        let never_if = |not: bool, seconds: f64| if not { f64::INFINITY } else { seconds };
+        let is_in = |numbers: &[u32]| numbers.binary_search(&(number as u32)).is_ok();
+        if is_in(&self.roll.found) {
+            let placed_s = never_if(is_in(&self.lacking), 0.0);
+            return Some(JobOutcome { kind, came: false, wait_s: 0.0, placed_s });
+        }
+        if job.submit_s > self.books.now_s {
+            return None;
+        }
+        let book = &self.books.jobs[number];
+        Some(JobOutcome {
+            kind,
+            came: book.attempts > 0 || book.unplaced > 0,
+            wait_s: never_if(book.attempts == 0, book.wait_s),
+            placed_s: never_if(book.unplaced > 0, book.placed_s),
+        })
+    }
+}

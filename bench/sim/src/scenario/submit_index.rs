@@ -1,0 +1,75 @@
+//! Submit index of all jobs, known before the clock runs: when each comes, of how many tasks and of which kind, and
+//! which scheduler has it, and who pays. That is 28 bytes for each; the jobs themselves come when their time has come.
+
+use super::ScenarioSettings;
+use crate::engine::{Job, Kind};
+use omega_core::{JobKind, Text};
+use omega_workload::{Arrival, RunTime};
+use std::collections::HashMap;
+
+/// The jobs of a workload as the loop wants them.
+#[derive(Default)]
+pub(crate) struct SubmitIndex {
+    pub(crate) jobs: Vec<Job>,
+    /// The numbers of those that come while the clock runs, in the order in which they come.
+    pub(crate) arrivals: Vec<u32>,
+    pub(crate) owners: Vec<u32>,
+    /// The numbers of those that are there at the start and never end, ascending.
+    pub(crate) found: Vec<u32>,
+    /// Tenant that pays for each, by position in `tenants`.
+    pub(crate) payers: Vec<u32>,
+    pub(crate) tenants: Vec<Text>,
+    by_name: HashMap<Text, u32>,
+    /// When the last of them comes.
+    pub(crate) last_ms: u64,
+    next_batch: u32,
+    next_service: u32,
+}
+
+impl SubmitIndex {
+    /// Adds the next job. Jobs go to the schedulers of their kind in turn.
+    pub(super) fn add(&mut self, arrival: &Arrival, settings: &ScenarioSettings) {
+        let (batch, service) = settings.counts();
+        let number = self.jobs.len() as u32;
+        let kind = match arrival.job.kind {
+            JobKind::Batch => Kind::Batch,
+            JobKind::Service => Kind::Service,
+        };
+        let tasks = arrival.job.task_count() as u32;
+        self.jobs.push(Job { submit_s: arrival.at_ms as f64 / 1000.0, tasks, kind });
+        self.owners.push(match kind {
+            _ if settings.architecture.is_monolithic() => 0,
+            Kind::Batch => turn(&mut self.next_batch, batch),
+            Kind::Service => batch + turn(&mut self.next_service, service),
+        });
+        let payer = self.tenant(&arrival.job.tenant);
+        self.payers.push(payer);
+        match is_found(arrival) {
+            true => self.found.push(number),
+            false => self.arrivals.push(number),
+        }
+        self.last_ms = arrival.at_ms;
+    }
+
+    fn tenant(&mut self, name: &Text) -> u32 {
+        if let Some(tenant) = self.by_name.get(name) {
+            return *tenant;
+        }
+        let tenant = self.tenants.len() as u32;
+        self.tenants.push(name.clone());
+        self.by_name.insert(name.clone(), tenant);
+        tenant
+    }
+}
+
+/// Whether a job is there at the start and never ends: such jobs are placed before the clock runs.
+pub(super) fn is_found(arrival: &Arrival) -> bool {
+    arrival.at_ms == 0 && arrival.run == RunTime::Forever
+}
+
+/// Returns the next scheduler in turn.
+fn turn(next: &mut u32, of: u32) -> u32 {
+    let turn = *next % of;
+    *next = turn + 1;
+    turn
+}

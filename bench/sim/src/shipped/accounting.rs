@@ -1,0 +1,100 @@
+//! Resources that the tenants of a simulated cell got: their dominant shares over time, and preferences that were met; and how much
+//! of what is free is of no use.
+
+use omega_cellstate::Cell;
+use omega_core::{Job, Machine, TaskGroup, Text};
+use omega_schedulers::dominant::{Totals, Weight};
+use omega_workload::fragments::Requests;
+use std::collections::BTreeMap;
+
+/// Looks at the cell's use of which one takes shares down: looks come every second.
+const SELDOM: u64 = 60;
+
+/// Resources that one tenant got.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Got {
+    /// The mean of its dominant shares.
+    pub share_mean: f64,
+    /// The largest of them.
+    pub share_peak: f64,
+    /// Weights of the preferences for machines of its placed tasks.
+    pub asked: u64,
+    /// Of those, the ones that were met.
+    pub met: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Accounting {
+    looks: u64,
+    /// Totals of the cell, since its machines changed last.
+    totals: Option<Totals>,
+    /// By tenant; the mean is a sum until it is told.
+    tenants: BTreeMap<Text, Got>,
+    /// Number of tasks that asked for the same.
+    requests: Requests,
+}
+
+impl Accounting {
+    /// The cell's use is looked at.
+    pub(super) fn look(&mut self, cell: &Cell) {
+        let seldom = self.looks.is_multiple_of(SELDOM);
+        self.looks += 1;
+        if !seldom {
+            return;
+        }
+        let totals = self.totals.get_or_insert_with(|| Totals::of_cell(cell));
+        let shares = cell.tenants().map(|(name, _, used)| {
+            let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
+            (name, totals.share([&used], Weight::ONE).fraction())
+        });
+        let shares: Vec<(&Text, f64)> = shares.collect();
+        for (name, share) in shares {
+            let got = self.of(name);
+            got.share_mean += share;
+            got.share_peak = got.share_peak.max(share);
+        }
+    }
+
+    /// A job came.
+    pub(super) fn came(&mut self, job: &Job) {
+        job.groups.iter().for_each(|group| self.requests.note(group));
+    }
+
+    /// Of what is free of each kind, the part on machines where tasks that ask for it do not fit.
+    pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
+        let shares = self.requests.fragmented(cell);
+        let kinds = cell.kinds().iter().zip(shares);
+        kinds.filter_map(|((_, kind), share)| Some((kind.name.clone(), share?))).collect()
+    }
+
+    /// Machines came, changed or went.
+    pub(super) fn forget_totals(&mut self) {
+        self.totals = None;
+    }
+
+    /// A task of a group was placed that would rather have some machines than others.
+    pub(super) fn placed(&mut self, tenant: &Text, group: &TaskGroup, machine: Option<&Machine>) {
+        let got = self.of(tenant);
+        for one in &group.rules.affinity.preferred {
+            let met = machine.is_some_and(|machine| one.machines.matches(machine));
+            got.asked += u64::from(one.weight);
+            got.met += if met { u64::from(one.weight) } else { 0 };
+        }
+    }
+
+    fn of(&mut self, tenant: &Text) -> &mut Got {
+        if !self.tenants.contains_key(tenant) {
+            self.tenants.insert(tenant.clone(), Got::default());
+        }
+        self.tenants.get_mut(tenant).expect("it is there now")
+    }
+
+    /// Resources that each tenant got.
+    pub(super) fn close(self) -> BTreeMap<Text, Got> {
+        let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
+        let mean =
+            |(name, got): (Text, Got)| (name, Got { share_mean: got.share_mean / taken, ..got });
+        self.tenants.into_iter().map(mean).collect()
+    }
+}

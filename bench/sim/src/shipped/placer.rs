@@ -1,0 +1,226 @@
+//! A scheduler at the shipped cell: a private view kept up by deltas, plugins, and a placer.
+//!
+//! Its view may be in parts that are brought up to date in turn (partitioned synchronisation): then each decision begins
+//! with a sync of one part, and looks for machines in the part that is freshest first.
+
+use super::rows::Rows;
+use omega_cellstate::{CellHandle, SharedCell, View};
+use omega_core::{Commit, Job, JobId, MachineId, TaskId, Transaction};
+use omega_schedulers::config::Profiles;
+use omega_schedulers::explain::{describe, explain};
+use omega_schedulers::{Home, Placement, Placer, Profile, Settings};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+/// By which of the ready-made profiles a scheduler places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taste {
+    /// Packed, as batch jobs are.
+    Batch,
+    /// Spread, as services are.
+    Service,
+}
+
+impl Taste {
+    /// The name of the schedulers that have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Taste::Batch => "batch",
+            Taste::Service => "service",
+        }
+    }
+}
+
+/// The way in which a scheduler is set up.
+#[derive(Clone, Debug)]
+pub struct PlacerSettings {
+    /// Its profile.
+    pub taste: Taste,
+    /// The machines that it may use.
+    pub rows: Rows,
+    /// Where it looks first.
+    pub home: Home,
+    /// Among how many of the best machines it chooses.
+    pub near_best: u32,
+    /// In how many parts its view is brought up to date.
+    pub parts: usize,
+    /// Seed of its generator.
+    pub seed: u64,
+    /// Where a profile of its taste's name stands that it has instead. They suit the cell's kinds.
+    pub profiles: Profiles,
+}
+
+/// A part of the machines as a scheduler sees them.
+struct Part {
+    view: View,
+    profile: Profile,
+    placer: Placer,
+}
+
+/// See the head of the file.
+pub(super) struct CellPlacer {
+    parts: Vec<Part>,
+    /// The part that was synced last.
+    fresh: usize,
+    placement: Placement,
+    rng: Pcg64,
+}
+
+/// A transaction of one part's view, and what became of it.
+pub(super) struct Committed {
+    pub(super) txn: Transaction,
+    pub(super) commit: Commit,
+}
+
+impl CellPlacer {
+    pub(super) fn new(cell: &SharedCell, name: &str, settings: &PlacerSettings) -> CellPlacer {
+        let parts = settings.parts.max(1);
+        let rows = settings.rows.to - settings.rows.from;
+        let spec = settings.profiles.get(settings.taste.name());
+        let (kinds, rows_of_cell) =
+            cell.read(|cell| (cell.kinds().clone(), cell.machines().count()));
+        let placement = Placement {
+            home: settings.home,
+            near_best: settings.near_best,
+            ..Placement::default()
+        };
+        let placement = spec.map_or(placement, |spec| {
+            spec.apply(Settings { placement, ..Settings::worker(name, 0, 1) }).placement
+        });
+        let part = |index: usize| {
+            let (id, next) = cell
+                .register(format!("{name}-{index}").into())
+                .expect("a cell in this process knows all its schedulers");
+            let profile = match (spec, settings.taste) {
+                (Some(spec), _) => spec.bind(&kinds).expect("the profiles suit the cell's kinds"),
+                (None, Taste::Batch) => Profile::batch(),
+                (None, Taste::Service) => Profile::service(),
+            };
+            let of = Rows::part(rows, index, parts);
+            let from = settings.rows.from;
+            let of = Rows { from: from + of.from, to: from + of.to };
+            // Machines that come later have the rows behind those of the start.
+            let to = if of.to == rows_of_cell { usize::MAX } else { of.to };
+            let of = Rows { to, ..of };
+            let profile = profile.with_filter(of);
+            let mut view = View::new(id, next);
+            profile.prepare(&mut view);
+            Part { view, profile, placer: Placer::default() }
+        };
+        CellPlacer {
+            parts: (0..parts).map(part).collect(),
+            fresh: settings.home.index as usize % parts,
+            placement: Placement { reuse: placement.near_best <= 1, ..placement },
+            rng: Pcg64::seed_from_u64(settings.seed),
+        }
+    }
+
+    /// Brings the part whose turn it is up to date.
+    pub(super) fn sync(&mut self, cell: &SharedCell) {
+        self.fresh = (self.fresh + 1) % self.parts.len();
+        let part = &mut self.parts[self.fresh];
+        part.view.sync(cell).expect("a cell in this process answers");
+    }
+
+    /// Brings all parts up to date.
+    pub(super) fn sync_all(&mut self, cell: &SharedCell) {
+        (0..self.parts.len()).for_each(|_| self.sync(cell));
+    }
+
+    /// Why most machines do not take a task of a group, as its only part sees the cell.
+    pub(super) fn why(&mut self, (id, job): (JobId, &Arc<Job>), group: usize) -> String {
+        let Part { view, profile, .. } = &mut self.parts[self.fresh];
+        let compiled = view.compile(id, job, group);
+        let found = explain(view, profile, compiled);
+        if found.feasible > 0 {
+            let gang = job.gang_min.is_some();
+            return if gang {
+                "too few machines for its gang"
+            } else {
+                "not tried since there was room"
+            }
+            .to_owned();
+        }
+        let refused =
+            found.refused.first().map(|(reason, n)| (*n, describe(*reason, view.kinds())));
+        let filtered =
+            found.filtered.first().map(|(name, n)| (*n, format!("removed by the filter {name}")));
+        let most = refused.into_iter().chain(filtered).max_by_key(|(machines, _)| *machines);
+        most.map_or_else(|| "there is no machine".to_owned(), |(_, reason)| reason)
+    }
+
+    /// Claims machines for tasks of a group, the freshest part first. Returns how many have one.
+    pub(super) fn claim(
+        &mut self,
+        (id, job): (JobId, &Arc<Job>),
+        group: usize,
+        tasks: &[TaskId],
+    ) -> usize {
+        let mut placed = 0;
+        for step in 0..self.parts.len() {
+            let at = (self.fresh + self.parts.len() - step) % self.parts.len();
+            let Part { view, profile, placer } = &mut self.parts[at];
+            // A part that was never synced has no machines yet.
+            let compiled = view.compile(id, job, group);
+            let how = (&*profile, self.placement);
+            placed += placer.place(view, how, (compiled, &tasks[placed..]), &mut self.rng);
+            if placed == tasks.len() {
+                break;
+            }
+        }
+        placed
+    }
+
+    /// Claims this machine for a task, if the judge allows it as the cell was at the last sync.
+    pub(super) fn claim_on(
+        &mut self,
+        (id, job, group): (JobId, Arc<Job>, usize),
+        task: TaskId,
+        machine: MachineId,
+    ) -> bool {
+        let view = &mut self.parts[self.fresh].view;
+        let compiled = view.compile(id, &job, group);
+        view.claim(task, machine, compiled).is_ok()
+    }
+
+    /// Its generator.
+    pub(super) fn rng(&mut self) -> &mut Pcg64 {
+        &mut self.rng
+    }
+
+    /// Claims that are not submitted yet.
+    pub(super) fn open_claims(&self) -> usize {
+        self.parts.iter().map(|part| part.view.open_claims()).sum()
+    }
+
+    /// Takes the newest claims back.
+    pub(super) fn drop_claims(&mut self) {
+        for part in &mut self.parts {
+            part.view.drop_claims(part.view.open_claims());
+        }
+    }
+
+    /// Submits all claims, those of each part in a transaction, after `with` has set how they are judged.
+    pub(super) fn commit(
+        &mut self,
+        cell: &SharedCell,
+        with: impl Fn(&mut Transaction),
+    ) -> Vec<Committed> {
+        let mut all = Vec::new();
+        for part in self.parts.iter_mut().filter(|part| part.view.open_claims() > 0) {
+            let mut txn = part.view.take_transaction();
+            with(&mut txn);
+            let commit = cell.commit(&txn).expect("what a view claims is well formed");
+            part.view.settle(&txn, &commit);
+            all.push(Committed { txn, commit });
+        }
+        all
+    }
+
+    /// Forgets what was compiled for a job.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.parts.iter_mut().for_each(|part| part.view.forget_job(job));
+    }
+}

@@ -1,0 +1,221 @@
+//! Answers of frameworks: everything is checked before anything is done.
+//!
+//! An accepted offer is used up. What its tasks need is claimed on the view at once, and the rest is
+//! available again; the claims go to the cell with the next step.
+
+use super::frontend::{Frontend, Member};
+use super::messages::{AcceptError, FrameworkId, Launch, Offer, OfferError, OfferId, Refuse};
+use crate::frontends::Mark;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{KindId, MachineId, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Resources that the named offers hold of a machine, and what tasks need of it.
+#[derive(Debug, Default)]
+struct Pool {
+    offered: Vec<u64>,
+    needed: Vec<u64>,
+    has_devices: bool,
+}
+
+impl Frontend {
+    /// Launches tasks with what these offers hold; several of one machine are taken together. What is left
+    /// of them is available again, unless it is refused. What becomes of the tasks is told by the next
+    /// step. Without tasks it is the same as [`Frontend::decline`], but for the counters.
+    ///
+    /// # Errors
+    /// If anything is wrong with an offer or a task: then nothing was done, and the offers are still out.
+    pub fn accept(
+        &mut self,
+        framework: FrameworkId,
+        offers: &[OfferId],
+        launches: &[Launch],
+        refuse: Refuse,
+    ) -> Result<(), AcceptError> {
+        let checked = self.check_offers(framework, offers).map_err(AcceptError::from);
+        let done = checked.and_then(|()| {
+            self.check_launches(framework, offers, launches)?;
+            self.claim(launches)
+        });
+        if let Err(error) = done {
+            self.counters.errors += 1;
+            return Err(error);
+        }
+        for launch in launches {
+            self.session.task_index.note(launch.task, Mark::Claimed);
+            self.accepted.insert(launch.task, framework);
+        }
+        self.counters.accepted += offers.len() as u64;
+        self.use_up(framework, offers, refuse);
+        Ok(())
+    }
+
+    /// Gives offers back, and says for how long nothing of the kind is wanted.
+    ///
+    /// # Errors
+    /// If an offer is not the framework's, or not out: then nothing was done.
+    pub fn decline(
+        &mut self,
+        framework: FrameworkId,
+        offers: &[OfferId],
+        refuse: Refuse,
+    ) -> Result<(), OfferError> {
+        if let Err(error) = self.check_offers(framework, offers) {
+            self.counters.errors += 1;
+            return Err(error);
+        }
+        self.counters.declined += offers.len() as u64;
+        self.use_up(framework, offers, refuse);
+        Ok(())
+    }
+
+    /// Makes a framework no offers until [`Frontend::revive`]. Those that are out stay so.
+    ///
+    /// # Errors
+    /// If there is no such framework.
+    pub fn suppress(&mut self, framework: FrameworkId) -> Result<(), OfferError> {
+        self.member(framework)?.is_suppressed = true;
+        Ok(())
+    }
+
+    /// Makes a framework offers again, also of what it refused.
+    ///
+    /// # Errors
+    /// If there is no such framework.
+    pub fn revive(&mut self, framework: FrameworkId) -> Result<(), OfferError> {
+        let member = self.member(framework)?;
+        member.is_suppressed = false;
+        member.filters.clear();
+        Ok(())
+    }
+
+    fn member(&mut self, id: FrameworkId) -> Result<&mut Member, OfferError> {
+        self.members.get_mut(&id).ok_or(OfferError::UnknownFramework(id))
+    }
+
+    fn check_offers(&self, framework: FrameworkId, offers: &[OfferId]) -> Result<(), OfferError> {
+        if !self.members.contains_key(&framework) {
+            return Err(OfferError::UnknownFramework(framework));
+        }
+        let mut seen = BTreeSet::new();
+        for id in offers {
+            let offer = self.open_offers.get(*id).ok_or(OfferError::NotOut(*id))?;
+            if offer.framework != framework {
+                return Err(OfferError::Foreign(*id));
+            }
+            if !seen.insert(*id) {
+                return Err(OfferError::Twice(*id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the tasks are the framework's, wait, and need no more than the offers hold.
+    fn check_launches(
+        &self,
+        framework: FrameworkId,
+        offers: &[OfferId],
+        launches: &[Launch],
+    ) -> Result<(), AcceptError> {
+        if self.session.view.open_claims() + launches.len() > TRANSACTION_ITEMS_MAX {
+            return Err(AcceptError::TooMany { tasks: launches.len() });
+        }
+        let mut pools = pools(offers.iter().filter_map(|id| self.open_offers.get(*id)));
+        let mut seen = BTreeSet::new();
+        for Launch { task, machine } in launches {
+            let pool = self.pool_for(framework, (*task, *machine), &mut pools)?;
+            if !seen.insert(*task) {
+                return Err(AcceptError::TaskTwice(*task));
+            }
+            let over = pool.needed.iter().zip(&pool.offered).position(|(needed, has)| needed > has);
+            if let Some(kind) = over {
+                let (needed, offered) = (pool.needed[kind], pool.offered[kind]);
+                let kind = KindId(kind as u8);
+                return Err(AcceptError::TooMuch { machine: *machine, kind, needed, offered });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a task needs to the pool of its machine.
+    fn pool_for<'p>(
+        &self,
+        framework: FrameworkId,
+        (task, machine): (TaskId, MachineId),
+        pools: &'p mut BTreeMap<MachineId, Pool>,
+    ) -> Result<&'p Pool, AcceptError> {
+        let tenant = self.members.get(&framework).map(|member| &member.framework.tenant);
+        let entry =
+            self.session.task_index.job(task.job).filter(|entry| Some(&entry.job.tenant) == tenant);
+        let known = entry.and_then(|entry| Some((entry, entry.task(task.index)?)));
+        let Some((entry, (group, mark))) = known else {
+            return Err(AcceptError::UnknownTask(task));
+        };
+        let Some(group) = entry.job.groups.get(group).filter(|_| mark == Mark::Waiting) else {
+            return Err(AcceptError::NotWaiting(task));
+        };
+        let Some(pool) = pools.get_mut(&machine) else {
+            return Err(AcceptError::NotOffered { task, machine });
+        };
+        if group.devices.is_some() && !pool.has_devices {
+            return Err(AcceptError::NoDevices { task, machine });
+        }
+        for (kind, amount) in group.request.iter() {
+            let at = kind.index();
+            let size = pool.needed.len().max(at + 1);
+            pool.needed.resize(size, 0);
+            pool.offered.resize(size.max(pool.offered.len()), 0);
+            pool.needed[at] = pool.needed[at].saturating_add(amount);
+        }
+        Ok(pool)
+    }
+
+    /// Claims machines on the view: all of them, or none.
+    fn claim(&mut self, launches: &[Launch]) -> Result<(), AcceptError> {
+        let (view, task_index) = (&mut self.session.view, &self.session.task_index);
+        for (done, Launch { task, machine }) in launches.iter().enumerate() {
+            let known =
+                task_index.job(task.job).and_then(|entry| Some((entry, entry.task(task.index)?)));
+            let Some((entry, (group, _))) = known else {
+                view.drop_claims(done);
+                return Err(AcceptError::UnknownTask(*task));
+            };
+            let group = view.compile(task.job, &entry.job, group);
+            if let Err(reason) = view.claim(*task, *machine, group) {
+                view.drop_claims(done);
+                return Err(AcceptError::Judged { task: *task, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes answered offers out of the open_offers, and sets filters.
+    fn use_up(&mut self, framework: FrameworkId, offers: &[OfferId], refuse: Refuse) {
+        for id in offers {
+            let offer = self.open_offers.remove(*id);
+            let (Some(offer), Some(member)) = (offer, self.members.get_mut(&framework)) else {
+                continue;
+            };
+            match refuse {
+                Refuse::Nothing => {}
+                Refuse::Machine { until } => member.filters.set(offer.machine, until, None),
+                Refuse::Amounts { until } => {
+                    member.filters.set(offer.machine, until, Some(offer.amounts))
+                }
+            }
+        }
+    }
+}
+
+/// Resources that the offers hold together, by machine.
+fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
+    let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
+    for offer in offers {
+        let pool = pools.entry(offer.machine).or_default();
+        let amounts = offer.amounts.as_slice();
+        pool.offered.resize(pool.offered.len().max(amounts.len()), 0);
+        pool.offered.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+        pool.has_devices |= offer.devices.is_some();
+    }
+    pools
+}

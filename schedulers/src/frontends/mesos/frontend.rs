@@ -1,0 +1,321 @@
+//! The front: what it keeps, and one step of it.
+//!
+//! ```text
+//!   commit what was accepted ─▶ sync ─▶ withdraw what others took ─▶ take back what is late ─▶ offer
+//! ```
+//!
+//! It commits before it syncs: then the offers that follow are made of what is left, on all that is known.
+
+use super::FRAMEWORKS_MAX;
+use super::filter::Filters;
+use super::messages::{
+    Account, Counters, Event, Framework, FrameworkId, Happened, NotLaunched, Offer, OfferId,
+    RegisterError, Settings, Withdrawn,
+};
+use super::open_offers::OpenOffers;
+use crate::dominant::{Share, Weight};
+use crate::frontends::{Left, Reply, Session};
+use crate::queue::Nanos;
+use omega_cellstate::{BLOCK, CellHandle, HandleError, View};
+use omega_core::{Amounts, Job, JobId, KindId, TaskId, Transaction, Version};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Knowledge of a front of a framework.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) framework: Framework,
+    pub(super) filters: Filters,
+    pub(super) is_suppressed: bool,
+    /// When it was last offered something: the number of that turn.
+    pub(super) served: u64,
+    /// The row at which its next look begins.
+    pub(super) from: usize,
+}
+
+/// Offers the resources of a cell to frameworks. See the head of the module.
+#[derive(Debug)]
+pub struct Frontend {
+    pub(super) session: Session,
+    pub(super) settings: Settings,
+    pub(super) members: BTreeMap<FrameworkId, Member>,
+    next_member: u32,
+    pub(super) open_offers: OpenOffers,
+    pub(super) turns: u64,
+    /// Framework that accepted each task, until the cell has answered.
+    pub(super) accepted: BTreeMap<TaskId, FrameworkId>,
+    /// Events to report with the next step that ends well.
+    pub(super) events: Vec<Event>,
+    pub(super) counters: Counters,
+}
+
+impl Frontend {
+    /// Registers a front at a cell.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached or refuses the name.
+    pub fn new(
+        cell: &(impl CellHandle + ?Sized),
+        settings: Settings,
+    ) -> Result<Frontend, HandleError> {
+        Ok(Frontend {
+            session: Session::new(cell, settings.name.clone())?,
+            settings,
+            members: BTreeMap::new(),
+            next_member: 0,
+            open_offers: OpenOffers::default(),
+            turns: 0,
+            accepted: BTreeMap::new(),
+            events: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Takes a framework in. It is offered something with the next step.
+    ///
+    /// # Errors
+    /// If its name is taken, or there are too many.
+    pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
+        if self.members.values().any(|member| member.framework.name == framework.name) {
+            return Err(RegisterError::NameTaken(framework.name));
+        }
+        if self.members.len() >= FRAMEWORKS_MAX {
+            return Err(RegisterError::TooMany);
+        }
+        let id = FrameworkId(self.next_member);
+        self.next_member += 1;
+        let filters = Filters::default();
+        let member = Member { framework, filters, is_suppressed: false, served: 0, from: 0 };
+        self.members.insert(id, member);
+        Ok(id)
+    }
+
+    /// Lets a framework go: its offers return, its tasks stay. The answer is whether it was there.
+    pub fn deregister(&mut self, id: FrameworkId) -> bool {
+        let offers: Vec<OfferId> = self.open_offers.of(id).collect();
+        offers.into_iter().for_each(|offer| drop(self.open_offers.remove(offer)));
+        self.events.retain(|event| event.framework != id);
+        self.members.remove(&id).is_some()
+    }
+
+    /// One round; the answer is what frameworks are to be told, in order. `now` is the time in nanoseconds
+    /// since any fixed moment; it must not go back.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached. The front stays whole, its offers are as they were, and what happened
+    /// is told by the next step that ends well: step again later.
+    pub fn step(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+    ) -> Result<Vec<Event>, HandleError> {
+        if let Some((txn, reply)) = self.session.ask_again(cell)? {
+            self.settle(&txn, reply)?;
+        }
+        if let Some((txn, reply)) = self.session.submit(cell, Vec::new())? {
+            self.settle(&txn, reply)?;
+        }
+        self.session.sync(cell)?;
+        self.tell_left();
+        self.withdraw();
+        self.take_back_late(now);
+        self.make_offers(now);
+        self.counters.rounds += 1;
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Tells what became of the tasks of a transaction.
+    fn settle(&mut self, txn: &Transaction, reply: Reply) -> Result<(), HandleError> {
+        for (index, claim) in txn.claims.iter().enumerate() {
+            let (task, machine) = (claim.task, claim.machine);
+            let why = match &reply {
+                Reply::Judged(commit) => commit.conflict_of_claim(index).map(NotLaunched::Refused),
+                Reply::Dropped(error) => Some(NotLaunched::Unsent(error.clone())),
+            };
+            let happened = match why {
+                None => {
+                    self.counters.launched += 1;
+                    Happened::Launched { task, machine }
+                }
+                Some(why) => {
+                    self.counters.conflicts += u64::from(matches!(why, NotLaunched::Refused(_)));
+                    Happened::NotLaunched { task, machine, why }
+                }
+            };
+            // It may have gone meanwhile.
+            if let Some(framework) = self.accepted.remove(&task)
+                && self.members.contains_key(&framework)
+            {
+                self.events.push(Event { framework, happened });
+            }
+        }
+        match reply {
+            Reply::Judged(_) => Ok(()),
+            Reply::Dropped(error) => Err(error),
+        }
+    }
+
+    /// Tells the frameworks of a tenant which of its tasks have lost their machines.
+    fn tell_left(&mut self) {
+        for Left { task, machine, state, tenant } in self.session.task_index.take_left() {
+            let of_tenant = |member: &(&FrameworkId, &Member)| member.1.framework.tenant == tenant;
+            for (framework, _) in self.members.iter().filter(of_tenant) {
+                let happened = Happened::Left { task, machine, state };
+                self.events.push(Event { framework: *framework, happened });
+            }
+        }
+    }
+
+    /// Takes back the offers that do not hold any more, on the machines that the last sync changed.
+    fn withdraw(&mut self) {
+        let delta = self.session.view.delta();
+        let slots: BTreeSet<u32> = match delta.full {
+            true => self.open_offers.slots(),
+            false => {
+                let machines = delta.machines.iter().map(|machine| machine.slot);
+                let devices = delta.devices.iter().map(|(slot, _)| *slot);
+                delta.slots.iter().copied().chain(machines).chain(devices).collect()
+            }
+        };
+        for slot in slots {
+            while let Some((id, why)) = self.broken(slot) {
+                self.take_back(id, why);
+            }
+        }
+    }
+
+    /// The newest offer of a machine that does not hold any more, and why.
+    fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
+        let on = self.open_offers.on(slot)?;
+        let newest = *on.offers.last()?;
+        let offer = self.open_offers.get(newest)?;
+        let (view, row) = (&self.session.view, slot as usize);
+        if row >= view.rows() || view.machine_id(row) != offer.machine || !takes_tasks(view, row) {
+            return Some((newest, Withdrawn::Gone));
+        }
+        if view.machine(row) != Some(&offer.description) {
+            return Some((newest, Withdrawn::Changed));
+        }
+        if let Some(holder) = on.devices
+            && self
+                .open_offers
+                .get(holder)
+                .is_some_and(|offer| offer.devices.as_ref() != view.devices(row))
+        {
+            return Some((holder, Withdrawn::Taken));
+        }
+        let exceeds = |(kind, held): (KindId, &i64)| *held > view.free(row, kind).max(0);
+        let is_short = (0..).map(KindId).zip(&on.held).any(exceeds);
+        is_short.then_some((newest, Withdrawn::Taken))
+    }
+
+    fn take_back(&mut self, id: OfferId, why: Withdrawn) {
+        let Some(offer) = self.open_offers.remove(id) else { return };
+        match why {
+            Withdrawn::Late => self.counters.late += 1,
+            Withdrawn::Taken | Withdrawn::Gone | Withdrawn::Changed => self.counters.withdrawn += 1,
+        }
+        let happened = Happened::Withdrawn(id, why);
+        self.events.push(Event { framework: offer.framework, happened });
+    }
+
+    /// Takes back the offers that were not answered in time. Whoever did not answer is not offered the same
+    /// at once: it would keep it from the others again.
+    fn take_back_late(&mut self, now: Nanos) {
+        while let Some(id) = self.open_offers.late_by(now) {
+            let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
+            if let (Some((framework, machine)), Some(within)) = (offer, self.settings.answer_within)
+                && let Some(member) = self.members.get_mut(&framework)
+            {
+                member.filters.set(machine, now.saturating_add(within), None);
+            }
+            self.take_back(id, Withdrawn::Late);
+        }
+    }
+
+    // --- What is known ---------------------------------------------------------------------------
+
+    /// The offers that are out to a framework, in the order in which they were made.
+    pub fn offers_of(&self, framework: FrameworkId) -> impl Iterator<Item = &Offer> {
+        self.open_offers.of(framework).filter_map(|id| self.open_offers.get(id))
+    }
+
+    /// All offers that are out, in the order in which they were made.
+    pub fn offers(&self) -> impl Iterator<Item = &Offer> {
+        self.open_offers.iter()
+    }
+
+    /// The jobs that a framework may place: its tenant's, ascending by id.
+    pub fn jobs_of(&self, framework: FrameworkId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
+        let tenant = self.members.get(&framework).map(|member| &member.framework.tenant);
+        let jobs = self.session.task_index.jobs().map(|(id, entry)| (id, &entry.job));
+        jobs.filter(move |(_, job)| Some(&job.tenant) == tenant)
+    }
+
+    /// The tasks of a job's group that wait, the oldest first.
+    pub fn waiting(&self, job: JobId, group: usize) -> impl Iterator<Item = TaskId> + '_ {
+        let entry = self.session.task_index.job(job).into_iter();
+        entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
+    }
+
+    /// The weighted dominant share of a framework: what its tenant's tasks use, and what it is offered.
+    #[must_use]
+    pub fn share(&self, framework: FrameworkId) -> Option<Share> {
+        self.members.get(&framework).map(|member| self.share_of(&member.framework))
+    }
+
+    pub(super) fn share_of(&self, framework: &Framework) -> Share {
+        let used = self.session.task_index.used_by(&framework.tenant);
+        let offered = self.open_offers.offered_to(&framework.tenant);
+        self.session.totals.share(used.into_iter().chain(offered), framework.weight)
+    }
+
+    /// The dominant share that a tenant's tasks have, without offers and weights.
+    #[must_use]
+    pub fn used_share(&self, tenant: &str) -> Share {
+        self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
+    }
+
+    /// Where all that is free is. Looks at every machine.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        let view = &self.session.view;
+        let mut account = Account::default();
+        for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
+            let on = self.open_offers.on(row as u32);
+            for (kind, _) in view.kinds().iter() {
+                let free = view.free(row, kind).max(0);
+                let held = on.and_then(|on| on.held.get(kind.index()).copied()).unwrap_or(0);
+                let rest = match takes_tasks(view, row) {
+                    true => &mut account.available,
+                    false => &mut account.held_back,
+                };
+                add(rest, kind, free - held);
+                add(&mut account.free, kind, free);
+                add(&mut account.offered, kind, held);
+            }
+        }
+        account
+    }
+
+    /// The version of the cell that its view shows.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.session.view.version()
+    }
+
+    /// Counters since it began.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+fn add(to: &mut Amounts, kind: KindId, amount: i64) {
+    to.set(kind, to.get(kind) + amount.max(0) as u64);
+}
+
+/// Whether the machine in a row takes tasks.
+pub(super) fn takes_tasks(view: &View, row: usize) -> bool {
+    view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
+}

@@ -1,0 +1,327 @@
+//! Messages between a frontend and its frameworks.
+
+use crate::dominant::Weight;
+use crate::queue::Nanos;
+use omega_cellstate::{Devices, HandleError};
+use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState, Text};
+use std::fmt;
+use std::sync::Arc;
+
+/// A framework of one front, numbered as they register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameworkId(pub u32);
+
+impl fmt::Display for FrameworkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "f{}", self.0)
+    }
+}
+
+/// An offer of one front, numbered as they are made; no number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OfferId(pub u64);
+
+impl fmt::Display for OfferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "o{}", self.0)
+    }
+}
+
+/// A framework: a client that receives offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framework {
+    /// Its name, of its own among the frameworks of the front.
+    pub name: Text,
+    /// Tenant of the jobs that it places: those that name this tenant, and the frontend as their scheduler. Frameworks of
+    /// one tenant share its jobs and its dominant share. (A role of Mesos.)
+    pub tenant: Text,
+    /// Amount of the cell it is entitled to, beside the others.
+    pub weight: Weight,
+    /// Machines of which less than this is available are of no use to it.
+    pub least: Amounts,
+}
+
+impl Framework {
+    /// A framework of weight 1 that takes offers of any size.
+    pub fn new(name: impl Into<Text>, tenant: impl Into<Text>) -> Framework {
+        let least = Amounts::zero();
+        Framework { name: name.into(), tenant: tenant.into(), weight: Weight::ONE, least }
+    }
+}
+
+/// Amount of a machine an offer holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Portion {
+    /// All that is available.
+    #[default]
+    Whole,
+    /// At most so much of each kind; of a kind that is not named, nothing.
+    AtMost(Amounts),
+}
+
+/// The way in which a front offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its name: jobs that name it as their scheduler are for its frameworks.
+    pub name: Text,
+    /// Number of machines a framework is offered before shares are compared again: 1 shares what is free
+    /// evenly, as Mesos does; `usize::MAX` offers all of it to one framework after the other.
+    pub machines_at_once: usize,
+    /// Amount of each.
+    pub portion: Portion,
+    /// Number of offers a framework has out at most: what it must be able to look at before they are old.
+    pub offers_max: usize,
+    /// After how long an offer that was not answered is taken back; it is not made to the same framework
+    /// again for as long. `None`: never.
+    pub answer_within: Option<Nanos>,
+}
+
+impl Settings {
+    /// Whole machines one by one, at most 1024 for each framework, and five seconds to answer: the time for
+    /// which Mesos lets a framework refuse.
+    pub fn new(name: impl Into<Text>) -> Settings {
+        Settings {
+            name: name.into(),
+            machines_at_once: 1,
+            portion: Portion::Whole,
+            offers_max: 1024,
+            answer_within: Some(5_000_000_000),
+        }
+    }
+}
+
+/// Free resources on a machine, for one framework.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its number.
+    pub id: OfferId,
+    /// Those who may use it.
+    pub framework: FrameworkId,
+    /// The machine.
+    pub machine: MachineId,
+    /// Description of the machine: name, labels, taints.
+    pub description: Arc<Machine>,
+    /// Amount that is offered of each kind.
+    pub amounts: Amounts,
+    /// The rest in each of its devices; `None` if it has none, or another offer holds them.
+    pub devices: Option<Devices>,
+}
+
+/// Actions of a framework not want to be offered again for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refuse {
+    /// Nothing: it may be offered again at once.
+    #[default]
+    Nothing,
+    /// The machine, until then.
+    Machine {
+        /// A time of the clock that [`super::Frontend::step`] is told.
+        until: Nanos,
+    },
+    /// The machine with no more of anything than this offer held, until then: with more of some kind it is
+    /// offered again.
+    Amounts {
+        /// A time of the clock that [`super::Frontend::step`] is told.
+        until: Nanos,
+    },
+}
+
+/// A task that is to run on a machine that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// A task of the framework's tenant that waits.
+    pub task: TaskId,
+    /// The machine of one of the offers.
+    pub machine: MachineId,
+}
+
+/// Something that a framework is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Receiver of the event.
+    pub framework: FrameworkId,
+    /// The event.
+    pub happened: Happened,
+}
+
+/// Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Happened {
+    /// It has this offer now.
+    Offered(Offer),
+    /// It has it no more.
+    Withdrawn(OfferId, Withdrawn),
+    /// The cell gave a task its machine.
+    Launched {
+        /// Which task.
+        task: TaskId,
+        /// Which machine.
+        machine: MachineId,
+    },
+    /// It did not. The task waits again, unless the reason says otherwise.
+    NotLaunched {
+        /// Which task.
+        task: TaskId,
+        /// Where it was to run.
+        machine: MachineId,
+        /// Why not.
+        why: NotLaunched,
+    },
+    /// A task of its tenant lost its machine: it ended, or waits again.
+    Left {
+        /// Which task.
+        task: TaskId,
+        /// The machine that it had.
+        machine: MachineId,
+        /// Current state; `None` if its job is over.
+        state: Option<TaskState>,
+    },
+}
+
+/// Why an offer was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Withdrawn {
+    /// Others placed so much on the machine that the offer does not hold any more.
+    Taken,
+    /// The machine is gone, or takes no tasks.
+    Gone,
+    /// The machine is another than was offered: its labels, taints or capacity changed.
+    Changed,
+    /// It was not answered in time.
+    Late,
+}
+
+/// Why a task was not launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLaunched {
+    /// The cell refused the claim: others were quicker, or a rule, a quota or a gang forbids it.
+    Refused(Reason),
+    /// The transaction was not judged.
+    Unsent(HandleError),
+}
+
+/// Why a framework cannot register.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Choose another name, or deregister the one that has it.
+    #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
+    NameTaken(Text),
+    /// Start another front: it may be on the same cell.
+    #[error("there are {max} frameworks; start another front on the same cell", max = super::FRAMEWORKS_MAX)]
+    TooMany,
+}
+
+/// Mistake with the offers that a framework names. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// Register first.
+    #[error("no framework {0} is registered; register first")]
+    UnknownFramework(FrameworkId),
+    /// Leave it out: it was withdrawn or answered before, and the events say which.
+    #[error("offer {0} is not out: it was withdrawn or answered before; leave it out")]
+    NotOut(OfferId),
+    /// Name only your own.
+    #[error("offer {0} is another framework's; name only your own")]
+    Foreign(OfferId),
+    /// Name it once.
+    #[error("offer {0} is named twice; name it once")]
+    Twice(OfferId),
+}
+
+/// Why an acceptance was turned down. Nothing was done: the offers are still out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceptError {
+    /// An offer that is named cannot be used.
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// Only tasks of jobs that name the framework's tenant, and the front as their scheduler.
+    #[error("there is no task {0} among the jobs of this framework's tenant and this front")]
+    UnknownTask(TaskId),
+    /// Leave it out: it has a machine, is about to have one, or has ended.
+    #[error("task {0} does not wait for a machine; leave it out")]
+    NotWaiting(TaskId),
+    /// Name it once.
+    #[error("task {0} is named twice; name it once")]
+    TaskTwice(TaskId),
+    /// Name an offer of that machine, too.
+    #[error("no offer that is named is of machine {machine}, where task {task} is to run")]
+    NotOffered {
+        /// Which task.
+        task: TaskId,
+        /// Which machine.
+        machine: MachineId,
+    },
+    /// Launch fewer tasks there, or name more offers of the machine.
+    #[error("the tasks need {needed} of kind {} on machine {machine}, and {offered} is offered; launch fewer there", kind.0)]
+    TooMuch {
+        /// Which machine.
+        machine: MachineId,
+        /// Of which kind.
+        kind: KindId,
+        /// Amount that the tasks need.
+        needed: u64,
+        /// Amount that the offers hold.
+        offered: u64,
+    },
+    /// Use the offer that holds the machine's devices.
+    #[error(
+        "task {task} needs devices, and no offer that is named holds those of machine {machine}"
+    )]
+    NoDevices {
+        /// Which task.
+        task: TaskId,
+        /// Which machine.
+        machine: MachineId,
+    },
+    /// Launch the task elsewhere: a hard rule of its job forbids the machine.
+    #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
+    Judged {
+        /// Which task.
+        task: TaskId,
+        /// Output of the judge.
+        reason: Reason,
+    },
+    /// Step first: the transaction that is being filled has no room for so many.
+    #[error("{tasks} tasks more do not fit into one transaction; step first, or launch fewer")]
+    TooMany {
+        /// Number of those that were to be launched.
+        tasks: usize,
+    },
+}
+
+/// Where all that is free in the view is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Free resources, less what was accepted and is not committed yet.
+    pub free: Amounts,
+    /// Contents of offers.
+    pub offered: Amounts,
+    /// Free resources of machines that take no tasks.
+    pub held_back: Amounts,
+    /// The rest: it may be offered, unless all refuse it.
+    pub available: Amounts,
+}
+
+/// Counters since the frontend began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Steps that ended without an error.
+    pub rounds: u64,
+    /// Offers made.
+    pub offered: u64,
+    /// Offers that were accepted, with or without tasks.
+    pub accepted: u64,
+    /// Offers that were declined.
+    pub declined: u64,
+    /// Offers that were withdrawn because of what others did in the cell.
+    pub withdrawn: u64,
+    /// Offers that were not answered in time.
+    pub late: u64,
+    /// Tasks that the cell gave a machine.
+    pub launched: u64,
+    /// Tasks that were accepted, and that the cell refused.
+    pub conflicts: u64,
+    /// Calls that were turned down with an error.
+    pub errors: u64,
+}

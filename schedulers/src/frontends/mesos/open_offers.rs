@@ -1,0 +1,140 @@
+//! The offers that are out: by number, by machine, by framework and by when they are late.
+//!
+//! Invariant: what is held on a machine, and what a tenant is offered, are the sums of the offers that are
+//! out; of the offers of one machine, at most one has the devices.
+
+use super::messages::{FrameworkId, Offer, OfferId};
+use crate::dominant::{Sums, count};
+use crate::queue::Nanos;
+use foldhash::fast::FixedState;
+use omega_core::{Amounts, Text};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// An offer that is out.
+#[derive(Debug)]
+struct Out {
+    offer: Offer,
+    tenant: Text,
+    late_at: Option<Nanos>,
+}
+
+/// Open offers of one machine.
+#[derive(Debug, Default)]
+pub(super) struct OnMachine {
+    /// The offers, the oldest first.
+    pub(super) offers: SmallVec<[OfferId; 2]>,
+    /// Contents of them together.
+    pub(super) held: SmallVec<[i64; 4]>,
+    /// The one that has the devices.
+    pub(super) devices: Option<OfferId>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct OpenOffers {
+    out: BTreeMap<OfferId, Out>,
+    on: HashMap<u32, OnMachine, FixedState>,
+    of: BTreeMap<FrameworkId, BTreeSet<OfferId>>,
+    late: BTreeSet<(Nanos, OfferId)>,
+    tenants: BTreeMap<Text, Sums>,
+    next: u64,
+}
+
+fn signed(amounts: &Amounts) -> SmallVec<[i64; 4]> {
+    amounts.as_slice().iter().map(|amount| *amount as i64).collect()
+}
+
+impl OpenOffers {
+    /// The number of the next offer.
+    pub(super) fn next_id(&mut self) -> OfferId {
+        self.next += 1;
+        OfferId(self.next - 1)
+    }
+
+    /// Notes that an offer is out.
+    pub(super) fn insert(&mut self, offer: Offer, tenant: &Text, late_at: Option<Nanos>) {
+        let amounts = signed(&offer.amounts);
+        let on = self.on.entry(offer.machine.slot).or_default();
+        on.offers.push(offer.id);
+        if on.held.len() < amounts.len() {
+            on.held.resize(amounts.len(), 0);
+        }
+        on.held.iter_mut().zip(&amounts).for_each(|(held, amount)| *held += amount);
+        if offer.devices.is_some() {
+            debug_assert_eq!(on.devices, None, "the devices of a machine are in one offer");
+            on.devices = Some(offer.id);
+        }
+        self.of.entry(offer.framework).or_default().insert(offer.id);
+        self.late.extend(late_at.map(|late_at| (late_at, offer.id)));
+        count(self.tenants.entry(tenant.clone()).or_default(), &amounts, 1);
+        self.out.insert(offer.id, Out { offer, tenant: tenant.clone(), late_at });
+    }
+
+    /// Takes an offer back.
+    pub(super) fn remove(&mut self, id: OfferId) -> Option<Offer> {
+        let Out { offer, tenant, late_at } = self.out.remove(&id)?;
+        let amounts = signed(&offer.amounts);
+        if let Some(on) = self.on.get_mut(&offer.machine.slot) {
+            on.offers.retain(|other| *other != id);
+            on.held.iter_mut().zip(&amounts).for_each(|(held, amount)| *held -= amount);
+            on.devices = on.devices.filter(|holder| *holder != id);
+            if on.offers.is_empty() {
+                self.on.remove(&offer.machine.slot);
+            }
+        }
+        if let Some(of) = self.of.get_mut(&offer.framework) {
+            of.remove(&id);
+        }
+        if let Some(late_at) = late_at {
+            self.late.remove(&(late_at, id));
+        }
+        if let Some(sums) = self.tenants.get_mut(&tenant) {
+            count(sums, &amounts, -1);
+            if sums.iter().all(|sum| *sum == 0) {
+                self.tenants.remove(&tenant);
+            }
+        }
+        Some(offer)
+    }
+
+    /// An offer that is out.
+    pub(super) fn get(&self, id: OfferId) -> Option<&Offer> {
+        self.out.get(&id).map(|out| &out.offer)
+    }
+
+    /// All offers that are out, in the order in which they were made.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Offer> {
+        self.out.values().map(|out| &out.offer)
+    }
+
+    /// The offers of a framework.
+    pub(super) fn of(&self, framework: FrameworkId) -> impl Iterator<Item = OfferId> + '_ {
+        self.of.get(&framework).into_iter().flatten().copied()
+    }
+
+    /// Number of offers a framework has.
+    pub(super) fn count_of(&self, framework: FrameworkId) -> usize {
+        self.of.get(&framework).map_or(0, BTreeSet::len)
+    }
+
+    /// Open offers of a machine.
+    pub(super) fn on(&self, slot: u32) -> Option<&OnMachine> {
+        self.on.get(&slot)
+    }
+
+    /// The rows with offers, ascending.
+    pub(super) fn slots(&self) -> BTreeSet<u32> {
+        self.on.keys().copied().collect()
+    }
+
+    /// Resources offered to a tenant.
+    pub(super) fn offered_to(&self, tenant: &str) -> Option<&Sums> {
+        self.tenants.get(tenant)
+    }
+
+    /// The first offer that is late by now.
+    pub(super) fn late_by(&self, now: Nanos) -> Option<OfferId> {
+        self.late.first().filter(|(late_at, _)| *late_at <= now).map(|(_, id)| *id)
+    }
+}

@@ -1,0 +1,18 @@
+//! Common parts of the frontends. A frontend is a scheduler that decides the requests of its clients.
+//!
+//! Offers as in Mesos and resource requests as in YARN are two protocols over one thing: a view of the whole
+//! cell, jobs that name the frontend as
+//! their scheduler, and transactions that the cell judges. Neither has a rule of its own for what fits, and
+//! neither is known to the cell: beside them, schedulers of any kind place on the same machines.
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+pub mod mesos;
+#[cfg(test)]
+mod race;
+mod session;
+mod task_index;
+pub mod yarn;
+
+pub(crate) use session::{Reply, Session};
+pub(crate) use task_index::{Entry, Left, Mark};

@@ -1,0 +1,145 @@
+//! A front's place at the cell: its view, its jobs, and the transaction whose outcome nobody knows.
+//!
+//! What is claimed is off the view until the answer is known. Where a connection breaks after a transaction
+//! was sent, the same transaction is sent again first, before anything else is decided: under its id, the
+//! cell answers as it did the first time.
+
+use super::task_index::{Mark, TaskIndex};
+use crate::dominant::Totals;
+use omega_cellstate::{CellHandle, HandleError, Interest, Share, View};
+use omega_core::{Commit, JobId, Reason, TaskId, Text, Transaction};
+use std::collections::BTreeSet;
+
+/// Outcome of a transaction.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The cell judged it.
+    Judged(Commit),
+    /// It was not judged, and none of it was taken; or the next sync tells what was.
+    Dropped(HandleError),
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) view: View,
+    pub(crate) task_index: TaskIndex,
+    pub(crate) totals: Totals,
+    unknown: Option<Transaction>,
+    /// Jobs of which what the view compiled is out of date, while claims of them may have no answer.
+    stale: BTreeSet<JobId>,
+}
+
+impl Session {
+    /// Registers under a name; jobs that name it as their scheduler are the front's.
+    pub(crate) fn new(
+        cell: &(impl CellHandle + ?Sized),
+        name: Text,
+    ) -> Result<Session, HandleError> {
+        let (id, next) = cell.register(name.clone())?;
+        Ok(Session {
+            view: View::new(id, next).with_interest(Interest::JobsOf(name, Share::ALL)),
+            task_index: TaskIndex::default(),
+            totals: Totals::default(),
+            unknown: None,
+            stale: BTreeSet::new(),
+        })
+    }
+
+    /// Brings view, jobs and totals up to the cell.
+    pub(crate) fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
+        self.view.sync(cell)?;
+        let claimed = self.claimed();
+        let delta = self.view.delta();
+        self.task_index.hear(delta, |task| claimed.contains(&task));
+        if delta.full || !delta.machines.is_empty() {
+            self.totals = Totals::of(&self.view);
+        }
+        self.stale.append(&mut self.task_index.take_stale());
+        if claimed.is_empty() {
+            for job in std::mem::take(&mut self.stale) {
+                self.view.forget_job(job);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tasks whose claims have no answer yet.
+    fn claimed(&self) -> BTreeSet<TaskId> {
+        let open = (0..self.view.open_claims()).filter_map(|index| self.view.open_claim(index));
+        let unknown = self.unknown.iter().flat_map(|txn| &txn.claims).map(|claim| claim.task);
+        open.map(|(task, ..)| task).chain(unknown).collect()
+    }
+
+    /// Sends the transaction again whose outcome is unknown, if there is one.
+    ///
+    /// # Errors
+    /// If its outcome is as unknown as before.
+    pub(crate) fn ask_again(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+    ) -> Result<Option<(Transaction, Reply)>, HandleError> {
+        let Some(txn) = self.unknown.take() else { return Ok(None) };
+        match cell.commit(&txn) {
+            // If nothing was done this time, what became of the first time is as unknown as ever.
+            Err(error @ (HandleError::Unavailable | HandleError::Full | HandleError::Unknown)) => {
+                self.unknown = Some(txn);
+                Err(error)
+            }
+            answer => Ok(Some(self.answered(txn, answer))),
+        }
+    }
+
+    /// Submits the open claims, and tasks that are to leave their machines. `None` if there are neither.
+    ///
+    /// # Errors
+    /// If the outcome is unknown: [`Session::ask_again`] comes next.
+    pub(crate) fn submit(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        releases: Vec<TaskId>,
+    ) -> Result<Option<(Transaction, Reply)>, HandleError> {
+        if self.view.open_claims() == 0 && releases.is_empty() {
+            return Ok(None);
+        }
+        let mut txn = self.view.take_transaction();
+        txn.releases = releases;
+        match cell.commit(&txn) {
+            Err(HandleError::Unknown) => {
+                self.unknown = Some(txn);
+                Err(HandleError::Unknown)
+            }
+            answer => Ok(Some(self.answered(txn, answer))),
+        }
+    }
+
+    /// Settles an answer: in the view, and in the marks of the tasks that were claimed.
+    fn answered(
+        &mut self,
+        txn: Transaction,
+        answer: Result<Commit, HandleError>,
+    ) -> (Transaction, Reply) {
+        match answer {
+            Ok(commit) => {
+                self.view.settle(&txn, &commit);
+                for (index, claim) in txn.claims.iter().enumerate() {
+                    let mark = match commit.conflict_of_claim(index) {
+                        None => Mark::Placed(claim.machine),
+                        // The next sync tells what it is now.
+                        Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {
+                            Mark::Over
+                        }
+                        Some(_) => Mark::Waiting,
+                    };
+                    self.task_index.note(claim.task, mark);
+                }
+                (txn, Reply::Judged(commit))
+            }
+            Err(error) => {
+                self.view.abandon(&txn);
+                txn.claims.iter().for_each(|claim| self.task_index.note(claim.task, Mark::Waiting));
+                (txn, Reply::Dropped(error))
+            }
+        }
+    }
+}

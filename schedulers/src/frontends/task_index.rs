@@ -1,0 +1,317 @@
+//! The jobs of a front and where their tasks are, as the cell tells it and as the front knows better.
+//!
+//! A front hears of its jobs by deltas; what it has claimed itself it knows before the cell says so. So a
+//! task has one mark: it waits, is claimed, has a machine, or is over. What a task needs counts as used by
+//! its job and its tenant from the claim on, and until it has left its machine.
+//!
+//! Invariant: the used amounts are the sums of the needs of the tasks that are claimed or placed; a task is
+//! in its group's list of those that wait exactly if its mark says so.
+
+use crate::dominant::{Sums, count};
+use omega_cellstate::{Delta, TaskDelta};
+use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState, Text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It waits for a machine.
+    Waiting,
+    /// This front has claimed a machine for it, and the answer is not known yet.
+    Claimed,
+    /// It has a machine.
+    Placed(MachineId),
+    /// It is not to be placed: it has ended, or the cell refused it for a reason that the next sync tells.
+    Over,
+}
+
+impl Mark {
+    fn of(state: TaskState) -> Mark {
+        match state {
+            TaskState::Pending => Mark::Waiting,
+            TaskState::Placed(machine) | TaskState::Running(machine) => Mark::Placed(machine),
+            TaskState::Finished | TaskState::Failed | TaskState::Killed => Mark::Over,
+        }
+    }
+
+    /// Whether it has, or is about to have, a part of a machine.
+    fn uses(self) -> bool {
+        matches!(self, Mark::Claimed | Mark::Placed(_))
+    }
+}
+
+/// A task that had a machine, and has lost it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) task: TaskId,
+    pub(crate) machine: MachineId,
+    /// Current state; `None` if its job is gone.
+    pub(crate) state: Option<TaskState>,
+    /// Tenant that pays for it.
+    pub(crate) tenant: Text,
+}
+
+/// A job of the front.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) job: Arc<Job>,
+    /// Resources that each group's tasks need.
+    needs: Vec<Vec<i64>>,
+    tasks: Vec<(u16, Mark)>,
+    waiting: Vec<BTreeSet<u32>>,
+    /// Resources that its tasks use.
+    pub(crate) used: Sums,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct TaskIndex {
+    jobs: BTreeMap<JobId, Entry>,
+    tenants: BTreeMap<Text, Sums>,
+    /// Jobs that changed or ended since they were last asked for: what is compiled of them is old.
+    stale: BTreeSet<JobId>,
+    left: Vec<Left>,
+}
+
+fn amounts(request: &Amounts) -> Vec<i64> {
+    request.as_slice().iter().map(|amount| *amount as i64).collect()
+}
+
+impl Entry {
+    fn new(job: Arc<Job>) -> Entry {
+        let mut entry = Entry {
+            needs: Vec::new(),
+            tasks: Vec::new(),
+            waiting: Vec::new(),
+            used: Sums::new(),
+            job,
+        };
+        entry.keep_needs();
+        let groups = entry.job.clone();
+        for (group, index) in groups.groups.iter().zip(0..) {
+            let first = entry.tasks.len() as u32;
+            entry.tasks.extend((0..group.count).map(|_| (index, Mark::Waiting)));
+            entry.waiting[usize::from(index)] = (first..entry.tasks.len() as u32).collect();
+        }
+        entry
+    }
+
+    fn keep_needs(&mut self) {
+        self.needs = self.job.groups.iter().map(|group| amounts(&group.request)).collect();
+        self.waiting.resize_with(self.job.groups.len(), BTreeSet::new);
+    }
+
+    /// Resources that a task needs, of each kind in order.
+    fn need(&self, group: u16) -> &[i64] {
+        self.needs.get(usize::from(group)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The tasks of a group that wait, the oldest first.
+    pub(crate) fn waiting(&self, group: usize) -> impl Iterator<Item = u32> + '_ {
+        self.waiting.get(group).into_iter().flatten().copied()
+    }
+
+    /// Number of tasks of a group that wait.
+    pub(crate) fn waiting_count(&self, group: usize) -> usize {
+        self.waiting.get(group).map_or(0, BTreeSet::len)
+    }
+
+    /// Number of tasks it was ever heard to have.
+    pub(crate) fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The group and the mark of a task.
+    pub(crate) fn task(&self, index: u32) -> Option<(usize, Mark)> {
+        self.tasks.get(index as usize).map(|(group, mark)| (usize::from(*group), *mark))
+    }
+
+    /// Sets a task's group and mark. The answer is what was there before.
+    fn set(&mut self, index: u32, (group, mark): (u16, Mark)) -> (u16, Mark) {
+        let at = index as usize;
+        if self.tasks.len() <= at {
+            self.tasks.resize(at + 1, (group, Mark::Over));
+        }
+        if self.waiting.len() <= usize::from(group) {
+            self.waiting.resize_with(usize::from(group) + 1, BTreeSet::new);
+        }
+        let before = std::mem::replace(&mut self.tasks[at], (group, mark));
+        if before.1 == Mark::Waiting {
+            self.waiting[usize::from(before.0)].remove(&index);
+        }
+        if mark == Mark::Waiting {
+            self.waiting[usize::from(group)].insert(index);
+        }
+        before
+    }
+}
+
+impl TaskIndex {
+    /// A job of the front.
+    pub(crate) fn job(&self, id: JobId) -> Option<&Entry> {
+        self.jobs.get(&id)
+    }
+
+    /// All jobs, ascending by id.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = (JobId, &Entry)> {
+        self.jobs.iter().map(|(id, entry)| (*id, entry))
+    }
+
+    /// Resources that the tasks of a tenant's jobs use, as far as this front places them.
+    pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
+        self.tenants.get(tenant)
+    }
+
+    /// Jobs of which what a view compiled is out of date. They are not named again.
+    pub(crate) fn take_stale(&mut self) -> BTreeSet<JobId> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Tasks that have lost their machine since this was last asked.
+    pub(crate) fn take_left(&mut self) -> Vec<Left> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// The group and the mark of a task.
+    pub(crate) fn task(&self, id: TaskId) -> Option<(usize, Mark)> {
+        self.jobs.get(&id.job)?.task(id.index)
+    }
+
+    /// Notes what this front knows of a task before the cell tells it.
+    pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
+        let Some((group, _)) = self.task(id) else { return };
+        self.set(id, (group as u16, mark));
+    }
+
+    fn set(&mut self, id: TaskId, now: (u16, Mark)) {
+        let Some(entry) = self.jobs.get_mut(&id.job) else { return };
+        let before = entry.set(id.index, now);
+        let tenant = match self.tenants.get_mut(&entry.job.tenant) {
+            Some(sums) => sums,
+            None => self.tenants.entry(entry.job.tenant.clone()).or_default(),
+        };
+        for ((group, mark), sign) in [(before, -1), (now, 1)] {
+            if mark.uses() {
+                let need = entry.needs.get(usize::from(group)).map_or(&[][..], Vec::as_slice);
+                count(&mut entry.used, need, sign);
+                count(tenant, need, sign);
+            }
+        }
+    }
+
+    /// Takes what a sync brought. `is_claimed` tells which tasks have claims without an answer: of those
+    /// the cell knows less than the front.
+    pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
+        let before = match delta.full {
+            true => self.forget_all(),
+            false => Vec::new(),
+        };
+        for change in &delta.jobs {
+            self.stale.insert(change.id);
+            match (&change.job, self.jobs.get_mut(&change.id)) {
+                (Some(job), Some(entry)) => {
+                    entry.job = job.clone();
+                    entry.keep_needs();
+                }
+                (Some(job), None) => drop(self.jobs.insert(change.id, Entry::new(job.clone()))),
+                (None, _) => self.remove(change.id),
+            }
+        }
+        for change in &delta.tasks {
+            self.hear_task(change, is_claimed(change.id));
+        }
+        if delta.full {
+            let ended = delta.tasks.iter().filter(|task| task.state.ended());
+            let ended: BTreeMap<TaskId, TaskState> =
+                ended.map(|task| (task.id, task.state)).collect();
+            for (task, machine, tenant) in before {
+                let ended = ended.get(&task).copied();
+                if let Some(state) = self.compare((task, machine), ended) {
+                    self.left.push(Left { task, machine, state, tenant });
+                }
+            }
+            self.mark_claimed(is_claimed);
+        }
+    }
+
+    fn hear_task(&mut self, change: &TaskDelta, is_claimed: bool) {
+        let before = self.task(change.id).map(|(_, mark)| mark);
+        let mark = match Mark::of(change.state) {
+            Mark::Waiting if is_claimed => Mark::Claimed,
+            mark => mark,
+        };
+        self.set(change.id, (change.group, mark));
+        if let Some(Mark::Placed(machine)) = before
+            && mark != Mark::Placed(machine)
+            && let Some(entry) = self.jobs.get(&change.id.job)
+        {
+            let tenant = entry.job.tenant.clone();
+            self.left.push(Left { task: change.id, machine, state: Some(change.state), tenant });
+        }
+    }
+
+    /// Drops a job that is gone, with what its tasks used.
+    fn remove(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.remove(&id) else { return };
+        let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
+        for (index, (group, mark)) in (0..).zip(&entry.tasks) {
+            if mark.uses() {
+                count(tenant, entry.need(*group), -1);
+            }
+            if let Mark::Placed(machine) = *mark {
+                let task = TaskId { job: id, index };
+                let tenant = entry.job.tenant.clone();
+                self.left.push(Left { task, machine, state: None, tenant });
+            }
+        }
+        if tenant.iter().all(|sum| *sum == 0) {
+            self.tenants.remove(&entry.job.tenant);
+        }
+    }
+
+    /// Forgets everything, before a delta that tells all. The answer is which tasks had machines.
+    fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
+        let jobs = std::mem::take(&mut self.jobs);
+        self.tenants.clear();
+        let mut placed = Vec::new();
+        for (job, entry) in jobs {
+            self.stale.insert(job);
+            for (index, (_, mark)) in (0..).zip(&entry.tasks) {
+                if let Mark::Placed(machine) = mark {
+                    placed.push((TaskId { job, index }, *machine, entry.job.tenant.clone()));
+                }
+            }
+        }
+        placed
+    }
+
+    /// State of a task after a full resync; `None` if it still has its machine.
+    fn compare(
+        &self,
+        (task, machine): (TaskId, MachineId),
+        ended: Option<TaskState>,
+    ) -> Option<Option<TaskState>> {
+        match self.task(task).map(|(_, mark)| mark) {
+            Some(Mark::Placed(now)) if now == machine => None,
+            Some(Mark::Placed(now)) => Some(Some(TaskState::Placed(now))),
+            Some(Mark::Waiting | Mark::Claimed) => Some(Some(TaskState::Pending)),
+            Some(Mark::Over) => Some(ended.or(Some(TaskState::Killed))),
+            None => Some(None),
+        }
+    }
+
+    /// A delta that tells all knows nothing of claims that wait for their answers.
+    fn mark_claimed(&mut self, is_claimed: impl Fn(TaskId) -> bool) {
+        let ids: Vec<TaskId> = self
+            .jobs
+            .iter()
+            .flat_map(|(job, entry)| {
+                let waiting = entry.waiting.iter().flatten();
+                waiting.map(|index| TaskId { job: *job, index: *index })
+            })
+            .filter(|task| is_claimed(*task))
+            .collect();
+        ids.into_iter().for_each(|task| self.note(task, Mark::Claimed));
+    }
+}

@@ -1,0 +1,320 @@
+//! The front: what it keeps, and one step of it.
+//!
+//! ```text
+//!   sync ─▶ what has ended ─▶ whose turn, and where ─▶ commit, with what was given back ─▶ settle
+//! ```
+
+use super::APPLICATIONS_MAX;
+use super::messages::{
+    Completed, Container, Counters, How, JoinError, Locality, Priority, Settings,
+};
+use super::places::Places;
+use super::table::{Lines, Spot, Table};
+use crate::dominant::{Share, Weight};
+use crate::frontends::{Left, Mark, Reply, Session};
+use crate::place::Placer;
+use crate::profile::Profile;
+use crate::queue::Nanos;
+use omega_cellstate::{BLOCK, CellHandle, HandleError};
+use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Text, Transaction, Version};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A size at a priority: the position of a group in its job.
+pub(super) type Key = (Priority, usize);
+
+/// An application that has joined.
+#[derive(Debug, Default)]
+pub(super) struct Application {
+    pub(super) tables: BTreeMap<Key, Table>,
+    /// Machines that it wants no containers on, by name.
+    pub(super) refused: BTreeSet<Text>,
+    /// Containers that the cell has given it, and of which it has not heard.
+    pub(super) untold: Vec<Given>,
+    pub(super) completed: Vec<Completed>,
+    /// Containers that it wants to give back, or has, while the cell has not said so.
+    pub(super) releasing: BTreeSet<TaskId>,
+    pub(super) last_heartbeat: Nanos,
+    pub(super) is_over: bool,
+}
+
+/// A container that was decided on: not answered, or not told yet.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) key: Key,
+    pub(super) container: Container,
+    pub(super) rack: Option<Text>,
+    pub(super) lines: Lines,
+    pub(super) since: Nanos,
+}
+
+impl Given {
+    pub(super) fn spot(&self) -> Spot<'_> {
+        Spot { machine: &self.container.machine_name, rack: self.rack.as_ref() }
+    }
+}
+
+/// Places containers for applications that ask for them. See the head of the module.
+#[derive(Debug)]
+pub struct Frontend {
+    pub(super) session: Session,
+    pub(super) settings: Settings,
+    pub(super) profile: Profile,
+    pub(super) placer: Placer,
+    pub(super) rng: Pcg64,
+    pub(super) applications: BTreeMap<JobId, Application>,
+    pub(super) weights: BTreeMap<Text, Weight>,
+    pub(super) places: Places,
+    /// Containers that were decided on and have no answer yet.
+    pub(super) given: BTreeMap<TaskId, Given>,
+    /// Free resources, as of the last step; added up when somebody asks.
+    headroom: Option<Amounts>,
+    pub(super) counters: Counters,
+}
+
+impl Frontend {
+    /// Registers a front at a cell. Where any machine will do, the profile says which is best.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached or refuses the name.
+    pub fn new(
+        cell: &(impl CellHandle + ?Sized),
+        profile: Profile,
+        settings: Settings,
+    ) -> Result<Frontend, HandleError> {
+        let mut session = Session::new(cell, settings.name.clone())?;
+        profile.prepare(&mut session.view);
+        Ok(Frontend {
+            session,
+            profile,
+            placer: Placer::default(),
+            rng: Pcg64::seed_from_u64(settings.seed),
+            settings,
+            applications: BTreeMap::new(),
+            weights: BTreeMap::new(),
+            places: Places::default(),
+            given: BTreeMap::new(),
+            headroom: None,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Gives a queue, which is a tenant, a weight; without one it has 1.
+    pub fn set_weight(&mut self, tenant: Text, weight: Weight) {
+        self.weights.insert(tenant, weight);
+    }
+
+    /// Takes the application in that is the job of this name. Containers that it has already, because it or
+    /// the front was started again, are its own; it finds them with [`Frontend::containers_of`].
+    ///
+    /// # Errors
+    /// If the front has not heard of the job, it has joined before, or there are too many.
+    pub fn join(&mut self, job: &str, now: Nanos) -> Result<JobId, JoinError> {
+        let mut jobs = self.session.task_index.jobs();
+        let Some((id, _)) = jobs.find(|(_, entry)| *entry.job.name == *job) else {
+            return Err(JoinError::UnknownJob(job.into()));
+        };
+        if self.applications.contains_key(&id) {
+            return Err(JoinError::Joined(id));
+        }
+        if self.applications.len() >= APPLICATIONS_MAX {
+            return Err(JoinError::TooMany);
+        }
+        self.applications.insert(id, Application { last_heartbeat: now, ..Application::default() });
+        Ok(id)
+    }
+
+    /// Lets an application go, with all that it asks for. Its containers stay until their tasks end. The
+    /// answer is whether it was there.
+    pub fn leave(&mut self, id: JobId) -> bool {
+        self.applications.remove(&id).is_some()
+    }
+
+    /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back. The answer is
+    /// how many containers were allocated.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached. The front stays whole: step again later.
+    pub fn step(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+    ) -> Result<usize, HandleError> {
+        let mut allocated = 0;
+        if let Some((txn, reply)) = self.session.ask_again(cell)? {
+            allocated += self.settle(&txn, reply, now)?;
+        }
+        self.session.sync(cell)?;
+        self.headroom = None;
+        let delta = self.session.view.delta();
+        self.places.hear(delta, &self.settings.rack);
+        if delta.full {
+            self.profile.prepare(&mut self.session.view);
+        }
+        self.hear_left();
+        self.forget_silent(now);
+        self.decide(now);
+        let releases = self.releases();
+        if let Some((txn, reply)) = self.session.submit(cell, releases)? {
+            allocated += self.settle(&txn, reply, now)?;
+        }
+        self.counters.rounds += 1;
+        Ok(allocated)
+    }
+
+    /// Notes which containers have ended, and which applications are over.
+    fn hear_left(&mut self) {
+        for Left { task, machine, state, .. } in self.session.task_index.take_left() {
+            let Some(application) = self.applications.get_mut(&task.job) else { continue };
+            let was_released = application.releasing.remove(&task);
+            let how = match state {
+                None => How::JobOver,
+                Some(TaskState::Finished) => How::Finished,
+                Some(TaskState::Failed) => How::Failed,
+                Some(TaskState::Killed) => How::Killed,
+                Some(_) if was_released => How::Released,
+                Some(_) => How::Displaced,
+            };
+            self.counters.released += u64::from(how == How::Released);
+            self.counters.completed += 1;
+            application.completed.push(Completed { task, machine, how });
+        }
+        let task_index = &self.session.task_index;
+        for (id, application) in &mut self.applications {
+            application.is_over |= task_index.job(*id).is_none();
+        }
+    }
+
+    /// Forgets applications that are over, and have not come to hear so for as long as one may be silent.
+    fn forget_silent(&mut self, now: Nanos) {
+        let Some(silence) = self.settings.silence_max else { return };
+        self.applications.retain(|_, application| {
+            !application.is_over || now.saturating_sub(application.last_heartbeat) < silence
+        });
+    }
+
+    /// Releases of applications, as many as fit into one transaction beside the claims.
+    fn releases(&self) -> Vec<TaskId> {
+        let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
+        let all = self.applications.values().flat_map(|application| &application.releasing);
+        all.take(most).copied().collect()
+    }
+
+    /// Takes an answer of the cell. The answer is how many containers were allocated.
+    fn settle(
+        &mut self,
+        txn: &Transaction,
+        reply: Reply,
+        now: Nanos,
+    ) -> Result<usize, HandleError> {
+        let mut allocated = 0;
+        for (index, claim) in txn.claims.iter().enumerate() {
+            let Some(given) = self.given.remove(&claim.task) else { continue };
+            let is_taken = match &reply {
+                Reply::Judged(commit) => {
+                    let conflict = commit.conflict_of_claim(index);
+                    self.counters.conflicts += u64::from(conflict.is_some());
+                    conflict.is_none()
+                }
+                Reply::Dropped(_) => false,
+            };
+            allocated += usize::from(is_taken);
+            match is_taken {
+                true => self.allocated(given, now),
+                false => self.refused(&given),
+            }
+        }
+        match reply {
+            Reply::Judged(_) => Ok(allocated),
+            Reply::Dropped(error) => Err(error),
+        }
+    }
+
+    fn allocated(&mut self, given: Given, now: Nanos) {
+        let locality = given.container.locality;
+        match locality {
+            Locality::Machine => self.counters.on_machine += 1,
+            Locality::Rack => self.counters.in_rack += 1,
+            Locality::Elsewhere => self.counters.elsewhere += 1,
+        }
+        let waited = now.saturating_sub(given.since);
+        self.counters.waited = self.counters.waited.saturating_add(waited);
+        self.counters.waited_max = self.counters.waited_max.max(waited);
+        // It may have left meanwhile; then nobody is to be told.
+        let Some(application) = self.applications.get_mut(&given.container.task.job) else {
+            return;
+        };
+        if let Some(table) = application.tables.get_mut(&given.key) {
+            table.served(locality);
+        }
+        application.untold.push(given);
+    }
+
+    /// Restores the requests of rejected claims.
+    fn refused(&mut self, given: &Given) {
+        let Some(application) = self.applications.get_mut(&given.container.task.job) else {
+            return;
+        };
+        application.tables.entry(given.key).or_default().give_back(given.spot(), given.lines);
+    }
+
+    // --- What is known ---------------------------------------------------------------------------
+
+    /// The containers that an application has, ascending by task.
+    pub fn containers_of(&self, id: JobId) -> impl Iterator<Item = (TaskId, MachineId)> + '_ {
+        let entry = self.session.task_index.job(id).into_iter();
+        entry.flat_map(move |entry| {
+            (0..entry.task_count() as u32).filter_map(move |index| match entry.task(index) {
+                Some((_, Mark::Placed(machine))) => Some((TaskId { job: id, index }, machine)),
+                _ => None,
+            })
+        })
+    }
+
+    /// The dominant share of an application.
+    #[must_use]
+    pub fn share(&self, id: JobId) -> Option<Share> {
+        let entry = self.session.task_index.job(id)?;
+        Some(self.session.totals.share([&entry.used], Weight::ONE))
+    }
+
+    /// The weighted dominant share of a queue.
+    #[must_use]
+    pub fn queue_share(&self, tenant: &str) -> Share {
+        let weight = self.weights.get(tenant).copied().unwrap_or(Weight::ONE);
+        self.session.totals.share(self.session.task_index.used_by(tenant), weight)
+    }
+
+    /// The version of the cell that its view shows.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.session.view.version()
+    }
+
+    /// Counters since it began.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Free resources on all machines that take tasks. The first to ask after a step has it added up.
+    pub(super) fn headroom(&mut self) -> Amounts {
+        let view = &self.session.view;
+        let sum = || {
+            let sum = |kind| {
+                let mut sum = 0u64;
+                for index in 0..view.blocks() {
+                    let block = view.block(index);
+                    let word = block.schedulable();
+                    let lanes = (0..BLOCK).filter(|lane| word >> lane & 1 == 1);
+                    let free = block.free(kind);
+                    sum = lanes.fold(sum, |sum, lane| sum.saturating_add(free[lane].max(0) as u64));
+                }
+                sum
+            };
+            Amounts::new(view.kinds().iter().map(|(kind, _)| sum(kind)))
+        };
+        self.headroom.get_or_insert_with(sum).clone()
+    }
+}

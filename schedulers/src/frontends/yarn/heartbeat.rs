@@ -1,0 +1,147 @@
+//! A heartbeat: checked as a whole, then done, then answered.
+
+use super::LINES_MAX;
+use super::frontend::{Application, Frontend, Given, Key};
+use super::messages::{Answer, Ask, Heartbeat, HeartbeatError, Missing};
+use super::table::Table;
+use crate::frontends::{Entry, Mark};
+use crate::queue::Nanos;
+use omega_core::{JobId, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Frontend {
+    /// Takes what an application says, and tells what became of what it said before.
+    ///
+    /// # Errors
+    /// If anything in it makes no sense: then nothing of it was done, and nothing was told.
+    pub fn heartbeat(
+        &mut self,
+        id: JobId,
+        heartbeat: Heartbeat,
+        now: Nanos,
+    ) -> Result<Answer, HeartbeatError> {
+        let tables = self.check(id, &heartbeat, now);
+        let tables = tables.inspect_err(|_| self.counters.errors += 1)?;
+        let headroom = self.headroom();
+        let unknown = || HeartbeatError::UnknownApplication(id);
+        let application = self.applications.get_mut(&id).ok_or_else(unknown)?;
+        self.counters.heartbeats += 1;
+        application.last_heartbeat = now;
+        if let Some(tables) = tables {
+            application.tables = tables;
+        }
+        application.releasing.extend(heartbeat.releases);
+        application.refused.extend(heartbeat.refuse);
+        application.refused.retain(|name| !heartbeat.readmit.contains(name));
+        let untold = std::mem::take(&mut application.untold);
+        let answer = Answer {
+            allocated: untold.into_iter().map(|given| given.container).collect(),
+            completed: std::mem::take(&mut application.completed),
+            headroom,
+            missing: self
+                .session
+                .task_index
+                .job(id)
+                .map_or_else(Vec::new, |entry| missing(entry, application)),
+            is_over: application.is_over,
+        };
+        if answer.is_over {
+            self.applications.remove(&id);
+        }
+        Ok(answer)
+    }
+
+    /// Checks a heartbeat. The answer is the tables as they then are, unless nothing is asked for: most
+    /// heartbeats only listen.
+    fn check(
+        &self,
+        id: JobId,
+        heartbeat: &Heartbeat,
+        now: Nanos,
+    ) -> Result<Option<BTreeMap<Key, Table>>, HeartbeatError> {
+        let application =
+            self.applications.get(&id).ok_or(HeartbeatError::UnknownApplication(id))?;
+        let Some(entry) = self.session.task_index.job(id) else {
+            // It is over, and is to hear so: what it wants does not matter any more.
+            return Ok(None);
+        };
+        self.check_releases(application, entry, (id, &heartbeat.releases))?;
+        let refused = application.refused.len() + heartbeat.refuse.len();
+        if heartbeat.asks.is_empty() && refused <= LINES_MAX {
+            return Ok(None);
+        }
+        let mut tables = application.tables.clone();
+        let mut seen = BTreeSet::new();
+        for ask in &heartbeat.asks {
+            let group = entry.job.groups.iter().position(|group| group.name == ask.group);
+            let key =
+                (ask.priority, group.ok_or_else(|| HeartbeatError::NoGroup(ask.group.clone()))?);
+            if !seen.insert((key, &ask.at)) {
+                return Err(HeartbeatError::Twice(Box::new(ask.clone())));
+            }
+            let untold = self.untold(id, application, (key, ask));
+            let count = ask.containers.saturating_sub(untold);
+            tables.entry(key).or_default().set(&ask.at, (count, ask.relax), now);
+        }
+        if let Some((key, _)) = tables.iter().find(|(_, table)| table.lacks_total()) {
+            let group = entry.job.groups[key.1].name.clone();
+            return Err(HeartbeatError::NoTotal { priority: key.0, group });
+        }
+        let is_awaited = |key: &Key| self.given_to(id, application).any(|given| given.key == *key);
+        tables.retain(|key, table| !table.is_empty() || is_awaited(key));
+        let lines = refused + tables.values().map(Table::lines).sum::<usize>();
+        match lines > LINES_MAX {
+            true => Err(HeartbeatError::TooMany { lines }),
+            false => Ok(Some(tables)),
+        }
+    }
+
+    fn check_releases(
+        &self,
+        application: &Application,
+        entry: &Entry,
+        (id, releases): (JobId, &[TaskId]),
+    ) -> Result<(), HeartbeatError> {
+        let mut seen = BTreeSet::new();
+        for task in releases {
+            let mark = entry.task(task.index).map(|(_, mark)| mark);
+            let is_own = task.job == id && matches!(mark, Some(Mark::Placed(_)));
+            if !is_own || application.releasing.contains(task) || !seen.insert(task) {
+                return Err(HeartbeatError::NotAContainer(*task));
+            }
+        }
+        Ok(())
+    }
+
+    /// Containers of an application that were not reported to it yet.
+    fn given_to<'a>(
+        &'a self,
+        id: JobId,
+        application: &'a Application,
+    ) -> impl Iterator<Item = &'a Given> {
+        let of_job = TaskId { job: id, index: 0 }..=TaskId { job: id, index: u32::MAX };
+        let flying = self.given.range(of_job).map(|(_, given)| given);
+        application.untold.iter().chain(flying)
+    }
+
+    /// Number of those that count against what is asked for now: whoever asks has not heard of them, and means
+    /// them too.
+    fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
+        let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
+        self.given_to(id, application).filter(meets).count() as u32
+    }
+}
+
+/// Groups that have fewer tasks that wait than are asked for.
+fn missing(entry: &Entry, application: &Application) -> Vec<Missing> {
+    let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
+    for ((_, group), table) in &application.tables {
+        *wanted.entry(*group).or_default() += u64::from(table.total());
+    }
+    let lacking = |(group, wanted): (usize, u64)| {
+        let tasks = wanted.saturating_sub(entry.waiting_count(group) as u64);
+        let group = entry.job.groups.get(group)?.name.clone();
+        (tasks > 0).then_some(Missing { group, tasks })
+    };
+    wanted.into_iter().filter_map(lacking).collect()
+}

@@ -1,0 +1,218 @@
+//! Where the next container of an application goes: on a machine that it asked for, in a rack that it asked
+//! for, or anywhere, as far as it has waited for it.
+//!
+//! Machines that are named need only the judge's word; where any will do, the profile chooses. A lower
+//! priority is not kept waiting by a higher one that finds no room.
+
+use super::fair::Turns;
+use super::frontend::{Frontend, Given, Key};
+use super::messages::{Container, Locality};
+use super::table::{Spot, Table};
+use crate::frontends::Mark;
+use crate::queue::Nanos;
+use omega_cellstate::GroupRef;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{JobId, TaskId, Text};
+use std::collections::BTreeSet;
+
+/// Containers to place: the application, priority and size, as the view compiled it.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    id: JobId,
+    key: Key,
+    group: GroupRef,
+}
+
+/// The keys that have let room pass in this round: each counts it once.
+type PassedUp = BTreeSet<(JobId, Key)>;
+
+impl Frontend {
+    /// Claims machines, turn by turn, until nobody finds one or the transaction is full.
+    pub(super) fn decide(&mut self, now: Nanos) {
+        let most = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
+        let mut turns = Turns::default();
+        let silence = self.settings.silence_max.unwrap_or(Nanos::MAX);
+        let served = self.applications.iter().filter(|(_, application)| {
+            let optional = application.tables.values().any(|table| table.total() > 0);
+            optional
+                && !application.is_over
+                && now.saturating_sub(application.last_heartbeat) < silence
+        });
+        let served: Vec<JobId> = served.map(|(id, _)| *id).collect();
+        served.into_iter().for_each(|id| self.queue_up(&mut turns, id));
+        let mut passed_up = PassedUp::new();
+        while self.session.view.open_claims() < most
+            && let Some(id) = turns.take()
+        {
+            let room = most - self.session.view.open_claims();
+            if self.serve(id, room, (&turns, &mut passed_up)) > 0 {
+                self.queue_up(&mut turns, id);
+            }
+        }
+        self.counters.passed_up += passed_up.len() as u64;
+    }
+
+    fn queue_up(&self, turns: &mut Turns, id: JobId) {
+        let Some(entry) = self.session.task_index.job(id) else { return };
+        let Some(share) = self.share(id) else { return };
+        let tenant = &entry.job.tenant;
+        turns.put((tenant, self.queue_share(tenant)), (id, share));
+    }
+
+    /// Claims a machine for the next container of an application, or for several if the next turns are its
+    /// own. The answer is for how many; 0: it has nothing more to get in this round.
+    fn serve(
+        &mut self,
+        id: JobId,
+        room: usize,
+        (turns, passed_up): (&Turns, &mut PassedUp),
+    ) -> usize {
+        let Some(application) = self.applications.get(&id) else { return 0 };
+        let optional = application.tables.iter().filter(|(_, table)| table.total() > 0);
+        let keys: Vec<Key> = optional.map(|(key, _)| *key).collect();
+        for key in keys {
+            let claimed = self.serve_key((id, key), room, (turns, passed_up));
+            if claimed > 0 {
+                return claimed;
+            }
+        }
+        0
+    }
+
+    fn serve_key(
+        &mut self,
+        (id, key): (JobId, Key),
+        room: usize,
+        (turns, passed_up): (&Turns, &mut PassedUp),
+    ) -> usize {
+        let Some(entry) = self.session.task_index.job(id) else { return 0 };
+        let Some(first) = entry.waiting(key.1).next() else { return 0 };
+        let waiting = entry.waiting_count(key.1);
+        let group = self.session.view.compile(id, &entry.job, key.1);
+        let wish = Wish { id, key, group };
+        let task = TaskId { job: id, index: first };
+        if self.claim_on_machine(wish, task) || self.claim_in_rack(wish, task) {
+            return 1;
+        }
+        let Some(table) = self.table(wish) else { return 0 };
+        if table.takes_any(&self.settings) {
+            let most = (table.total() as usize).min(waiting).min(room);
+            let count = self.turns_in_a_row(turns, (id, key.1), most);
+            return self.claim_anywhere(wish, count);
+        }
+        if table.may_relax() && !passed_up.contains(&(id, key)) && self.has_room(wish, task) {
+            passed_up.insert((id, key));
+            let application = self.applications.get_mut(&id);
+            if let Some(table) = application.and_then(|one| one.tables.get_mut(&key)) {
+                table.passed_up = table.passed_up.saturating_add(1);
+            }
+        }
+        0
+    }
+
+    fn table(&self, wish: Wish) -> Option<&Table> {
+        self.applications.get(&wish.id)?.tables.get(&wish.key)
+    }
+
+    /// Whether the application takes containers on the machine in a row.
+    fn admits(&self, id: JobId, row: usize) -> bool {
+        let Some(application) = self.applications.get(&id) else { return false };
+        let name = || self.places.stand(row).map(|stand| &stand.machine);
+        application.refused.is_empty()
+            || name().is_some_and(|name| !application.refused.contains(name))
+    }
+
+    /// Whether a task may go to a row, by the judge, its tenant's limits and the application.
+    fn may_have(&self, wish: Wish, row: usize) -> bool {
+        let view = &self.session.view;
+        view.quota_room(wish.group, 1) > 0
+            && view.judge(row, wish.group).is_ok()
+            && self.admits(wish.id, row)
+    }
+
+    fn claim_on_machine(&mut self, wish: Wish, task: TaskId) -> bool {
+        let Some(table) = self.table(wish) else { return false };
+        let found = {
+            let mut rows = table.machines().filter_map(|name| self.places.row(name));
+            rows.find(|row| self.may_have(wish, *row))
+        };
+        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Machine))
+    }
+
+    fn claim_in_rack(&mut self, wish: Wish, task: TaskId) -> bool {
+        let Some(table) = self.table(wish) else { return false };
+        if !table.takes_rack(&self.settings) {
+            return false;
+        }
+        let found = {
+            let mut rows = table.racks().flat_map(|rack| self.places.rack(rack));
+            rows.find(|row| self.may_have(wish, *row))
+        };
+        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Rack))
+    }
+
+    fn claim_row(&mut self, (wish, task): (Wish, TaskId), row: usize, near: Locality) -> bool {
+        let machine = self.session.view.machine_id(row);
+        let claimed = self.session.view.claim(task, machine, wish.group).is_ok();
+        if claimed {
+            self.give((wish, task), row, near);
+        }
+        claimed
+    }
+
+    /// Claims the best machines for the next tasks. The answer is for how many.
+    fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
+        let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
+        let waiting = entry.waiting(wish.key.1).take(count);
+        let tasks: Vec<TaskId> = waiting.map(|index| TaskId { job: wish.id, index }).collect();
+        let before = self.session.view.open_claims();
+        let how = (&self.profile, self.settings.placement);
+        let placed =
+            self.placer.place(&mut self.session.view, how, (wish.group, &tasks), &mut self.rng);
+        let claims: Vec<_> = (before..before + placed)
+            .filter_map(|index| self.session.view.open_claim(index))
+            .map(|(task, machine, _)| (task, machine.row()))
+            .collect();
+        let mut claimed = 0;
+        for (task, row) in claims {
+            if self.admits(wish.id, row) {
+                self.give((wish, task), row, Locality::Elsewhere);
+                claimed += 1;
+            } else {
+                self.session.view.drop_claim(task);
+                claimed += usize::from(self.claim_beside_refused(wish, task));
+            }
+        }
+        claimed
+    }
+
+    /// The first machine that will do, for an application that refuses the best.
+    fn claim_beside_refused(&mut self, wish: Wish, task: TaskId) -> bool {
+        let found = (0..self.session.view.rows()).find(|row| self.may_have(wish, *row));
+        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Elsewhere))
+    }
+
+    /// Whether there is room for a task anywhere, tried on the view.
+    fn has_room(&mut self, wish: Wish, task: TaskId) -> bool {
+        let how = (&self.profile, self.settings.placement);
+        self.placer.has_room(&mut self.session.view, how, (wish.group, task), &mut self.rng)
+    }
+
+    /// Counts a container that has a claim against what was asked for.
+    fn give(&mut self, (wish, task): (Wish, TaskId), row: usize, locality: Locality) {
+        self.session.task_index.note(task, Mark::Claimed);
+        let machine = self.session.view.machine_id(row);
+        let (group, _) = self.session.view.job(wish.group);
+        let group = group.groups[wish.key.1].name.clone();
+        let stand = self.places.stand(row);
+        let machine_name = stand.map_or_else(|| Text::from(""), |stand| stand.machine.clone());
+        let rack = stand.and_then(|stand| stand.rack.clone());
+        let application = self.applications.get_mut(&wish.id);
+        let Some(table) = application.and_then(|one| one.tables.get_mut(&wish.key)) else { return };
+        let lines = table.take(Spot { machine: &machine_name, rack: rack.as_ref() }, locality);
+        let container =
+            Container { task, priority: wish.key.0, group, machine, machine_name, locality };
+        let since = table.since;
+        self.given.insert(task, Given { key: wish.key, container, rack, lines, since });
+    }
+}

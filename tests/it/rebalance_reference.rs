@@ -1,0 +1,412 @@
+//! The objective of a pass the long way: from the cell's own list of who runs where, machine by machine, with
+//! nothing kept up; and a pass on random cells, compared with it after each step.
+//!
+//! `OMEGA_SEED=7 cargo test -p omega-tests rebalance` runs one history alone.
+
+use crate::histories::seeds;
+use crate::small::submit;
+use crate::views::World;
+use omega_cellstate::{Cell, CellHandle, MachineStatus, SharedCell, View};
+use omega_core::{
+    Amounts, Command, DeviceRequest, Job, JobId, KindId, Kinds, Labels, Machine, MachineId,
+    Outcome, Reason, SchedulerId, TaskGroup, TaskId, TaskRule, TaskSelector, TopologyLevel,
+};
+use omega_schedulers::rebalance::objective::{MACHINE, MOVE, PAIR, PARTS_MAX};
+use omega_schedulers::rebalance::{
+    Bounds, Fate, Move, Objectives, Pair, Plan, Rebalancer, Safety, Settings, Step, Why,
+};
+use omega_tests::random::Dice;
+use omega_tests::reference::claimed_together;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Resources that a machine has of each kind, and what its tasks claim of it.
+struct Use<'c> {
+    id: MachineId,
+    takes_tasks: bool,
+    claimable: Vec<i128>,
+    claimed: Vec<i128>,
+    /// The groups of those tasks.
+    groups: Vec<Cow<'c, TaskGroup>>,
+}
+
+fn request(job: &Job, group: usize, kind: usize) -> i128 {
+    i128::from(job.groups[group].request.get(KindId(kind as u8)))
+}
+
+/// Every task that runs, with its job's group and machine.
+pub(crate) fn running(cell: &Cell) -> Vec<(TaskId, usize, MachineId)> {
+    let tasks = cell.jobs().flat_map(|(id, _)| cell.tasks(id));
+    let placed = tasks.filter_map(|(id, state)| Some((id, state.machine()?)));
+    placed.map(|(id, machine)| (id, cell.task_group(id).unwrap(), machine)).collect()
+}
+
+fn uses(cell: &Cell) -> Vec<Use<'_>> {
+    let kinds = cell.kinds().count();
+    let tasks = running(cell);
+    let of = |state: omega_cellstate::MachineState<'_>| {
+        let here = tasks.iter().filter(|(.., machine)| *machine == state.id);
+        let group = |(task, group, _): &(TaskId, usize, _)| {
+            let group = &cell.job(task.job).unwrap().groups[*group];
+            match cell.task_held(*task) {
+                Some(held) => Cow::Owned(TaskGroup::new(1, held)),
+                None => Cow::Borrowed(group),
+            }
+        };
+        let groups: Vec<Cow<'_, TaskGroup>> = here.map(group).collect();
+        Use {
+            id: state.id,
+            takes_tasks: state.status == MachineStatus::Schedulable,
+            claimable: state.claimable.iter().map(|amount| i128::from(*amount)).collect(),
+            claimed: (0..kinds).map(|kind| claimed_together(&groups, kind)).collect(),
+            groups,
+        }
+    };
+    cell.machines().map(of).collect()
+}
+
+/// A million parts are what the machines that have any have on average.
+fn mean(uses: &[Use<'_>], kind: usize) -> i128 {
+    let some: Vec<i128> = uses.iter().map(|u| u.claimable[kind]).filter(|c| *c > 0).collect();
+    if some.is_empty() { 1 } else { (some.iter().sum::<i128>() / some.len() as i128).max(1) }
+}
+
+fn parts(amount: i128, of: i128) -> i128 {
+    (amount.max(0) * i128::from(MACHINE) / of).min(i128::from(PARTS_MAX))
+}
+
+/// Whether the machine would not take the task for what it is.
+fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
+    let mut alone = cell.clone();
+    // Nothing else runs, and everything has room: what is left is what the machine is.
+    let others: Vec<JobId> = alone.jobs().map(|(id, _)| id).collect();
+    let mut job = (**cell.job(task.job).unwrap()).clone();
+    let group = cell.task_group(task).unwrap();
+    others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
+    // That a machine is kept for others by and by is not what it is: who runs there stays.
+    let reserved: Vec<_> = alone.reservations().map(|one| one.name.clone()).collect();
+    reserved.into_iter().for_each(|name| drop(alone.apply(Command::Unreserve { name })));
+    job.name = "alone".into();
+    (job.gang_min, job.gang_timeout_ms) = (None, None);
+    job.tenant = "a tenant without a quota".into();
+    job.groups = vec![job.groups[group].clone()];
+    job.groups[0].count = 1;
+    job.groups[0].request = Amounts::zero();
+    (job.groups[0].devices, job.groups[0].cores) = (None, None);
+    job.groups[0].cluster_request = Amounts::zero();
+    job.groups[0].demand_profiles.clear();
+    job.groups[0].rules.tasks.clear();
+    job.groups[0].rules.ports.clear();
+    let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {
+        panic!("a job that was there is taken again");
+    };
+    let shared = SharedCell::new(alone);
+    let spec = shared.read(|cell| cell.job(id).unwrap().clone());
+    let mut view = View::new(SchedulerId(0), 0);
+    view.sync(&shared).unwrap();
+    let group = view.compile(id, &spec, 0);
+    view.judge(machine.row(), group).is_err()
+}
+
+/// The weighted costs of a cell as it is: without those of moving.
+pub(crate) fn naive(cell: &Cell, objectives: &Objectives) -> i128 {
+    let uses = uses(cell);
+    let kinds = cell.kinds().count();
+    let means: Vec<_> = (0..kinds).map(|kind| (kind, mean(&uses, kind))).collect();
+    let mut sum = 0;
+    for u in uses.iter().filter(|u| u.takes_tasks) {
+        let mut fullest = 0;
+        for (kind, mean) in means.iter().copied() {
+            let safety = objectives.safety(KindId(kind as u8));
+            let safe = u.claimable[kind] * i128::from(safety.percent) / 100;
+            sum += parts(u.claimed[kind] - safe, mean) * i128::from(safety.weight);
+            if u.claimable[kind] > 0 {
+                fullest = fullest.max(parts(u.claimed[kind], u.claimable[kind]));
+            }
+        }
+        let fullest = fullest.min(i128::from(MACHINE));
+        let fragments = 4 * fullest * (i128::from(MACHINE) - fullest) / i128::from(MACHINE);
+        sum += fragments * i128::from(objectives.fragments);
+        for pair in &objectives.pairs {
+            let (one, other) = (pair.free.index(), pair.beside.index());
+            if one < kinds && other < kinds {
+                let free = |kind: usize| parts(u.claimable[kind] - u.claimed[kind], means[kind].1);
+                let lacks = free(one) * i128::from(pair.percent) / 100 - free(other);
+                sum += lacks.max(0) * i128::from(objectives.balance);
+            }
+        }
+    }
+    sum + naive_crowding(cell, objectives) + naive_misplaced(cell, objectives)
+}
+
+fn naive_crowding(cell: &Cell, objectives: &Objectives) -> i128 {
+    let tasks = running(cell);
+    let domain =
+        |machine| cell.machine(machine).unwrap().machine.domain(&objectives.level).cloned();
+    let mut pairs = 0;
+    for (i, (one, _, here)) in tasks.iter().enumerate() {
+        for (other, _, there) in &tasks[..i] {
+            let same = one.job == other.job && domain(*here).is_some();
+            pairs += i128::from(same && domain(*here) == domain(*there));
+        }
+    }
+    pairs * i128::from(PAIR) * i128::from(objectives.crowding)
+}
+
+fn naive_misplaced(cell: &Cell, objectives: &Objectives) -> i128 {
+    if objectives.misplaced == 0 {
+        return 0;
+    }
+    let tasks = running(cell);
+    let misplaced = tasks.iter().filter(|(task, _, machine)| is_misplaced(cell, *task, *machine));
+    misplaced.count() as i128 * i128::from(MACHINE) * i128::from(objectives.misplaced)
+}
+
+/// Weighted cost of moves.
+pub(crate) fn naive_moves<'a>(
+    cell: &Cell,
+    objectives: &Objectives,
+    moves: impl Iterator<Item = &'a Move>,
+) -> i128 {
+    let uses = uses(cell);
+    let mut by_job: BTreeMap<JobId, i128> = BTreeMap::new();
+    let mut sum = 0;
+    for m in moves {
+        let job = cell.job(m.task.job).unwrap();
+        let part = |kind| parts(request(job, usize::from(m.group), kind), mean(&uses, kind));
+        let largest = (0..cell.kinds().count()).map(part).max().unwrap();
+        sum += (i128::from(MOVE) + largest) * i128::from(objectives.moves);
+        *by_job.entry(m.task.job).or_default() += i128::from(MOVE);
+    }
+    sum + by_job.into_values().max().unwrap_or(0) * i128::from(objectives.job_moves)
+}
+
+fn objectives(dice: &mut Dice) -> Objectives {
+    let weight = |dice: &mut Dice| [0, 0, 1, 3, 100][dice.below(5)];
+    let safety = |dice: &mut Dice| Safety {
+        percent: dice.below(120) as u32,
+        weight: [0, 1, 10][dice.below(3)],
+    };
+    let kind = |dice: &mut Dice| KindId(dice.below(4) as u8);
+    let pair = |dice: &mut Dice| Pair {
+        free: kind(dice),
+        beside: kind(dice),
+        percent: dice.below(200) as u32,
+    };
+    let levels = [TopologyLevel::Machine, TopologyLevel::Label("zone".into())];
+    Objectives {
+        misplaced: [0, 1000][dice.below(2)],
+        load: safety(dice),
+        loads: (0..dice.below(3)).map(|_| (kind(dice), safety(dice))).collect(),
+        balance: weight(dice),
+        pairs: (0..dice.below(3)).map(|_| pair(dice)).collect(),
+        fragments: weight(dice),
+        crowding: weight(dice),
+        level: dice.pick(&levels).clone(),
+        moves: dice.below(2) as u32,
+        job_moves: dice.below(3) as u32,
+    }
+}
+
+fn settings(dice: &mut Dice) -> Settings {
+    let bounds = Bounds {
+        moves: [1, 3, 1000][dice.below(3)],
+        moves_per_job: [1, 2, u32::MAX][dice.below(3)],
+        waves: 1 + dice.below(4),
+        ..Bounds::default()
+    };
+    let transient = (0..4).filter(|_| dice.chance(30)).map(KindId).collect();
+    let machines_each = 1 + dice.below(64);
+    Settings {
+        bounds,
+        transient,
+        machines_each,
+        seed: dice.below(9) as u64,
+        ..Settings::new(objectives(dice))
+    }
+}
+
+/// Whether the cell may refuse what a view allows: it alone judges gangs and quotas.
+fn is_of_the_cell_alone(fate: Fate) -> bool {
+    matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
+}
+
+/// Attempts of a pass.
+#[derive(Debug, Default)]
+struct Tried {
+    steps: usize,
+    pairs: usize,
+    room: usize,
+    waves: usize,
+}
+
+/// Makes a pass step by step, and reckons the long way after each.
+fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
+    let settings = settings(dice);
+    let (objectives, bounds) = (settings.objectives.clone(), settings.bounds);
+    let transient = settings.transient.clone();
+    let mut rebalancer = Rebalancer::new(cell, settings).unwrap();
+    let plan = rebalancer.plan(cell, &mut || true).unwrap();
+    let start = cell.read(Cell::clone);
+    let mut total = naive(&start, &objectives);
+    assert_eq!(plan.before.total(&objectives), total, "seed {seed}: {plan:?}");
+    assert!(
+        plan.moves().count() <= bounds.moves && plan.waves.len() <= bounds.waves,
+        "seed {seed}"
+    );
+    assert_eq!(plan.gain(), plan.steps().map(|step| step.gain).sum::<i128>(), "seed {seed}");
+    assert!(plan.steps().all(|step| step.gain > 0 || step.why == Why::MakesRoom), "seed {seed}");
+    assert_moves_once(&plan, bounds.moves_per_job);
+    let (mut done, mut tried) = (Vec::new(), Tried::default());
+    let mut made_room = false;
+    for wave in &plan.waves {
+        assert_fits_with_sources_held(&cell.read(Cell::clone), wave, &transient);
+        for step in wave {
+            let fate = rebalancer.apply_plan_wave(cell, std::slice::from_ref(step)).unwrap()[0];
+            if is_of_the_cell_alone(fate) {
+                return tried;
+            }
+            assert_eq!(fate, Fate::Moved, "seed {seed} {step:?}");
+            done.extend(&step.moves);
+            let moving = naive_moves(&start, &objectives, done.iter());
+            let now = cell.read(|cell| naive(cell, &objectives)) + moving;
+            let makes_room = step.why == Why::MakesRoom;
+            let both = made_room || makes_room;
+            assert!(both || total - now == step.gain, "seed {seed} {step:?} {total} {now}");
+            (made_room, total) = (makes_room, now);
+            tried.steps += 1;
+            tried.pairs += usize::from(step.moves.len() == 2);
+            tried.room += usize::from(makes_room);
+        }
+        tried.waves += 1;
+    }
+    assert_eq!(total, plan.after.total(&objectives), "seed {seed}");
+    cell.read(Cell::audit).unwrap();
+    tried
+}
+
+/// Attempts of all passes together.
+fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
+    let mut all = Tried::default();
+    for seed in seeds(count) {
+        let mut dice = Dice::new(seed ^ 0x1_4970);
+        let cell = make(seed, &mut dice);
+        let tried = check(&cell, &mut dice, seed);
+        all.steps += tried.steps;
+        all.pairs += tried.pairs;
+        all.room += tried.room;
+        all.waves += tried.waves;
+    }
+    all
+}
+
+#[test]
+fn a_pass_over_a_random_cell_costs_what_the_reference_reckons_after_each_step() {
+    let tried = check_all(1000, |seed, dice| {
+        let mut world = World::new(seed);
+        (0..40 + dice.below(120)).for_each(|_| world.step());
+        world.cell
+    });
+    assert!(seeds(1000) != (0..1000) || tried.steps > 200, "enough is tried: {tried:?}");
+}
+
+/// A cell in which most machines have several tasks, and some drain.
+fn dense(dice: &mut Dice) -> SharedCell {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let machines = 2 + dice.below(10);
+    for i in 0..machines {
+        let capacity = Amounts::new([8, 16, 32].map(|most| 1 + dice.below(most) as u64));
+        let mut machine =
+            Machine::new(format!("m{i}"), capacity).with_devices(KindId::GPU, dice.below(3) as u8);
+        machine.labels = Labels::new([("zone", format!("z{}", dice.below(3)))]);
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    for i in 0..1 + dice.below(8) {
+        let tasks = 1 + dice.below(8);
+        let mut amounts = Amounts::new([4, 6, 8].map(|most| dice.below(most) as u64));
+        let share = dice
+            .chance(20)
+            .then(|| DeviceRequest { count: 1, milli_each: 1 + dice.below(1000) as u16 });
+        share.iter().for_each(|share| amounts.set(KindId::GPU, share.milli_each.into()));
+        let mut group = TaskGroup { devices: share, ..TaskGroup::new(tasks as u32, amounts) };
+        if dice.chance(30) {
+            let (of, level) = (TaskSelector::SameJob, TopologyLevel::Label("zone".into()));
+            group.rules.tasks.push(TaskRule::MaxPerDomain {
+                of,
+                level,
+                count: 1 + dice.below(4) as u32,
+            });
+        }
+        let job = submit(&cell, Job::batch(format!("j{i}"), group));
+        let (id, number) = cell.register("first".into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(&cell).unwrap();
+        let spec = cell.read(|cell| cell.job(job).unwrap().clone());
+        let group = view.compile(job, &spec, 0);
+        for index in 0..tasks as u32 {
+            let machine = view.machine_id(dice.below(machines));
+            let _ = view.claim(TaskId { job, index }, machine, group);
+        }
+        if view.open_claims() > 0 {
+            cell.commit(&view.take_transaction()).unwrap();
+        }
+    }
+    for slot in (0..machines as u32).filter(|_| dice.chance(15)) {
+        let id = MachineId::first(slot);
+        cell.apply(Command::DrainMachine { id, draining: true }).unwrap();
+    }
+    cell
+}
+
+#[test]
+fn a_pass_over_a_dense_cell_costs_what_the_reference_reckons_after_each_step() {
+    let tried = check_all(1000, |_, dice| dense(dice));
+    let Tried { steps, pairs, room, waves } = tried;
+    let enough = steps > 800 && pairs > 40 && room > 5 && waves > 400;
+    assert!(seeds(1000) != (0..1000) || enough, "enough is tried: {tried:?}");
+}
+
+fn assert_moves_once(plan: &Plan, per_job: u32) {
+    let mut tasks: Vec<TaskId> = plan.moves().map(|m| m.task).collect();
+    tasks.sort_unstable();
+    assert!(tasks.is_sorted_by(|a, b| a < b), "a task moves once");
+    let mut by_job: BTreeMap<JobId, u32> = BTreeMap::new();
+    tasks.iter().for_each(|task| *by_job.entry(task.job).or_default() += 1);
+    assert!(by_job.into_values().all(|count| count <= per_job));
+}
+
+/// Of transient kinds, all moves of a wave fit beside all that is there when it begins.
+fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId]) {
+    let uses = uses(cell);
+    for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {
+        for u in &uses {
+            let to = wave.iter().flat_map(|step| &step.moves).filter(|m| m.to == u.id);
+            let come = to.map(|m| &cell.job(m.task.job).unwrap().groups[usize::from(m.group)]);
+            let come: Vec<Cow<'_, TaskGroup>> = come.map(Cow::Borrowed).collect();
+            let wanted = claimed_together(&come, kind);
+            let together = claimed_together(&[&u.groups[..], &come].concat(), kind);
+            assert!(wanted == 0 || together <= u.claimable[kind], "{:?} {wave:?}", u.id);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan_and_a_plan_changes_nothing() {
+    for seed in seeds(100) {
+        let mut world = World::new(seed);
+        (0..100).for_each(|_| world.step());
+        let plan =
+            |rebalancer: &mut Rebalancer| rebalancer.plan(&world.cell, &mut || true).unwrap();
+        let settings = || settings(&mut Dice::new(seed));
+        let mut one = Rebalancer::new(&world.cell, settings()).unwrap();
+        let version = world.cell.read(Cell::version);
+        let first = plan(&mut one);
+        assert_eq!(first, plan(&mut one), "seed {seed}: the view is as before");
+        assert_eq!(
+            first,
+            plan(&mut Rebalancer::new(&world.cell, settings()).unwrap()),
+            "seed {seed}"
+        );
+        assert_eq!(world.cell.read(Cell::version), version, "seed {seed}");
+    }
+}

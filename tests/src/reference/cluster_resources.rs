@@ -1,0 +1,75 @@
+//! Cluster resources in the reference model: counted task by task, each time.
+
+use super::held::taken;
+use super::judge::Member;
+use super::{Reference, validate};
+use omega_core::{Amounts, KindId, Outcome, Reason, Rejection, Take, TaskGroup};
+
+/// Usage that a task of a group adds to its tenant: its claim on its machine, and its claim of cluster resources.
+pub(super) fn charged(group: &TaskGroup, of_machine: &Amounts, kind: KindId) -> u64 {
+    of_machine.get(kind) + group.cluster_request.get(kind)
+}
+
+impl Reference {
+    /// Says how much the cell as a whole has of a kind.
+    pub(super) fn set_cluster_capacity(
+        &mut self,
+        kind: KindId,
+        amount: u64,
+    ) -> Result<Outcome, Rejection> {
+        if kind.index() >= self.kinds.count() {
+            return Err(Rejection::BadAmount { what: "".into(), kind });
+        }
+        validate::quota(&"".into(), &Amounts::zero().with(kind, amount), &self.kinds)?;
+        if self.cluster_capacity(kind) == amount {
+            return Ok(Outcome::Done(self.version));
+        }
+        self.cluster_capacity.insert(kind, amount);
+        Ok(self.done())
+    }
+
+    /// Amount that the cell as a whole has of a kind.
+    #[must_use]
+    pub fn cluster_capacity(&self, kind: KindId) -> u64 {
+        self.cluster_capacity.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Claims of placed tasks on a cluster resource.
+    #[must_use]
+    pub fn cluster_claimed(&self, kind: KindId) -> u128 {
+        let placed = self.placed();
+        placed.map(|(_, job, task, _)| u128::from(cluster_request(job, task.group).get(kind))).sum()
+    }
+
+    /// Whether the cell as a whole has enough for one more task.
+    pub(super) fn judge_cell(&self, of: Member<'_>) -> Result<(), Reason> {
+        for (kind, amount) in cluster_request(of.job, of.group).iter() {
+            let claimed = self.cluster_claimed(kind) + u128::from(amount);
+            if claimed > u128::from(self.cluster_capacity(kind)) {
+                return Err(Reason::CellExhausted(kind));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tenant may claim one more task of a group.
+    pub(super) fn judge_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
+        let group = &of.job.spec.groups[of.group];
+        let (request, _) = taken(group, take);
+        for tenant in self.line(&of.job.spec.tenant) {
+            let Some(limit) = self.quota(&tenant) else { continue };
+            let used = self.tenant_used(&tenant);
+            for (kind, _) in self.kinds.iter() {
+                let more = i128::from(charged(group, &request, kind));
+                if more > 0 && used[kind.index()] + more > i128::from(limit.get(kind)) {
+                    return Err(Reason::QuotaExceeded(kind));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cluster_request(job: &super::ReferenceJob, group: usize) -> &Amounts {
+    &job.spec.groups[group].cluster_request
+}

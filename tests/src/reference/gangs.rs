@@ -1,0 +1,68 @@
+//! Gangs that hold places: what each command did to them is seen by looking at all of them before and after.
+
+use super::commit::is_complete;
+use super::{Reference, TwinHold};
+use omega_core::{JobId, TaskState};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Reference {
+    /// Number of tasks of each gang that may hold places are placed.
+    pub(super) fn gangs_placed(&self) -> BTreeMap<JobId, usize> {
+        let gangs = self.jobs.iter().filter(|(_, job)| job.spec.gang_timeout_ms.is_some());
+        gangs.map(|(id, job)| (*id, job.placed())).collect()
+    }
+
+    /// Lets gangs begin or end to hold, after a command.
+    pub(super) fn note_holds(&mut self, before: &BTreeMap<JobId, usize>, adopts: Option<JobId>) {
+        for (id, had) in before {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            if job.placed() == 0 || is_complete(job) || adopts == Some(*id) {
+                job.hold = None;
+            } else if *had == 0 {
+                job.hold = Some(TwinHold { noticed_ms: None, spared: false });
+            }
+        }
+    }
+
+    /// Whether the tasks of a job hold their places.
+    #[must_use]
+    pub fn gang_hold(&self, id: JobId) -> Option<TwinHold> {
+        self.jobs.get(&id)?.hold
+    }
+
+    /// Takes gangs off their machines that have held places for too long. The answer is whether there
+    /// were any.
+    pub(super) fn release_gangs(&mut self) -> bool {
+        let now = self.now_ms;
+        let mut late: Vec<(u64, JobId)> = Vec::new();
+        for (id, job) in &self.jobs {
+            let (Some(hold), Some(most)) = (job.hold, job.spec.gang_timeout_ms) else { continue };
+            if let Some(noticed) = hold.noticed_ms
+                && u128::from(noticed) + u128::from(most) <= u128::from(now)
+            {
+                late.push((noticed, *id));
+            }
+        }
+        for job in self.jobs.values_mut() {
+            if let Some(hold) = &mut job.hold {
+                hold.noticed_ms.get_or_insert(now);
+            }
+        }
+        late.sort_unstable();
+        let fresh = |(_, id): &&(u64, JobId)| self.jobs[id].hold.is_some_and(|hold| !hold.spared);
+        let spared = if late.len() > 1 { late.iter().find(fresh).map(|(_, id)| *id) } else { None };
+        let mut left = BTreeSet::new();
+        for (_, id) in &late {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            if spared == Some(*id) {
+                job.hold = Some(TwinHold { noticed_ms: Some(now), spared: true });
+                continue;
+            }
+            job.hold = None;
+            let placed = job.tasks.iter_mut().filter(|task| task.state.machine().is_some());
+            left.extend(placed.filter_map(|task| task.leave(TaskState::Pending)));
+        }
+        self.raise(&left);
+        !left.is_empty()
+    }
+}

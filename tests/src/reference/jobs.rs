@@ -1,0 +1,207 @@
+//! Commands about jobs and tasks.
+
+use super::{Reference, ReferenceJob, ReferenceTask, validate};
+use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_core::{
+    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
+    Text,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl ReferenceTask {
+    fn pending(group: usize) -> ReferenceTask {
+        let (state, devices) = (TaskState::Pending, DeviceSet::default());
+        let cores = NodeCores::NONE;
+        ReferenceTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
+    }
+
+    /// Gives it another state, without a machine. The answer is the row that it leaves.
+    pub(super) fn leave(&mut self, state: TaskState) -> Option<usize> {
+        let row = self.state.machine().map(MachineId::row);
+        self.state = state;
+        self.devices = DeviceSet::default();
+        self.cores = NodeCores::NONE;
+        self.placed_ms = 0;
+        self.holds = None;
+        row
+    }
+}
+
+impl ReferenceJob {
+    /// Number of its tasks have a machine.
+    #[must_use]
+    pub fn placed(&self) -> usize {
+        self.tasks.iter().filter(|task| task.state.machine().is_some()).count()
+    }
+
+    /// Number of its tasks have not ended.
+    #[must_use]
+    pub fn alive(&self) -> usize {
+        self.tasks.iter().filter(|task| !task.state.ended()).count()
+    }
+}
+
+impl Reference {
+    pub(super) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
+        validate::job(&job, &self.kinds)?;
+        if self.jobs.values().any(|known| known.spec.name == job.name) {
+            return Err(Rejection::NameTaken(job.name));
+        }
+        let asks = job.groups.iter().map(|group| (group, u64::from(group.count)));
+        self.admit(&job.tenant, asks)?;
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        self.tenants.insert(job.tenant.clone());
+        let mut tasks = Vec::new();
+        for (group, spec) in job.groups.iter().enumerate() {
+            tasks.extend((0..spec.count).map(|_| ReferenceTask::pending(group)));
+        }
+        self.jobs.insert(id, ReferenceJob { spec: Arc::new(job), tasks, hold: None });
+        self.done();
+        Ok(Outcome::Job(id))
+    }
+
+    pub(super) fn resize_group(
+        &mut self,
+        id: JobId,
+        name: &Text,
+        count: u32,
+    ) -> Result<Outcome, Rejection> {
+        let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
+        let job = job.ok_or(Rejection::UnknownJob(id))?;
+        let Some(group) = job.spec.groups.iter().position(|group| group.name == *name) else {
+            return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
+        };
+        let old = job.spec.groups[group].count;
+        let given = job.tasks.len() as u64 + u64::from(count.saturating_sub(old));
+        let wanted = job.spec.task_count() + u64::from(count) - u64::from(old);
+        let max = u64::from(TASKS_PER_JOB_MAX);
+        if given.max(wanted) > max {
+            return Err(Rejection::TooMany { what: "tasks of a job".into(), given, max });
+        }
+        if count == old {
+            return Ok(Outcome::Done(self.version));
+        }
+        let asks = &job.spec.groups[group];
+        self.admit(&job.spec.tenant, [(asks, u64::from(count.saturating_sub(old)))])?;
+        let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
+        Arc::make_mut(&mut job.spec).groups[group].count = count;
+        job.tasks.extend((old..count).map(|_| ReferenceTask::pending(group)));
+        let mut left = BTreeSet::new();
+        for _ in count..old {
+            let alive = || {
+                let tasks = job.tasks.iter().enumerate();
+                tasks.filter(|(_, task)| task.group == group && !task.state.ended())
+            };
+            let pending = alive().rfind(|(_, task)| task.state == TaskState::Pending);
+            let Some((victim, _)) = pending.or_else(|| alive().next_back()) else { break };
+            left.extend(job.tasks[victim].leave(TaskState::Killed));
+        }
+        self.raise(&left);
+        self.note_if_over(id);
+        Ok(self.done())
+    }
+
+    pub(super) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
+        if job.alive() == 0 {
+            return Ok(Outcome::Done(self.version));
+        }
+        let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
+        let left = alive.filter_map(|task| task.leave(TaskState::Killed)).collect();
+        self.raise(&left);
+        self.note_if_over(id);
+        Ok(self.done())
+    }
+
+    pub(super) fn report_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+        report: TaskReport,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.task(id) else { return Err(Rejection::UnknownTask(id)) };
+        if task.state.machine() != Some(machine) {
+            return Err(Rejection::TaskNotThere(id, machine));
+        }
+        let restarts = u64::from(job.spec.groups[task.group].restarts);
+        let state = match report {
+            TaskReport::Started if task.state == TaskState::Running(machine) => {
+                return Ok(Outcome::Done(self.version));
+            }
+            TaskReport::Started => TaskState::Running(machine),
+            TaskReport::Finished => TaskState::Finished,
+            TaskReport::Failed if task.failures >= restarts => TaskState::Failed,
+            TaskReport::Failed | TaskReport::Lost => TaskState::Pending,
+        };
+        let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
+        let task = &mut job.tasks[id.index as usize];
+        task.failures += u64::from(report == TaskReport::Failed);
+        if report == TaskReport::Started {
+            task.state = state;
+        } else {
+            task.leave(state);
+            self.raise(&BTreeSet::from([machine.row()]));
+        }
+        self.note_if_over(id.job);
+        Ok(self.done())
+    }
+
+    pub(super) fn adopt_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.task(id) else { return Err(Rejection::UnknownTask(id)) };
+        if task.state != TaskState::Pending {
+            return Err(Rejection::TaskNotPending(id));
+        }
+        if self.host(machine).is_none() {
+            return Err(Rejection::UnknownMachine(machine));
+        }
+        let asked = job.spec.groups[task.group].devices;
+        let devices = self.choose_devices(asked, machine.row(), DeviceSet::default());
+        let devices = devices.map_err(|_| Rejection::NoDevicesLeft(id, machine))?;
+        let cores = self.choose_cores(job.spec.groups[task.group].cores, machine.row());
+        let cores = cores.map_err(|_| Rejection::NoCoresLeft(id, machine))?;
+        let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
+        let task = &mut job.tasks[id.index as usize];
+        (task.state, task.devices) = (TaskState::Placed(machine), devices);
+        task.cores = cores;
+        task.placed_ms = self.now_ms;
+        self.raise(&BTreeSet::from([machine.row()]));
+        Ok(self.done())
+    }
+
+    /// Notes that all tasks of a job have ended, once.
+    fn note_if_over(&mut self, id: JobId) {
+        let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0);
+        if over && self.over.iter().all(|(known, _)| *known != id) {
+            self.over.push((id, None));
+        }
+    }
+
+    pub(super) fn expire(&mut self, now_ms: u64) -> Outcome {
+        let later = self.now_ms.max(now_ms);
+        let other_peaks = self.peaks_at(self.now_ms) != self.peaks_at(later);
+        self.now_ms = later;
+        for (_, noticed) in &mut self.over {
+            noticed.get_or_insert(self.now_ms);
+        }
+        let released = self.release_gangs();
+        let refilled = self.forget_evictions();
+        let over = self.forget_reservations();
+        let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.ttl_after_finished_ms));
+        let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
+        let forgotten: Vec<JobId> =
+            self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
+        self.over.retain(|(id, _)| !forgotten.contains(id));
+        self.jobs.retain(|id, _| !forgotten.contains(id));
+        if forgotten.is_empty() && !released && !refilled && !over && !other_peaks {
+            Outcome::Done(self.version)
+        } else {
+            self.done()
+        }
+    }
+}

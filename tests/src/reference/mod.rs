@@ -1,0 +1,362 @@
+//! The naive reference: a cell without a single running sum.
+//!
+//! It keeps what was asked for (machines, jobs, the states of tasks) and walks all of it for each
+//! question. It is written from the documents of `omega-core`, shares no code with
+//! `omega-cellstate`, and undoes by restoring a copy. Where both agree on thousands of random
+//! histories, the fast one is as right as the slow one is plain.
+//!
+//! What the documents leave open is decided so:
+//! - a removed machine's row goes to the next machine, the row that was left last first;
+//! - a command that is no transaction raises a machine's sequence number by one, too, if it changed
+//!   what may be claimed there, however many of its tasks it moved; a report of load does not;
+//! - a command that asks for what is so already (to drain a draining machine, to kill an ended
+//!   job) is done without a version; setting a quota or a policy always has one;
+//! - a task whose machine has no place at a level counts nowhere at that level.
+
+mod cluster_resources;
+mod commit;
+mod gangs;
+mod held;
+mod holders;
+mod jobs;
+mod judge;
+mod machines;
+mod peaks;
+mod reservations;
+mod tenants;
+mod validate;
+mod wishes;
+
+pub use machines::claimed_together;
+use omega_core::{
+    Amounts, Command, Commit, DeviceSet, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
+    NodeCores, Outcome, PeakCalendar, Policy, Rejection, Reservation, SchedulerId, SequenceNumber,
+    TaskId, TaskState, TenantConfig, Text, Transaction, Version,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A row, with or without a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// Counts its changes.
+    pub sequence: SequenceNumber,
+    /// Number of machines that had it before.
+    pub incarnation: u32,
+    /// The machine that has it now.
+    pub machine: Option<Host>,
+}
+
+/// A machine that is there.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Kind.
+    pub spec: Arc<Machine>,
+    /// Whether it takes no new tasks.
+    pub draining: bool,
+    /// Its last load report, the time of it, and the claims of its tasks then.
+    pub load: Option<TwinLoad>,
+}
+
+/// A report of load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwinLoad {
+    /// Usage.
+    pub used: Amounts,
+    /// Claims.
+    pub claimed: Amounts,
+    /// The time.
+    pub at_ms: u64,
+}
+
+/// A job that is remembered.
+#[derive(Clone, Debug)]
+pub struct ReferenceJob {
+    /// Request.
+    pub spec: Arc<Job>,
+    /// Its tasks by number.
+    pub tasks: Vec<ReferenceTask>,
+    /// Whether they hold their places.
+    pub hold: Option<TwinHold>,
+}
+
+/// A gang that holds places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwinHold {
+    /// When that was noticed.
+    pub noticed_ms: Option<u64>,
+    /// Whether its time has begun anew once.
+    pub spared: bool,
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct ReferenceTask {
+    /// Where it is in its life.
+    pub state: TaskState,
+    /// The devices that it has.
+    pub devices: DeviceSet,
+    /// Its group's position in the job.
+    pub group: usize,
+    /// Number of times it failed.
+    pub failures: u64,
+    /// When it got its machine; 0 while it has none.
+    pub placed_ms: u64,
+    /// The cores that it has to itself, by NUMA node.
+    pub cores: NodeCores,
+    /// Its contents, if that was ever said otherwise than by its group.
+    pub holds: Option<Amounts>,
+}
+
+/// A scheduler and its past transactions.
+#[derive(Clone, Debug)]
+struct Scheduler {
+    name: Text,
+    holder: Option<HolderId>,
+    answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
+    next: u64,
+    /// Numbers below it were left behind when the name last changed hands.
+    left_behind: u64,
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    kinds: Kinds,
+    policy: Policy,
+    version: Version,
+    now_ms: u64,
+    rows: Vec<Row>,
+    /// Rows without a machine, in the order in which they were left.
+    vacant: Vec<usize>,
+    jobs: BTreeMap<JobId, ReferenceJob>,
+    next_job: u64,
+    tenants: BTreeSet<Text>,
+    quotas: BTreeMap<Text, Amounts>,
+    tenant_configs: BTreeMap<Text, TenantConfig>,
+    admissions: BTreeMap<Text, Amounts>,
+    schedulers: Vec<Scheduler>,
+    /// The times of evictions that count against the policy's cap.
+    evicted: Vec<u64>,
+    /// Reservations that are not over, in the order in which they came.
+    reservations: Vec<Reservation>,
+    /// Calendars of peaks, by name.
+    peaks: BTreeMap<Text, PeakCalendar>,
+    /// Jobs that are over, and when that was noticed.
+    over: Vec<(JobId, Option<u64>)>,
+    /// Amount that the cell as a whole has, of kinds of which that was said.
+    cluster_capacity: BTreeMap<KindId, u64>,
+}
+
+impl Reference {
+    /// An empty cell.
+    #[must_use]
+    pub fn new(kinds: Kinds) -> Reference {
+        Reference {
+            kinds,
+            policy: Policy::default(),
+            version: Version(0),
+            now_ms: 0,
+            rows: Vec::new(),
+            vacant: Vec::new(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            tenants: BTreeSet::new(),
+            quotas: BTreeMap::new(),
+            tenant_configs: BTreeMap::new(),
+            admissions: BTreeMap::new(),
+            schedulers: Vec::new(),
+            evicted: Vec::new(),
+            reservations: Vec::new(),
+            peaks: BTreeMap::new(),
+            over: Vec::new(),
+            cluster_capacity: BTreeMap::new(),
+        }
+    }
+
+    /// Applies a command. A refused one changes nothing.
+    ///
+    /// # Errors
+    /// As the cell's.
+    pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        let adopts = match &command {
+            Command::AdoptTask { task, .. } => Some(task.job),
+            _ => None,
+        };
+        let before = self.gangs_placed();
+        let outcome = self.apply_alone(command);
+        if outcome.is_ok() {
+            self.note_holds(&before, adopts);
+        }
+        outcome
+    }
+
+    fn apply_alone(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::RegisterScheduler { name } => self.register_scheduler(name),
+            Command::RegisterMachine(machine) => self.register_machine(machine),
+            Command::UpdateMachine { id, machine } => self.update_machine(id, machine),
+            Command::DrainMachine { id, draining } => self.drain_machine(id, draining),
+            Command::RemoveMachine { id } => self.remove_machine(id),
+            Command::ReportLoad { id, load } => self.report_load(id, load),
+            Command::SubmitJob(job) => self.submit_job(job),
+            Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
+            Command::KillJob { job } => self.kill_job(job),
+            Command::ReportTask { task, machine, report } => {
+                self.report_task(task, machine, report)
+            }
+            Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
+            Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
+            Command::SetPolicy(policy) => {
+                validate::policy(&policy)?;
+                let done = self.set_policy(policy);
+                self.forget_evictions();
+                Ok(done)
+            }
+            Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
+            Command::Expire { now_ms } => Ok(self.expire(now_ms)),
+            Command::HoldScheduler { name, holder, lease_ms } => {
+                self.hold_scheduler(name, holder, lease_ms)
+            }
+            Command::EndHolder { holder } => Ok(self.end_holder(holder)),
+            Command::SetTenant { tenant, tenant_config } => self.set_tenant(tenant, tenant_config),
+            Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
+            Command::Reserve(reservation) => self.reserve(reservation),
+            Command::Unreserve { name } => self.unreserve(&name),
+            Command::SetClusterCapacity { kind, amount } => self.set_cluster_capacity(kind, amount),
+            Command::SetPeaks(calendar) => self.set_peaks(calendar),
+            Command::RemovePeaks { name } => self.remove_peaks(&name),
+            other => unimplemented_command(&other),
+        }
+    }
+
+    fn set_quota(&mut self, tenant: Text, limit: Option<Amounts>) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        if let Some(limit) = &limit {
+            validate::quota(&tenant, limit, &self.kinds)?;
+        }
+        self.tenants.insert(tenant.clone());
+        match limit {
+            Some(limit) => self.quotas.insert(tenant, limit),
+            None => self.quotas.remove(&tenant),
+        };
+        Ok(self.done())
+    }
+
+    /// Counts a change of the cell.
+    fn done(&mut self) -> Outcome {
+        self.version = self.version.next();
+        Outcome::Done(self.version)
+    }
+
+    /// Counts a change of each of these rows.
+    fn raise(&mut self, rows: &BTreeSet<usize>) {
+        for row in rows {
+            self.rows[*row].sequence = self.rows[*row].sequence.next();
+        }
+    }
+}
+
+fn unimplemented_command(command: &Command) -> ! {
+    panic!("the reference does not know {command:?} yet")
+}
+
+/// Looking at the reference.
+impl Reference {
+    /// The cell's version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The last time that it was told.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The kinds.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Rows by number.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The id of what is in a row.
+    #[must_use]
+    pub fn machine_id(&self, row: usize) -> MachineId {
+        MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
+    }
+
+    /// A machine that is there.
+    #[must_use]
+    pub fn host(&self, id: MachineId) -> Option<&Host> {
+        let row = self.rows.get(id.row())?;
+        row.machine.as_ref().filter(|_| row.incarnation == id.incarnation)
+    }
+
+    /// Every job that is remembered.
+    #[must_use]
+    pub fn jobs(&self) -> &BTreeMap<JobId, ReferenceJob> {
+        &self.jobs
+    }
+
+    /// Number of schedulers there are.
+    #[must_use]
+    pub fn schedulers(&self) -> usize {
+        self.schedulers.len()
+    }
+
+    /// Every process that holds a name.
+    pub fn holders(&self) -> impl Iterator<Item = HolderId> {
+        self.schedulers.iter().filter_map(|scheduler| scheduler.holder)
+    }
+
+    /// The names of schedulers and who holds them, by id.
+    pub fn holds(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
+        self.schedulers.iter().map(|scheduler| (&scheduler.name, scheduler.holder))
+    }
+
+    /// A number above all that a scheduler has used for transactions.
+    #[must_use]
+    pub fn next_transaction(&self, scheduler: SchedulerId) -> u64 {
+        self.schedulers.get(scheduler.0 as usize).map_or(0, |scheduler| scheduler.next)
+    }
+
+    /// Tenants that had a job or a quota.
+    pub fn tenants(&self) -> impl Iterator<Item = &Text> {
+        self.tenants.iter()
+    }
+
+    /// Every task with its job, ascending.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &ReferenceJob, &ReferenceTask)> {
+        self.jobs.iter().flat_map(|(id, job)| {
+            let tasks = job.tasks.iter().zip(0..);
+            tasks.map(move |(task, index)| (TaskId { job: *id, index }, job, task))
+        })
+    }
+
+    /// Every task that has a machine, with its row.
+    pub fn placed(&self) -> impl Iterator<Item = (TaskId, &ReferenceJob, &ReferenceTask, usize)> {
+        self.tasks()
+            .filter_map(|(id, job, task)| Some((id, job, task, task.state.machine()?.row())))
+    }
+
+    /// A task and its job.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<(&ReferenceJob, &ReferenceTask)> {
+        let job = self.jobs.get(&id.job)?;
+        Some((job, job.tasks.get(id.index as usize)?))
+    }
+}

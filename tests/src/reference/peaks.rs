@@ -1,0 +1,103 @@
+//! Peaks: a list of calendars, and what they say of a task and a machine, asked anew each time.
+
+use super::{Reference, validate};
+use omega_core::{
+    Amounts, JobKind, KindId, Outcome, Peak, PeakCalendar, Reason, Rejection, TaskId, Text,
+};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+impl Reference {
+    pub(super) fn set_peaks(&mut self, asked: PeakCalendar) -> Result<Outcome, Rejection> {
+        validate::peaks(&asked, &self.kinds)?;
+        if self.peaks.get(&asked.name) == Some(&asked) {
+            return Ok(Outcome::Done(self.version));
+        }
+        if self.peaks.len() >= 64 && !self.peaks.contains_key(&asked.name) {
+            return Err(Rejection::TooMany { what: "".into(), given: 65, max: 64 });
+        }
+        self.peaks.insert(asked.name.clone(), asked);
+        Ok(self.done())
+    }
+
+    pub(super) fn remove_peaks(&mut self, name: &Text) -> Result<Outcome, Rejection> {
+        match self.peaks.remove(name) {
+            Some(_) => Ok(self.done()),
+            None => Err(Rejection::UnknownPeaks(name.clone())),
+        }
+    }
+
+    /// All calendars, by name.
+    #[must_use]
+    pub fn peak_calendars(&self) -> Vec<&PeakCalendar> {
+        self.peaks.values().collect()
+    }
+
+    /// Which peaks hold at a time, by their calendar and position.
+    pub(super) fn peaks_at(&self, now_ms: u64) -> Vec<(&Text, usize)> {
+        let mut all = Vec::new();
+        for (name, calendar) in &self.peaks {
+            let held = calendar.peaks.iter().enumerate().filter(|(_, peak)| holds(peak, now_ms));
+            all.extend(held.map(|(at, _)| (name, at)));
+        }
+        all
+    }
+
+    /// Resources that the batch tasks of a machine hold of a kind.
+    #[must_use]
+    pub fn batch_allocated(&self, row: usize, kind: KindId) -> i128 {
+        let batch = self.placed().filter(|(_, job, _, at)| *at == row && is_batch(job));
+        batch.map(|(_, job, task, _)| i128::from(job.holds(task).get(kind))).sum()
+    }
+
+    /// The most that they may hold of it now; `None` if nobody says.
+    #[must_use]
+    pub fn batch_max(&self, row: usize, kind: KindId) -> Option<i128> {
+        let host = self.rows[row].machine.as_ref()?;
+        let here = self.peaks.values().filter(|calendar| calendar.machines.matches(&host.spec));
+        let peaks = here.flat_map(|calendar| &calendar.peaks).filter(|p| holds(p, self.now_ms));
+        let shares = peaks.flat_map(|peak| &peak.batch_max).filter(|share| share.kind == kind);
+        let capacity = i128::from(host.spec.capacity.get(kind));
+        shares.map(|share| capacity * i128::from(share.percent) / 100).min()
+    }
+
+    /// Whether a task that would hold so much more on a machine is kept from it at this time of day.
+    pub(super) fn judge_peaks(
+        &self,
+        id: omega_core::JobId,
+        row: usize,
+        more: &[(KindId, i128)],
+    ) -> Result<(), Reason> {
+        if !is_batch(&self.jobs[&id]) {
+            return Ok(());
+        }
+        for (kind, more) in more.iter().filter(|(_, more)| *more > 0) {
+            if let Some(most) = self.batch_max(row, *kind)
+                && self.batch_allocated(row, *kind) + more > most
+            {
+                return Err(Reason::PeakHours(*kind));
+            }
+        }
+        Ok(())
+    }
+
+    /// The kinds of which a task would hold more than it does, ascending, and how much.
+    pub(super) fn growth(&self, task: TaskId, to: &Amounts) -> Vec<(KindId, i128)> {
+        let held = self.task(task).map(|(job, task)| job.holds(task)).unwrap_or_default();
+        let kinds = (0..self.kinds.count() as u8).map(KindId);
+        let more = |kind| (kind, i128::from(to.get(kind)) - i128::from(held.get(kind)));
+        kinds.map(more).filter(|(_, more)| *more > 0).collect()
+    }
+}
+
+fn is_batch(job: &super::ReferenceJob) -> bool {
+    job.spec.kind == JobKind::Batch
+}
+
+/// Whether a peak holds: looked for in yesterday, which it may have begun in, and in today.
+fn holds(peak: &Peak, now_ms: u64) -> bool {
+    let (from, until) = (u64::from(peak.from_ms), u64::from(peak.until_ms));
+    let until = if until < from { until + DAY_MS } else { until };
+    let today = now_ms % DAY_MS;
+    [today, today + DAY_MS].into_iter().any(|at| from <= at && at < until)
+}

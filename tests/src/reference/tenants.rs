@@ -1,0 +1,205 @@
+//! Tenants: who is above whom, what all below one use, and what may be reclaimed.
+
+use super::cluster_resources::charged;
+use super::{Reference, ReferenceJob, ReferenceTask, validate};
+use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
+use omega_core::{
+    Amounts, Claim, JobId, KindId, Outcome, Rejection, TaskGroup, TaskId, TenantConfig, Text,
+};
+
+impl Reference {
+    /// Says how a tenant stands.
+    pub(super) fn set_tenant(
+        &mut self,
+        tenant: Text,
+        tenant_config: TenantConfig,
+    ) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        tenant_config.parent.iter().try_for_each(validate::name)?;
+        validate::quota(&tenant, &tenant_config.guaranteed, &self.kinds)?;
+        if tenant_config.weight == 0 || tenant_config.weight > TENANT_WEIGHT_MAX {
+            return Err(Rejection::BadTenant(tenant));
+        }
+        let mut after = self.tenant_configs.clone();
+        after.insert(tenant.clone(), tenant_config.clone());
+        let above =
+            |name: &Text| after.get(name).and_then(|tenant_config| tenant_config.parent.clone());
+        let depth = |name: &Text| {
+            let line = std::iter::successors(Some(name.clone()), above);
+            line.take(TENANT_DEPTH_MAX + 1).count()
+        };
+        // In a ring nobody is at the top.
+        if after.keys().any(|name| depth(name) > TENANT_DEPTH_MAX) {
+            return Err(Rejection::BadTenant(tenant));
+        }
+        self.tenants.insert(tenant.clone());
+        self.tenants.extend(tenant_config.parent);
+        self.tenant_configs = after;
+        Ok(self.done())
+    }
+
+    /// The way in which a tenant stands.
+    #[must_use]
+    pub fn tenant_config(&self, name: &Text) -> TenantConfig {
+        self.tenant_configs.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Limits what a tenant's jobs may ask for, or lifts the limit.
+    pub(super) fn set_admission(
+        &mut self,
+        tenant: Text,
+        limit: Option<Amounts>,
+    ) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        limit.iter().try_for_each(|limit| validate::quota(&tenant, limit, &self.kinds))?;
+        self.tenants.insert(tenant.clone());
+        match limit {
+            Some(limit) => self.admissions.insert(tenant, limit),
+            None => self.admissions.remove(&tenant),
+        };
+        Ok(self.done())
+    }
+
+    /// Request of a tenant's jobs may, if that is limited.
+    #[must_use]
+    pub fn admission(&self, name: &Text) -> Option<&Amounts> {
+        self.admissions.get(name)
+    }
+
+    /// Request of the living tasks of a tenant and of all below it of a kind.
+    #[must_use]
+    pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
+        let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
+        let below = living.filter(|(_, job, _)| self.line(&job.spec.tenant).contains(name));
+        let group = |job: &ReferenceJob, task: &ReferenceTask| job.spec.groups[task.group].clone();
+        let groups = below.map(|(_, job, task)| group(job, task));
+        groups.map(|group| u128::from(charged(&group, &group.request, kind))).sum()
+    }
+
+    /// Whether a tenant may ask for these tasks too.
+    pub(super) fn admit<'a>(
+        &self,
+        tenant: &Text,
+        tasks: impl IntoIterator<Item = (&'a TaskGroup, u64)>,
+    ) -> Result<(), Rejection> {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        for name in self.line(tenant) {
+            let Some(limit) = self.admissions.get(&name) else { continue };
+            for (kind, _) in self.kinds.iter() {
+                let of = |(group, count): &(&TaskGroup, u64)| {
+                    u128::from(charged(group, &group.request, kind)) * u128::from(*count)
+                };
+                let more: u128 = tasks.iter().map(of).sum();
+                let asked = self.asked(&name, kind) + more;
+                if more > 0 && asked > u128::from(limit.get(kind)) {
+                    let (asked, limit) = (asked.min(u128::from(u64::MAX)) as u64, limit.get(kind));
+                    let told = Text::from("");
+                    return Err(Rejection::NotAdmitted { tenant: name, kind, asked, limit, told });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Resources that a tenant and all below it may claim together, if that is limited.
+    #[must_use]
+    pub fn quota(&self, name: &Text) -> Option<&Amounts> {
+        self.quotas.get(name)
+    }
+
+    /// A tenant and those above it, from it up.
+    pub(super) fn line(&self, name: &Text) -> Vec<Text> {
+        let above = |name: &Text| self.tenant_config(name).parent;
+        std::iter::successors(Some(name.clone()), above).collect()
+    }
+
+    /// Resources that the tasks of a tenant and of all below it claim together, by kind.
+    #[must_use]
+    pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
+        let mut used = vec![0; self.kinds.count()];
+        for (_, job, task, _) in self.placed() {
+            if self.line(&job.spec.tenant).contains(tenant) {
+                let (group, holds) = (&job.spec.groups[task.group], job.holds(task));
+                for (kind, _) in self.kinds.iter() {
+                    used[kind.index()] += i128::from(charged(group, &holds, kind));
+                }
+            }
+        }
+        used
+    }
+
+    /// Number of further tasks of a group may be placed by the limits of its tenant and of those above it, if these were
+    /// placed, too; `None`: any number.
+    #[must_use]
+    pub fn quota_room(
+        &self,
+        (job, group): (JobId, usize),
+        too: impl Iterator<Item = (JobId, usize)> + Clone,
+    ) -> Option<i128> {
+        let of = |(job, group): (JobId, usize), kind: KindId| {
+            let group = &self.jobs[&job].spec.groups[group];
+            i128::from(charged(group, &group.request, kind))
+        };
+        let mut rooms = Vec::new();
+        for name in self.line(&self.jobs[&job].spec.tenant) {
+            let Some(limit) = self.quotas.get(&name) else { continue };
+            let used = self.tenant_used(&name);
+            let pays =
+                |(job, _): &(JobId, usize)| self.line(&self.jobs[job].spec.tenant).contains(&name);
+            for (kind, _) in self.kinds.iter().filter(|(kind, _)| of((job, group), *kind) > 0) {
+                let claimed: i128 = too.clone().filter(pays).map(|group| of(group, kind)).sum();
+                let left = i128::from(limit.get(kind)) - used[kind.index()] - claimed;
+                rooms.push((left / of((job, group), kind)).max(0));
+            }
+        }
+        rooms.into_iter().min()
+    }
+
+    /// Whether claims on one machine may have a task leave that is of no lower precedence: some tenant's,
+    /// together, by its guarantee. The reference has done all of the transaction.
+    pub(super) fn may_reclaim(
+        &self,
+        claims: &[&Claim],
+        victim: TaskId,
+        before: &Reference,
+    ) -> bool {
+        let Some((job, task)) = before.task(victim) else { return false };
+        let request = &job.holds(task);
+        let stays = self.task(victim).is_some_and(|(_, task)| task.state.machine().is_some());
+        claims.iter().any(|claim| {
+            let ours = &self.jobs[&claim.task.job].spec.tenant;
+            let asked: Vec<KindId> = claims
+                .iter()
+                .map(|claim| (&self.jobs[&claim.task.job], claim.task.index as usize))
+                .filter(|(job, _)| job.spec.tenant == *ours)
+                .flat_map(|(job, index)| {
+                    let holds = job.holds(&job.tasks[index]);
+                    holds.iter().map(|(kind, _)| kind).collect::<Vec<_>>()
+                })
+                .collect();
+            let Some((ours, theirs)) = self.parting(ours, &job.spec.tenant) else { return false };
+            let has = |name: &Text, kind: KindId| {
+                let guaranteed = i128::from(self.tenant_config(name).guaranteed.get(kind));
+                (self.tenant_used(name)[kind.index()], guaranteed)
+            };
+            let within = asked.iter().all(|kind| {
+                let (used, guaranteed) = has(&ours, *kind);
+                used <= guaranteed
+            });
+            let borrowed = |kind: &KindId| {
+                let (used, guaranteed) = has(&theirs, *kind);
+                let amount = i128::from(request.get(*kind));
+                amount > 0 && used + if stays { 0 } else { amount } > guaranteed
+            };
+            within && asked.iter().any(borrowed)
+        })
+    }
+
+    /// The highest of each line that is not in the other.
+    fn parting(&self, one: &Text, other: &Text) -> Option<(Text, Text)> {
+        let (one, other) = (self.line(one), self.line(other));
+        let ours = one.iter().rfind(|name| !other.contains(name))?;
+        let theirs = other.iter().rfind(|name| !one.contains(name))?;
+        Some((ours.clone(), theirs.clone()))
+    }
+}
