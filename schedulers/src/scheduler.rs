@@ -253,8 +253,23 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        if let Some(flight) = self.unknown.pop_front() {
-            return self.ask_again(flight, cell, now, observer);
+        self.refresh(cell, now, observer)?;
+        self.act(cell, now, observer)
+    }
+
+    /// First half of [`Scheduler::step`]: brings the view and the queue up to the cell. A transaction whose outcome is
+    /// unknown is sent again first, so nothing is read while there is one.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn refresh(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<(), HandleError> {
+        if !self.unknown.is_empty() {
+            return Ok(());
         }
         self.sync(cell, now, observer)?;
         observer.synced(&self.view, &self.queue);
@@ -264,7 +279,23 @@ impl Scheduler {
         if let Some(backfill) = &self.profile.backfill {
             observer.backfill(backfill.plans().read().figures);
         }
-        self.fly(cell, now, observer)
+        Ok(())
+    }
+
+    /// Second half of [`Scheduler::step`]: decides on the view as it is, and commits.
+    ///
+    /// # Errors
+    /// As of [`Scheduler::step`].
+    pub fn act(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        match self.unknown.pop_front() {
+            Some(flight) => self.ask_again(flight, cell, now, observer),
+            None => self.fly(cell, now, observer),
+        }
     }
 
     /// Places jobs on the view until the transaction is full or no job has its turn.

@@ -1,12 +1,14 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::cell::RunCell;
-use super::clients::{self, Fronts};
+use super::clients;
 use super::clock::RunClock;
+use super::drive::{Drive, PATIENCE};
 use super::ends::{Ending, Ends, Since};
 use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::ledger::{self, Leavers, Ledger};
 use super::meter::{IdleState, Message, Meter};
+use super::stop::Stop;
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -16,16 +18,15 @@ use omega_core::{
 };
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
-use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
+use omega_schedulers::{Profile, Scheduler, Settings, Volumes};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 /// How many samples a run takes over the workload's time.
 const SAMPLES: u64 = 240;
 
-/// How long the feeder waits for a message before it looks at the clock again.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// A scheduler with what measures it.
+pub(crate) type Measured = (Scheduler, Meter);
 
 /// What became of a task that was evicted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +46,6 @@ pub(crate) struct Feeder {
     any_claims: bool,
     pub(crate) name: String,
     pub(crate) notes: Vec<String>,
-    pub(crate) jobs: usize,
     pub(crate) tasks: u64,
     pub(crate) placed_at_start: usize,
     pub(crate) placements: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Feeder {
     pub(crate) series: Vec<Sample>,
     pub(super) ledger: Ledger,
     pub(crate) now_ms: u64,
-    submitted: u64,
+    pub(crate) submitted: u64,
     /// See [`WINDOW_MAX`].
     window: usize,
     /// Tasks that came or ended since the schedulers had tried all that there was.
@@ -86,20 +86,9 @@ pub(crate) struct Feeder {
     span_ms: u64,
     sampled: u64,
     expired_ms: u64,
-}
-
-/// Who works while a workload is fed.
-pub(crate) struct Workers<'a> {
-    pub(super) pool: &'a Pool<'a, Meter>,
-    pub(super) fronts: &'a Fronts<'a>,
-    /// Whether the cell does.
-    pub(super) goes_on: &'a dyn Fn() -> Result<(), RunError>,
-}
-
-impl Workers<'_> {
-    fn running(&self) -> usize {
-        self.pool.running() + self.fronts.running()
-    }
+    stop: Stop,
+    /// Whether the end was requested before all was done.
+    pub(crate) interrupted: bool,
 }
 
 impl Feeder {
@@ -127,7 +116,6 @@ impl Feeder {
             any_claims: !workload.volumes.claims.is_empty(),
             name: workload.name,
             notes: workload.notes,
-            jobs: workload.arrivals.len(),
             tasks: workload.arrivals.iter().map(count).sum(),
             placed_at_start: 0,
             placements: 0,
@@ -158,6 +146,8 @@ impl Feeder {
             span_ms: last.max(last_event),
             sampled: 0,
             expired_ms: 0,
+            stop: options.stop.clone(),
+            interrupted: false,
             cell,
         };
         feeder.begin(&ids)?;
@@ -170,7 +160,7 @@ impl Feeder {
         &mut self,
         cells: &[RunCell],
         options: &RunOptions,
-    ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
+    ) -> Result<Vec<Measured>, RunError> {
         let counts = [options.service_schedulers, options.batch_schedulers];
         let mut schedulers = Vec::new();
         let mut evict = false;
@@ -261,63 +251,71 @@ impl Feeder {
 
     // --- The loop ------------------------------------------------------------------------------
 
-    /// Feeds the workload while `goes_on`, until its last arrival has been tried, or a worker has ended early.
+    /// Feeds the workload until its last arrival has been tried, a worker has ended early, or the end was requested.
     pub(crate) fn feed(
         &mut self,
-        workers: &Workers<'_>,
+        workers: &mut impl Drive,
         pace: Pace,
         clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
-        let Workers { pool, goes_on, .. } = workers;
         self.changed = self.cell.read(Cell::version);
         self.sample(clock);
-        pool.wake();
+        workers.wake();
         loop {
             self.receive();
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
+            if self.stop.is_requested() {
+                self.interrupted = true;
+                return self.drain();
+            }
             if std::mem::take(&mut self.stirred) {
-                pool.wake();
+                workers.wake();
             }
             let next = self.next_event();
             if self.caught_up() {
                 self.ahead = 0;
             }
-            let due = match (next, pace) {
-                (None, _) => None,
-                (Some(at), Pace::Fastest) => {
-                    let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
-                    (near || self.caught_up()).then_some(at)
-                }
-                (Some(at), Pace::InTurns) => self.caught_up().then_some(at),
-                (Some(at), Pace::Speed(speed)) => {
-                    let now = (clock.seconds() * 1000.0 * speed) as u64;
-                    (at <= now).then_some(at)
-                }
-            };
-            match due.filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
+            match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
                 Some(at) => {
                     self.advance(at, clock)?;
-                    pool.wake();
+                    workers.wake();
                 }
-                None if next.is_none() && self.caught_up() && self.settled() => break,
-                None if self.wait() => {}
+                None if next.is_none() && self.caught_up() && self.settled() => return Ok(()),
+                None if self.wait_for(workers) => {}
                 None if workers.running() < self.idle.len() => return Ok(()),
                 // Schedulers try for ever what a replica that has stopped does not answer.
-                None if goes_on().is_err() => return goes_on(),
+                None if workers.check().is_err() => return workers.check(),
                 None if !pace.is_timed() && next.is_none() && self.caught_up() => {
                     // What found no room often is tried again up to a second later.
-                    clock.skip_a_second();
-                    pool.wake();
+                    workers.skip_a_second();
                 }
                 None => {}
             }
             progress(self.progress());
         }
+    }
+
+    /// The time of the next event, if it may happen now.
+    fn due(&self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
+        let at = next?;
+        let may = match pace {
+            Pace::Fastest => {
+                let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
+                near || self.caught_up()
+            }
+            Pace::InTurns => self.caught_up(),
+            Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
+        };
+        may.then_some(at)
+    }
+
+    /// Notes what the workers did until they ended, and takes the last sample.
+    pub(crate) fn close(&mut self, clock: &RunClock) {
+        self.receive();
         self.sample(clock);
-        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -411,7 +409,10 @@ impl Feeder {
     /// Waits until all commands were answered.
     fn drain(&mut self) -> Result<(), RunError> {
         while self.lane.on_the_way() > 0 && self.failed.is_none() {
-            self.wait();
+            self.lane.check();
+            if let Ok(message) = self.messages.recv_timeout(PATIENCE) {
+                self.note(message);
+            }
         }
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -453,14 +454,11 @@ impl Feeder {
         }
     }
 
-    /// Waits for a message. The answer is whether there was one.
-    fn wait(&mut self) -> bool {
+    /// Lets the workers work. The answer is whether there was a message.
+    fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
-        let message = self.messages.recv_timeout(PATIENCE);
-        message.is_ok_and(|message| {
-            self.note(message);
-            true
-        })
+        let message = workers.wait(&self.messages);
+        message.map(|message| self.note(message)).is_some()
     }
 
     fn note(&mut self, message: Message) {
@@ -523,6 +521,11 @@ impl Feeder {
             let tasks = together.iter().map(|(_, task)| *task).collect();
             self.ends.add(together[0].0, (version, tasks));
         }
+    }
+
+    /// How many jobs have arrived.
+    pub(crate) fn came(&self) -> usize {
+        self.runs.len()
     }
 
     /// Tasks that have no machine.
