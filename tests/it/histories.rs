@@ -17,12 +17,13 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The seeds that a search of this size runs through.
+/// The seeds that a search of this size runs through: `OMEGA_SEEDS_TIMES` as many in longer checks.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     match setting("OMEGA_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
             let from = setting("OMEGA_SEEDS_FROM").unwrap_or(0);
+            let count = count * setting("OMEGA_SEEDS_TIMES").unwrap_or(1);
             from..from + setting("OMEGA_SEEDS").unwrap_or(count)
         }
     }
@@ -30,7 +31,7 @@ pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn a_cell_and_its_twin_agree_at_each_step() {
-    for seed in seeds(3000) {
+    for seed in seeds(1000) {
         if let Err(failure) = history::run(seed, LENGTH) {
             let failure = history::shorten(failure);
             panic!(

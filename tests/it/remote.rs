@@ -4,8 +4,8 @@ use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{Address, ApiError, ErrorCode, LeaseSettings, RemoteCell, proto};
 use omega_core::{
-    Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId, SequenceNumber,
-    TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
+    Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, Outcome, SchedulerId,
+    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
 use omega_schedulers::Profile;
 use omega_schedulers::asks::{self, Ask, Heartbeat, Place};
@@ -15,15 +15,18 @@ use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A server of a cell in memory. It ends when this is dropped.
 pub(crate) struct Served {
     pub(crate) cell: SharedCell,
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Runtime,
+    host: Host,
     _end: oneshot::Sender<()>,
 }
 
@@ -43,8 +46,14 @@ impl Served {
         let entrance = Entrance::open(listener);
         let extras = Extras::default();
         let ended = async move { drop(ended.await) };
-        runtime.spawn(serve_clients(entrance, host, me, extras, ended));
-        Served { cell, address, runtime, _end: end }
+        runtime.spawn(serve_clients(entrance, host.clone(), me, extras, ended));
+        Served { cell, address, runtime, host, _end: end }
+    }
+
+    /// Applies a command as the server's own calls do, so that open watches are woken.
+    pub(crate) fn apply(&self, command: Command) -> Outcome {
+        let until = Instant::now() + Duration::from_secs(60);
+        self.runtime.block_on(self.host.apply(command, until)).unwrap()
     }
 
     fn address(&self) -> Address {

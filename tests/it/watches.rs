@@ -62,7 +62,7 @@ fn truth(served: &Served) -> Known {
 
 fn submit(served: &Served, name: &str, tasks: u32) -> JobId {
     let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([1])));
-    match served.cell.apply(Command::SubmitJob(job)).unwrap() {
+    match served.apply(Command::SubmitJob(job)) {
         Outcome::Job(id) => id,
         other => panic!("{other:?}"),
     }
@@ -73,7 +73,7 @@ fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
     let claim = |task| Claim::new(task, MachineId::first(0), SequenceNumber(0));
     let id = TransactionId { scheduler: SchedulerId(0), number };
     let txn = Transaction::new(id, Version(0), tasks.map(claim).collect());
-    match served.cell.apply(Command::Commit(txn)).unwrap() {
+    match served.apply(Command::Commit(txn)) {
         Outcome::Commit(commit) => assert!(commit.is_complete()),
         other => panic!("{other:?}"),
     }
@@ -82,7 +82,7 @@ fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
 #[test]
 fn a_watch_tells_of_every_task() {
     let served = Served::start();
-    let apply = |command| served.cell.apply(command).unwrap();
+    let apply = |command| served.apply(command);
     // Jobs that have ended stay.
     apply(Command::SetPolicy(Policy { ttl_after_finished_ms: u64::MAX / 2, ..Policy::default() }));
     apply(Command::RegisterScheduler { name: "s".into() });

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// What an application knows: what it wants in all, and how often each task was told to run.
 #[derive(Default)]
 struct Known {
-    optional: u32,
+    wanted: u32,
     runs: BTreeMap<TaskId, i32>,
 }
 
@@ -57,8 +57,8 @@ impl Run {
     fn heartbeat(&mut self) {
         let job = self.job();
         let mut heartbeat = Heartbeat::default();
-        let optional = self.rng.random_bool(0.6).then(|| self.rng.random_range(0..5));
-        if let Some(count) = optional {
+        let wanted = self.rng.random_bool(0.6).then(|| self.rng.random_range(0..5));
+        if let Some(count) = wanted {
             let slot = self.rng.random_range(0..7);
             heartbeat.asks =
                 Ask::near("main", &format!("m{slot}"), &format!("r{}", slot / 2), count).into();
@@ -88,14 +88,14 @@ impl Run {
             Err(error) => panic!("{error}"),
         };
         let known = self.known.get_mut(&job).unwrap();
-        known.optional = optional.unwrap_or(known.optional);
+        known.wanted = wanted.unwrap_or(known.wanted);
         let got = answer.allocated.len() as u32;
         // What it asks for now includes what it had not heard of.
-        match optional {
-            Some(optional) => known.optional = optional.saturating_sub(got),
+        match wanted {
+            Some(wanted) => known.wanted = wanted.saturating_sub(got),
             None => {
-                assert!(got <= known.optional, "{got} containers, {} were wanted", known.optional);
-                known.optional -= got;
+                assert!(got <= known.wanted, "{got} containers, {} were wanted", known.wanted);
+                known.wanted -= got;
             }
         }
         answer.allocated.iter().for_each(|new| *known.runs.entry(new.task).or_default() += 1);
@@ -165,7 +165,7 @@ struct Naive {
     queue: usize,
     size: [u64; 2],
     has: u64,
-    optional: u64,
+    wanted: u64,
 }
 
 /// Containers given one by one to the queue and application with the lowest shares, by fractions.
@@ -178,10 +178,10 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
                 [sum[0] + one.has * one.size[0], sum[1] + one.has * one.size[1]]
             }))
         };
-        let optional = |queue: usize| {
-            applications.iter().any(|one| one.queue == queue && one.has < one.optional)
+        let is_short = |queue: usize| {
+            applications.iter().any(|one| one.queue == queue && one.has < one.wanted)
         };
-        let queue = match (optional(0), optional(1)) {
+        let queue = match (is_short(0), is_short(1)) {
             // Shares over weights, compared by products; the first queue if they are equal.
             (true, true) if queue_share(0) * weights[1] <= queue_share(1) * weights[0] => 0,
             (_, true) => 1,
@@ -189,7 +189,7 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
             (false, false) => return,
         };
         let hungry = (0..applications.len()).filter(|i| {
-            applications[*i].queue == queue && applications[*i].has < applications[*i].optional
+            applications[*i].queue == queue && applications[*i].has < applications[*i].wanted
         });
         let share = |i: &usize| {
             let one = &applications[*i];
@@ -218,7 +218,7 @@ fn turns_in_a_row_are_those_of_turns_one_by_one() {
                 queue: rng.random_range(0..2),
                 size: [rng.random_range(1..60), rng.random_range(1..60)],
                 has: 0,
-                optional: rng.random_range(1..80),
+                wanted: rng.random_range(1..80),
             })
             .collect();
         for one in &applications {
@@ -232,7 +232,7 @@ fn turns_in_a_row_are_those_of_turns_one_by_one() {
         front.step(&cell, 0).unwrap();
         for (i, one) in (0..).zip(&applications) {
             front.join(&format!("job-{i}"), 0).unwrap();
-            let ask = Ask::new("main", Place::Anywhere, one.optional as u32);
+            let ask = Ask::new("main", Place::Anywhere, one.wanted as u32);
             front.heartbeat(JobId(i), Heartbeat::asking([ask]), 0).unwrap();
         }
         front.step(&cell, 1).unwrap();

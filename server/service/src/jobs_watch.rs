@@ -193,7 +193,7 @@ impl JobsWatch {
                 next = Some(Cursor { job: id, task: 0 });
                 break;
             }
-            if self.optional(id, job) {
+            if self.is_watched(id, job) {
                 let task = if id == from.job { from.task } else { 0 };
                 next = page.add_job(cell, Cursor { job: id, task });
                 if next.is_some() {
@@ -228,10 +228,10 @@ impl JobsWatch {
             told.count += 1;
             looked += 1;
             match change {
-                Changed::Job(id) if self.optional_id(cell, id) => {
+                Changed::Job(id) if self.is_watched_id(cell, id) => {
                     told.rest = page.add_job(cell, Cursor { job: id, task: 0 });
                 }
-                Changed::Task(id) if self.optional_id(cell, id.job) => page.add_task(cell, id),
+                Changed::Task(id) if self.is_watched_id(cell, id.job) => page.add_task(cell, id),
                 _ => {}
             }
         }
@@ -256,15 +256,15 @@ impl JobsWatch {
         }
     }
 
-    fn optional(&self, id: JobId, job: &Job) -> bool {
+    fn is_watched(&self, id: JobId, job: &Job) -> bool {
         match &self.wanted {
             Wanted::Prefix(prefix) => job.name.starts_with(&**prefix) && self.caller.sees(job),
             Wanted::One(one) => id == *one,
         }
     }
 
-    fn optional_id(&self, cell: &Cell, id: JobId) -> bool {
-        cell.job(id).is_some_and(|job| self.optional(id, job))
+    fn is_watched_id(&self, cell: &Cell, id: JobId) -> bool {
+        cell.job(id).is_some_and(|job| self.is_watched(id, job))
     }
 }
 

@@ -232,7 +232,7 @@ impl Core {
             self.due.pop_first();
             let Some(record) = self.records.get_mut(&name) else { continue };
             record.due = None;
-            let Some(ask) = record.optional() else { continue };
+            let Some(ask) = record.next_ask() else { continue };
             let number = self.next_call;
             self.next_call += 1;
             self.calls += 1;
@@ -282,7 +282,7 @@ impl Core {
         }
         let Some(record) = self.records.get_mut(name) else { return };
         record.tries = 0;
-        match record.optional() {
+        match record.next_ask() {
             // What the stream says of it is waited for.
             Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
             Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
@@ -527,7 +527,7 @@ impl Core {
     /// Has a container looked at by then, if it wants anything and nothing is asked for it now.
     fn plan(&mut self, name: &Text, at_ms: u64) {
         let Some(record) = self.records.get_mut(name) else { return };
-        if record.call.is_some() || record.optional().is_none() {
+        if record.call.is_some() || record.next_ask().is_none() {
             return;
         }
         let at_ms = record.due.map_or(at_ms, |due| due.min(at_ms));
@@ -558,8 +558,8 @@ impl Record {
         }
     }
 
-    /// What is to be asked next, if anything.
-    fn optional(&self) -> Option<Ask> {
+    /// Returns the next call for this application, if one is due.
+    fn next_ask(&self) -> Option<Ask> {
         match self.id {
             None => Some(Ask::Submit(self.job.clone())),
             Some(id) if self.is_released => Some(Ask::Kill(id)),

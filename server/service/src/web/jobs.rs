@@ -142,7 +142,7 @@ fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
 }
 
 impl AskedList {
-    fn optional(&self, job: &Job, counts: &Counts) -> bool {
+    fn matches(&self, job: &Job, counts: &Counts) -> bool {
         let is_live = counts.pending + counts.placed + counts.running > 0;
         let has_state = match self.state.as_deref() {
             Some("waiting") => counts.pending > 0,
@@ -170,7 +170,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
                 }
                 let counts = counts(cell, id);
                 tasks += job.task_count();
-                if asked.optional(job, &counts) {
+                if asked.matches(job, &counts) {
                     list.items.push(shape(&shown, (id, job), counts));
                 }
             }
