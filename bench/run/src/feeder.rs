@@ -9,6 +9,7 @@ use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::ledger::{self, Leavers, Ledger};
 use super::meter::{IdleState, Message, Meter};
 use super::stop::Stop;
+use super::window::Window;
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -61,10 +62,7 @@ pub(crate) struct Feeder {
     pub(super) ledger: Ledger,
     pub(crate) now_ms: u64,
     pub(crate) submitted: u64,
-    /// See [`WINDOW_MAX`].
-    window: usize,
-    /// Tasks that came or ended since the schedulers had tried all that there was.
-    ahead: usize,
+    window: Window,
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     budgets: Vec<DisruptionBudget>,
@@ -110,6 +108,7 @@ impl Feeder {
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let schedulers = (options.service_schedulers + options.batch_schedulers) as usize;
         let clients = clients::jobs(&workload.arrivals);
+        let workers = schedulers + clients.len();
         let (volumes, _) = workload.volumes.list();
         let mut feeder = Feeder {
             volumes,
@@ -128,8 +127,7 @@ impl Feeder {
             ledger: Ledger::default(),
             now_ms: 0,
             submitted: 0,
-            window: (ids.len() * 2 / 5).clamp(1, WINDOW_MAX),
-            ahead: 0,
+            window: Window::new((ids.len() * 2 / 5).clamp(1, WINDOW_MAX), workers),
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
             budgets: workload.budgets,
@@ -139,7 +137,7 @@ impl Feeder {
             failed: None,
             messages,
             sender,
-            idle: vec![IdleState::default(); schedulers + clients.len()],
+            idle: vec![IdleState::default(); workers],
             clients,
             changed: Version(0),
             stirred: false,
@@ -234,7 +232,7 @@ impl Feeder {
     fn submission(&mut self, arrival: Arrival) -> Command {
         let tasks = arrival.job.task_count();
         self.submitted += tasks;
-        self.ahead += tasks as usize;
+        self.window.changed(tasks);
         self.runs.push(arrival.run);
         self.ledger.came(&arrival.job, arrival.at_ms);
         Command::SubmitJob(arrival.job)
@@ -259,7 +257,7 @@ impl Feeder {
         clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
-        self.changed = self.cell.read(Cell::version);
+        self.note_version();
         self.sample(clock);
         workers.wake();
         loop {
@@ -275,13 +273,12 @@ impl Feeder {
                 workers.wake();
             }
             let next = self.next_event();
-            if self.caught_up() {
-                self.ahead = 0;
-            }
             match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
                 Some(at) => {
                     self.advance(at, clock)?;
-                    workers.wake();
+                    if self.window.is_worth_a_wake() {
+                        workers.wake();
+                    }
                 }
                 None if next.is_none() && self.caught_up() && self.settled() => return Ok(()),
                 None if self.wait_for(workers) => {}
@@ -299,12 +296,12 @@ impl Feeder {
     }
 
     /// The time of the next event, if it may happen now.
-    fn due(&self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
+    fn due(&mut self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
         let at = next?;
         let may = match pace {
             Pace::Fastest => {
-                let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
-                near || self.caught_up()
+                let waiting = self.waiting_tasks();
+                self.window.is_open(waiting) || self.caught_up()
             }
             Pace::InTurns => self.caught_up(),
             Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
@@ -347,8 +344,7 @@ impl Feeder {
             self.ledger.ended(&tasks);
             ended.extend(tasks);
         }
-        let errands = self.ends_of(ended);
-        self.send(errands)?;
+        self.finish(ended)?;
         while let Some(event) = self.machine_events.pop_front_if(|event| event.at_ms <= at_ms) {
             self.change_machine(event.change)?;
         }
@@ -365,23 +361,38 @@ impl Feeder {
             errands.push((Purpose::Expire, Command::Expire { now_ms: self.now_ms }));
         }
         self.send(errands)?;
-        self.changed = self.cell.read(Cell::version);
+        self.note_version();
         Ok(())
+    }
+
+    /// Notes the version that has what was changed so far.
+    fn note_version(&mut self) {
+        self.changed = self.cell.read(Cell::version);
+        if self.lane.on_the_way() == 0 {
+            self.window.applied(self.changed);
+        }
     }
 
     /// Those of the tasks that were not evicted since they were placed.
     fn still_there(&self, (placed, mut tasks): Since) -> Ending {
+        if self.evicted.is_empty() {
+            return tasks;
+        }
         tasks.retain(|(task, _)| {
             self.evicted.get(task).is_none_or(|evicted| evicted.last <= placed)
         });
         tasks
     }
 
-    fn ends_of(&mut self, tasks: Ending) -> Vec<Errand> {
-        self.ahead += tasks.len();
+    fn finish(&mut self, tasks: Ending) -> Result<(), RunError> {
+        self.window.changed(tasks.len() as u64);
+        if let Some(finished) = self.cell.finish(&tasks) {
+            self.finished += finished;
+            return Ok(());
+        }
         let report = TaskReport::Finished;
         let ended = |(task, machine)| Command::ReportTask { task, machine, report };
-        tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect()
+        self.send(tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect())
     }
 
     // --- The commands' way ---------------------------------------------------------------------
@@ -420,6 +431,7 @@ impl Feeder {
     /// Changes a machine. What is changed depends on what was done before, so that must be done.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
         self.drain()?;
+        self.window.changed(1);
         let by_name = |name: &Text| self.cell.read(|cell| cell.machine_by_name(name));
         let (name, command) = match change {
             MachineChange::Add(machine) => {
@@ -457,13 +469,17 @@ impl Feeder {
     /// Lets the workers work. The answer is whether there was a message.
     fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
+        if self.window.owes_a_wake() {
+            workers.wake();
+        }
         let message = workers.wait(&self.messages);
         message.map(|message| self.note(message)).is_some()
     }
 
     fn note(&mut self, message: Message) {
         match message {
-            Message::Committed { worker, version, placed, evicted, refused } => {
+            Message::Committed { worker, base, version, placed, evicted, refused } => {
+                self.window.seen(worker, base);
                 self.note_in_ledger(worker, &placed, &evicted);
                 self.placements += placed.len() as u64;
                 self.conflicts += refused as u64;
@@ -480,14 +496,18 @@ impl Feeder {
                 }
                 self.schedule_ends((version, placed));
             }
-            Message::Idle { worker, state } => self.idle[worker] = state,
+            Message::Idle { worker, state } => {
+                self.window.seen(worker, state.version);
+                self.idle[worker] = state;
+            }
+            Message::Synced { worker, version } => self.window.seen(worker, version),
             Message::Done(done) => {
                 self.lane.answered(done.purposes.len());
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
                 // Schedulers see now what was done.
-                self.changed = self.cell.read(Cell::version);
+                self.note_version();
                 self.stirred = true;
             }
         }
@@ -511,15 +531,22 @@ impl Feeder {
 
     /// Notes when placed tasks will end; those of a job that run equally long end together.
     pub(super) fn schedule_ends(&mut self, (version, tasks): Since) {
-        let end_of = |(task, _): &(TaskId, MachineId)| {
-            let run = self.runs.get(task.job.0 as usize)?.of(task.index)?;
-            Some(self.now_ms.saturating_add(run))
+        let Feeder { runs, ends, now_ms, .. } = self;
+        let end_of = |task: TaskId| {
+            let run = runs.get(task.job.0 as usize)?.of(task.index)?;
+            Some(now_ms.saturating_add(run))
         };
-        let mut ends: Vec<_> = tasks.into_iter().filter_map(|t| Some((end_of(&t)?, t))).collect();
-        ends.sort_by_key(|(at, _)| *at);
-        for together in ends.chunk_by(|a, b| a.0 == b.0) {
-            let tasks = together.iter().map(|(_, task)| *task).collect();
-            self.ends.add(together[0].0, (version, tasks));
+        for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
+            let mut rest: Ending = of_job.to_vec();
+            // Most often all of them: a job is many tasks of one run time.
+            while let Some((first, _)) = rest.first() {
+                let at = end_of(*first);
+                let (now, later) = rest.into_iter().partition(|(task, _)| end_of(*task) == at);
+                rest = later;
+                if let Some(at_ms) = at {
+                    ends.add(at_ms, (version, now));
+                }
+            }
         }
     }
 

@@ -36,6 +36,7 @@ mod stop;
 mod tests;
 #[cfg(feature = "durable")]
 mod timed;
+mod window;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
@@ -55,10 +56,9 @@ pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
-/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
-/// as many came or ended since the schedulers had tried all that there was: this, or two for five
-/// machines if that is less. Enough that every scheduler has work, and little against what runs,
-/// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
+/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or while four times as many came or
+/// ended that not every scheduler has seen: this, or two for five machines if that is less. Enough that every scheduler has work, and
+/// little against what runs, so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
 /// workload is all there before its first task has ended.)
 pub const WINDOW_MAX: usize = 4096;
 
