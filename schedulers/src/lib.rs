@@ -60,6 +60,7 @@ pub mod events;
 pub mod explain;
 mod failures;
 mod frontends;
+pub mod lock_step;
 pub mod meter;
 pub mod peaks;
 pub mod place;
@@ -89,6 +90,7 @@ pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use frontends::{mesos, yarn};
+pub use lock_step::{LockStep, Round};
 pub use meter::{Meter, Work};
 pub use place::{Placement, Placer};
 pub use plugin::{

@@ -61,6 +61,7 @@
 mod backfill;
 mod backups;
 mod bands;
+mod book;
 mod chaos;
 mod claims;
 mod cluster_resources;

@@ -33,6 +33,8 @@ pub struct RunReport {
     pub seed: u64,
     /// Parts of the input that were not carried over, in sentences.
     pub notes: Vec<String>,
+    /// Whether it was ended before all of the workload had come and was tried.
+    pub interrupted: bool,
     /// Number of machines the cell had at the end.
     pub machines: usize,
     /// Number of jobs that came.
