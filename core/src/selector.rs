@@ -27,7 +27,7 @@ pub enum Operator {
 pub struct Requirement {
     /// The label's key.
     pub key: Text,
-    /// Request of its value.
+    /// Operator for its value.
     pub operator: Operator,
     /// Value to compare with.
     pub values: Vec<Text>,

@@ -228,7 +228,7 @@ pub trait PostFilter: Send + Sync {
     /// another claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// Events that may let it make room for tasks for which it knew no way, besides events for
+    /// Events that may let it make room for tasks for which it knew no way, besides the events
     /// of the filters that were the first to refuse a machine. `all` is what any filter listens to
     /// that has something to say about them: where the first filter would give in to evictions,
     /// another one may have been in the way. By default all of that.

@@ -92,7 +92,7 @@ impl Backfill {
 
     /// Returns `self` with a window: plans begin within so much of the cell's time from now, in milliseconds; a job that
     /// could begin later has none yet. That bounds how far a search goes. (Slurm's `bf_window`.) Without it, as far
-    /// as anybody says when tasks leave.
+    /// as tasks have an expected end.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;

@@ -40,8 +40,8 @@ struct Depth {
     /// Time after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
-    /// Latest begin of a plan from now, in seconds of the cell's time; without it, as far as known departures
-    /// says when tasks leave.
+    /// Latest begin of a plan from now, in seconds of the cell's time; without it, as far as
+    /// tasks have an expected end.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     window_s: Option<u32>,

@@ -36,10 +36,10 @@ struct ExpectedTask {
     /// Amount of each, in thousandths.
     #[serde(default = "whole")]
     milli_each: u32,
-    /// Number of thousandths of a processor it asks for.
+    /// Request in thousandths of a processor.
     #[serde(default)]
     cpu_milli: u32,
-    /// Probability that it is, beside the others.
+    /// Relative frequency, beside the others.
     weight: u32,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct ProfileTable {
     pub(super) name: Spanned<String>,
     /// Where the profile starts from.
     pub(super) base: Base,
-    /// Extent of the search for machines; left out, `adaptive`.
+    /// Number of machines to search; left out, `adaptive`.
     pub(super) search: Option<SearchTable>,
     /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
     /// which takes the best.
@@ -150,7 +150,7 @@ impl Base {
     }
 }
 
-/// Extent of the search for machines.
+/// Number of machines to search.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -162,7 +162,7 @@ enum FitStrategy {
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
 
-/// Resources that a percentage in use is worth.
+/// Score of a percentage in use.
 #[derive(Clone, Copy, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
@@ -250,7 +250,7 @@ impl Balance {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
-    /// Its value that a task on the machine requires this one near it.
+    /// Weight of a task on the machine that requires this one near it.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
@@ -330,7 +330,7 @@ struct Labelled {
 struct Label {
     /// The label's key.
     key: String,
-    /// Request of its value.
+    /// Operator for its value.
     #[cfg_attr(feature = "schema", schemars(with = "OperatorName"))]
     operator: Operator,
     /// Values to compare with.

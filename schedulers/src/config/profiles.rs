@@ -90,7 +90,7 @@ impl ProfileSpec {
         self.place
     }
 
-    /// Extent of the search for machines, if the file says so.
+    /// Number of machines to search, if the file says so.
     #[must_use]
     pub fn search(&self) -> Option<Search> {
         self.search

@@ -18,7 +18,7 @@ pub struct DeviceShape {
     pub devices: Option<DeviceRequest>,
     /// The processors that it asks for, in thousandths.
     pub cpu_milli: i64,
-    /// Probability that it is, beside the others.
+    /// Relative frequency, beside the others.
     pub weight: u32,
 }
 

@@ -10,7 +10,7 @@ use omega_core::TaskRule;
 /// more preferences speak for a machine, those of tasks that run too, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinity {
-    /// Its value that a task on the machine requires this one near it, 0 to 100.
+    /// Weight of a task on the machine that requires this one near it, 0 to 100.
     pub required_weight: u32,
     /// Whether the score has nothing to say about tasks that have no preference of their own.
     /// (Kubernetes' `ignorePreferredTermsOfExistingPods`.)

@@ -144,7 +144,7 @@ struct GroupFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DevicesFile {
-    /// How many.
+    /// The number.
     count: u8,
     /// How much of each, in thousandths.
     #[serde(default = "whole")]
@@ -155,7 +155,7 @@ struct DevicesFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CoresFile {
-    /// How many.
+    /// The number.
     count: u16,
     /// Whether they must be near each other.
     #[serde(default)]

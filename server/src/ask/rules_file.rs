@@ -39,7 +39,7 @@ struct RequirementFile {
     /// The label's key.
     #[serde(default)]
     key: String,
-    /// Request of its value.
+    /// Operator for its value.
     #[serde(default)]
     operator: OperatorFile,
     /// Value to compare with.
@@ -93,7 +93,7 @@ enum TolerationOperatorFile {
     Exists,
 }
 
-/// Actions of a taint.
+/// Effect of a taint.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum EffectFile {
     /// The task is not placed here.

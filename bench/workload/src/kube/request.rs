@@ -15,7 +15,7 @@ pub fn pod_request(spec: &PodSpec) -> Resources {
 
 /// Request that scores count for a pod: its request, where a container that does not say how much cpu or
 /// memory it needs is taken to need a little. (Else such pods would all gather on one machine.)
-/// Who writes 0 means it.
+/// An explicit 0 counts as 0.
 ///
 /// With amounts for the whole pod only what nothing in the pod mentions is guessed.
 pub fn nominal_request(spec: &PodSpec) -> Resources {

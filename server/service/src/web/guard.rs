@@ -1,5 +1,5 @@
-//! Checks before every route: the host name of the request, the caller, and the headers that bind a browser
-//! in mind.
+//! Checks before every route: the host name of the request, the caller, and the security headers
+//! of the answer.
 //!
 //! Without certificates only programs of this machine get here, and a browser is one of them. A page from
 //! anywhere may make it ask: it gets no answer to read, unless its own name is made to mean this machine.
