@@ -167,7 +167,7 @@ pub enum Command {
     },
 }
 
-/// The one that holds a scheduler's name.
+/// Process that holds a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     /// Which process.
@@ -302,7 +302,7 @@ pub enum Rejection {
     NameHeld {
         /// Which name.
         name: Text,
-        /// The one that holds it. The number is no part of the sentence: who knows it can speak for the process.
+        /// Process that holds it. The number is no part of the sentence: who knows it can act as the process.
         holder: HolderId,
     },
     /// Choose a lease within the bounds.

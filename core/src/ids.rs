@@ -53,7 +53,7 @@ define_id!(
     "#"
 );
 define_id!(
-    /// Those who may displace whom: a task can be evicted only for one of higher precedence. It does not
+    /// Preemption order: a task can be evicted only for one of higher precedence. It does not
     /// order a queue.
     Precedence(i32),
     "p"

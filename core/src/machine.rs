@@ -260,7 +260,7 @@ pub struct Image {
 pub struct Machine {
     /// Its name; no two machines of a cell share one.
     pub name: Text,
-    /// Its contents to give.
+    /// Capacity.
     pub capacity: Amounts,
     /// By how much more than its capacity it may be claimed.
     pub overcommit: Overcommit,

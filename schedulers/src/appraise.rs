@@ -17,7 +17,7 @@ pub struct Appraisal {
     pub refused: Vec<Refusal>,
     /// The rows of the others, ascending. All that follows is in this order.
     pub feasible: Vec<u32>,
-    /// Output of each score of the profile about the feasible machines.
+    /// Scores of each score plugin of the profile for the feasible machines.
     pub scores: Vec<ScoreAccount>,
     /// The weighted sum for each feasible machine.
     pub totals: Vec<i64>,
@@ -36,7 +36,7 @@ pub struct Refusal {
     pub curable: bool,
 }
 
-/// Output of one score about the feasible machines.
+/// Scores of one plugin for the feasible machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreAccount {
     /// The score's name.
@@ -95,7 +95,7 @@ pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec
     sift(view, &[filter], group).0
 }
 
-/// Output of one score alone about these rows, which are taken as the feasible machines. `None` if
+/// Scores of one plugin alone for these rows, which are taken as the feasible machines. `None` if
 /// it has nothing to say.
 #[must_use]
 pub fn appraise_score(

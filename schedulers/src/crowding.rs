@@ -8,7 +8,7 @@ pub(crate) fn is_of_a_place(reason: Reason) -> bool {
     !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
 }
 
-/// Frequency with which claims conflict lately, and what follows: schedulers that meet often spread wider.
+/// Conflict backoff: the recent conflict rate of claims widens the choice of machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowding {
     claims: usize,

@@ -15,7 +15,7 @@ use omega_core::{KindId, Machine};
 /// Number of parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
 
-/// Part of a share that is worth as much as another's: 1 is usual, 3 is entitled to three times as much.
+/// Weight of a share: 1 is usual, 3 is entitled to three times as much.
 ///
 /// Invariant: 1 to [`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     }
 }
 
-/// Resources that all machines of a cell have together: what shares are shares of.
+/// Total capacity of the machines of a cell, of which shares are shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals(Sums);
 

@@ -82,7 +82,7 @@ impl Failures {
         stands
     }
 
-    /// The one that refuses the tasks of a group, if its class is known: found once for all of them.
+    /// Plugin that rejects the tasks of a group, if its class is known: found once for all of them.
     pub(crate) fn refusers(
         &mut self,
         view: &View,

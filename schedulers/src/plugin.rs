@@ -39,7 +39,7 @@ pub struct Tasks<'a> {
 pub struct Reads(u8);
 
 impl Reads {
-    /// Kind of the machine: labels, taints, images, topology.
+    /// Properties of the machine: labels, taints, images, topology.
     pub const DESCRIPTION: Reads = Reads(1);
     /// Free resources on it, and its devices.
     pub const AMOUNTS: Reads = Reads(2);
@@ -49,7 +49,7 @@ impl Reads {
     pub const OTHER_MACHINES: Reads = Reads(8);
     /// Descriptions of other machines: a change of one changes the answer for others, but no claim does.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// Kind of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
+    /// Properties of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
     /// Cell time: the answer may change though nothing else does. It wakes no job.
     pub const TIME: Reads = Reads(64);

@@ -131,7 +131,7 @@ pub trait Reserve: Send + Sync {
     fn unreserve(&mut self, claimed: &Claimed<'_>);
 }
 
-/// Output of a permit plugin.
+/// Answer of a permit plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Go on.

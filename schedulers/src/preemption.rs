@@ -83,7 +83,7 @@ pub type Victims = SmallVec<[PlacedTask; 4]>;
 pub struct Candidate {
     /// The machine's row.
     pub row: usize,
-    /// The one that has to go, the most important first. Never empty.
+    /// Victims, the most important first. Never empty.
     pub victims: Victims,
     /// Number of them a budget protects.
     pub violations: usize,

@@ -30,7 +30,7 @@ pub struct Profile {
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins around the decision.
     pub(crate) chain: Chain,
-    /// Kind of the plugins of a file take for the volumes that there.
+    /// Volumes that the volume plugins of a profile file consider.
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,

@@ -43,7 +43,7 @@ pub fn first_refusals(
     refusals
 }
 
-/// The one that refuses a job, and what may change that.
+/// Plugins that rejected a job, and the events that may change that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusers {
     /// Filters of the profile, by position. Those beyond the 64th are in `others`.

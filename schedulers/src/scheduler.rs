@@ -277,7 +277,7 @@ impl Scheduler {
         }
     }
 
-    /// Part of what that is left of a transaction one job may have. Where tenants take turns they all get into each
+    /// Part of the rest of a transaction that one job may have. Where tenants take turns they all get into each
     /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
@@ -447,7 +447,7 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// The one that refuses tasks that found no machine. The first time it may be chance, and a guess is
+    /// Plugins that reject tasks that found no machine. The first time it may be chance, and a guess is
     /// enough; after that it is worth another look at the cell.
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.

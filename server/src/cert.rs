@@ -75,7 +75,7 @@ pub(crate) enum CertError {
     File {
         /// Which file.
         file: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// Use it, or name another folder: a new one would make every certificate of the old one worthless.

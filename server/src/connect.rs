@@ -32,7 +32,7 @@ pub(crate) struct CellArgs {
     tls_key: Option<Pem>,
 }
 
-/// Resources that a file holds. It is read with the arguments, so that a wrong name is told like any other.
+/// Contents of a file. It is read with the arguments, so that a wrong name is told like any other.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 

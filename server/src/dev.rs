@@ -44,7 +44,7 @@ pub(crate) enum DevError {
     Folder {
         /// Which folder.
         path: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// Look into its file.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read: a hundred thousand machines with labels.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Mistake with a file.
+/// Error in a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     /// Name another file.
@@ -66,7 +66,7 @@ fn text(file: &Path) -> Result<String, FileError> {
     }
 }
 
-/// Mistake, and where.
+/// Error, and its place.
 struct Fault {
     place: (usize, usize),
     field: String,

@@ -157,7 +157,7 @@ enum Format {
     Json,
 }
 
-/// Mistake with the objectives of a pass. One line for the user.
+/// Error in the objectives of a pass. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
     /// Name a kind that the cell has.

@@ -66,7 +66,7 @@ pub(crate) enum Verb {
     /// The replicas of a cell.
     #[command(subcommand)]
     Member(ask::member::MemberCommand),
-    /// The one that places: the schedulers of a cell, and the processes that hold their names.
+    /// Schedulers of a cell, and the processes that hold their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
     /// Results of transactions, and transactions by hand.

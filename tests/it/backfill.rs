@@ -75,7 +75,7 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     assert_eq!(placed(&cell, long), 0);
 }
 
-/// The one that waits for a quota is in nobody's way: the first that waits for room has the plan.
+/// Checks that a job blocked by its quota delays no other: the first that waits for room has the plan.
 #[test]
 fn a_job_over_its_quota_has_no_plan() {
     let cell = cell(&[4, 4]);

@@ -211,7 +211,7 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// The one that behaves gets what there is room for, as if nothing had been. Jobs whose rules may keep others away end first.
+/// Checks that a correct scheduler gets what there is room for, as if nothing had been. Jobs whose rules may keep others away end first.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {

@@ -166,7 +166,7 @@ fn a_gang_waits_together() {
     stage.assert_clean(0);
 }
 
-/// The one that it waited for ends: the others go, or are too few and come again.
+/// Checks that when the awaited task ends, the others go, or are too few and come again.
 #[test]
 fn a_gang_does_not_wait_for_one_that_is_gone() {
     for min in [2, 3] {
@@ -375,7 +375,7 @@ fn a_task_that_finds_no_machine_takes_one_by_evicting() {
     assert_eq!(scheduler.queue().unplaceable(), [(low, 6)], "they are pending again");
 }
 
-/// Resources that a refused claim evicted is back on the view, and the next one finds it there.
+/// Checks that the victims of a rejected claim are back on the view, and the next one finds them there.
 #[test]
 fn evictions_go_back_with_their_claim() {
     let cell = cell(&[4]);

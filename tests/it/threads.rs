@@ -13,7 +13,7 @@ const MACHINES: usize = 200;
 const TASKS: u32 = 600;
 const ROUNDS: usize = 300;
 
-/// Information that one scheduler was gives.
+/// Information for one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     placed: usize,
@@ -119,7 +119,7 @@ impl Scheduler {
         self.told.finished += 1;
     }
 
-    /// Information that the scheduler was gives is what the cell has.
+    /// Checks that the answers to a scheduler are what the cell has.
     fn check(mut self) -> Told {
         self.view.sync(&self.cell).unwrap();
         let mut fresh = View::new(self.view.scheduler(), 0);

@@ -23,7 +23,7 @@ pub enum Step {
     Sync,
 }
 
-/// Resources that a log holds, kept as simply as can be.
+/// Contents of a log, kept as simply as can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// The entry before the first.
@@ -62,7 +62,7 @@ impl Held {
         }
     }
 
-    /// Resources that a log holds, read from it.
+    /// Contents of a log, read from it.
     ///
     /// # Panics
     /// If it cannot be read, or reading by pieces gives something else.
@@ -173,7 +173,7 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
 /// A naive log with its history.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveLog {
-    /// Its contents now.
+    /// Current contents.
     pub now: Held,
     /// Contents when it was last synced, and the steps since.
     safe: Held,

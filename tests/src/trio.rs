@@ -40,7 +40,7 @@ const AGREE: u64 = 2_000;
 pub struct Trio {
     /// State of each replica.
     pub disks: [SimulatedDisk; 3],
-    /// The one that runs.
+    /// Running replicas.
     pub up: [Started; 3],
     /// Replicas that are partitioned from all others.
     pub cut: Option<usize>,

@@ -21,7 +21,7 @@ const IDLE_ROUND: Nanos = 1_000_000;
 /// The schedulers and the fronts of a run that has ended.
 pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
 
-/// The one that places the tasks of a run.
+/// Schedulers of a run.
 pub(crate) trait Drive {
     /// Tells the workers that there may be something to do.
     fn wake(&mut self);

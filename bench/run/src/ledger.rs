@@ -1,4 +1,4 @@
-//! Resources that each tenant and each scheduler got: waits, shares over time, evictions, preferences.
+//! Accounting of each tenant and each scheduler: waits, shares over time, evictions, preferences.
 //!
 //! All times are the workload's. The wait of a task is from its job's arrival to its placement, and after an
 //! eviction or the loss of its machine from that: what a user feels, whatever the schedulers did meanwhile.
@@ -42,7 +42,7 @@ struct Known {
     prefers: bool,
 }
 
-/// Resources that one tenant or one scheduler got.
+/// Accounting of one tenant or one scheduler.
 #[derive(Debug)]
 struct Book {
     jobs: usize,

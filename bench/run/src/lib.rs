@@ -137,7 +137,7 @@ pub struct RunOptions {
     pub stop: Stop,
     /// The storage that keeps the cell; `None` is memory.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Information that the cell is gives before all else: tenants and their standings, quotas, a policy beyond the workload's.
+    /// Commands before all others: tenants and their settings, quotas, a policy beyond the workload's.
     pub setup: Vec<Command>,
 }
 
@@ -201,7 +201,7 @@ pub enum RunError {
         /// Why.
         why: Rejection,
     },
-    /// Information that the cell is gives before all else makes no sense to it.
+    /// The initial commands are invalid.
     #[error("the set-up of the cell: {0}")]
     Setup(Rejection),
     /// A profile does not suit the workload's cell.
@@ -324,7 +324,7 @@ fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::
     }
 }
 
-/// Resources that a run needs while it is driven.
+/// State of a run while it is driven.
 struct Driven<'a> {
     feeder: &'a mut feeder::Feeder,
     cells: &'a [RunCell],

@@ -56,7 +56,7 @@ pub enum ReplicaError {
     Io {
         /// Which folder.
         path: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         source: io::Error,
     },
     /// See the error.
@@ -289,7 +289,7 @@ fn dice() -> impl Rng {
     rand_pcg::Pcg64Mcg::from_seed(seed)
 }
 
-/// Resources that the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
+/// Time that the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
 /// file that has its room already, as a log has.
 ///
 /// # Errors

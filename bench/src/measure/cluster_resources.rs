@@ -44,7 +44,7 @@ fn plenty() -> Command {
     Command::SetClusterCapacity { kind: KindId::GPU, amount: PLENTY }
 }
 
-/// Resources that a commit takes of a claim of a small task.
+/// Time that a commit takes of a claim of a small task.
 fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     let mut cell = made.copy();
     cell.apply(plenty()).expect("a kind of the cell");
@@ -60,7 +60,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     span.each(claims)
 }
 
-/// Resources that a scheduler takes for each of the jobs.
+/// Time that a scheduler takes for each of the jobs.
 fn decided(made: &Made, jobs: usize, amount: u64) -> Figure {
     let cell = SharedCell::new(made.copy());
     cell.apply(plenty()).expect("a kind of the cell");

@@ -66,7 +66,7 @@ fn empty(numa: NodeCores) -> Made {
     cells::empty((0..MACHINES).map(machine).collect())
 }
 
-/// Resources that a commit takes of a claim of one core, shared or not.
+/// Time that a commit takes of a claim of one core, shared or not.
 fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     let mut cell = made.copy();
     let job = |i: usize| {

@@ -21,7 +21,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines; commits of a claim; a task p
 
 const MACHINES: usize = 10_000;
 
-/// Resources that each machine has, in thousandths of a core.
+/// Capacity of each machine, in thousandths of a core.
 const CORES: u64 = 32_000;
 
 /// Request of the task for which a machine is searched.
@@ -64,7 +64,7 @@ fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
     )
 }
 
-/// Resources that a commit takes of a claim of a small task with a demand profile of so many points, or with none.
+/// Time that a commit takes of a claim of a small task with a demand profile of so many points, or with none.
 fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     let mut cell = made.copy();
     let demand_profile = |at: usize, points: usize| {

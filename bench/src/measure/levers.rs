@@ -41,7 +41,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Resources that a scheduler takes for each of some jobs.
+/// Time that a scheduler takes for each of some jobs.
 fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut scheduler =

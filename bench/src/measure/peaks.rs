@@ -71,7 +71,7 @@ fn cell_with(made: &Made, peaks: Peaks) -> SharedCell {
     cell
 }
 
-/// Resources that a scheduler takes for each of the jobs.
+/// Time that a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     let cell = cell_with(made, peaks);
     let settings = Settings::new("default").with_seed(SEED);
@@ -84,7 +84,7 @@ fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     span.each(jobs.len())
 }
 
-/// Resources that a keeper takes to see that there is nothing to do.
+/// Time of the peak controller to find that there is nothing to do.
 fn look(made: &Made, options: &Options) -> Figure {
     let cell = cell_with(made, Peaks::Now);
     let mut keeper = PeakController::new(&cell, KeeperSettings::new()).expect("it registers");

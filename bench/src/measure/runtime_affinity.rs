@@ -110,7 +110,7 @@ fn furnished(made: &Made, on: On) -> SharedCell {
     cell
 }
 
-/// Resources that a scheduler takes for each of the jobs.
+/// Time that a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = furnished(made, on);
     let settings = Settings::new("default").with_seed(SEED);
@@ -132,7 +132,7 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     span.each(jobs.len())
 }
 
-/// Resources that a commit takes that releases one task, which nobody needs.
+/// Time that a commit takes that releases one task, which nobody needs.
 fn released(made: &Made, count: usize, on: On) -> Figure {
     let cell = furnished(made, on);
     let group = TaskGroup::new(count as u32, Amounts::new([1]));

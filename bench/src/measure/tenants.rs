@@ -79,7 +79,7 @@ enum Submitted {
     Limited,
 }
 
-/// Resources that the cell takes to have each of the jobs submitted, and killed.
+/// Time of the cell to have each of the jobs submitted, and killed.
 fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     let cell = SharedCell::new(made.copy());
     if how == Submitted::Limited {
@@ -107,7 +107,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// Resources that a scheduler takes for each of the jobs.
+/// Time that a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

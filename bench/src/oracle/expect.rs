@@ -38,7 +38,7 @@ pub(super) struct Status {
     _reasons: Vec<String>,
 }
 
-/// Output of one plugin about all machines.
+/// Results of one plugin for all machines.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// Mistake with an amount.
+/// Error in an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
     /// Write a number.
@@ -18,7 +18,7 @@ pub enum AmountError {
     Number {
         /// The text.
         text: String,
-        /// Mistake with it.
+        /// Error in it.
         why: DecimalError,
     },
     /// Use another unit, or none.

@@ -1,4 +1,4 @@
-//! Part of what that is free is of no use: on machines where tasks that ask for it do not fit.
+//! Fragmentation: the free part that is of no use, on machines where tasks that ask for it do not fit.
 //!
 //! (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for devices, for any kind.)
 

@@ -124,7 +124,7 @@ pub struct LoadError {
     pub line: Option<u64>,
     /// The column or path of the field; `None` if the fault is not in one field.
     pub field: Option<String>,
-    /// Mistake, and where it helps, what was expected.
+    /// Error, its place where it helps, what was expected.
     pub message: String,
 }
 

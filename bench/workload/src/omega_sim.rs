@@ -17,7 +17,7 @@ use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
 use std::path::Path;
 
-/// Resources that every machine has: 4 cores and 16 GiB.
+/// Capacity of every machine: 4 cores and 16 GiB.
 const MACHINE: [u64; 2] = [4000, 16 << 30];
 
 /// A cell: its name, its machines, and its lists (prefill, batch, service).

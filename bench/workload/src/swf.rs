@@ -73,7 +73,7 @@ pub struct Log {
     notes: Vec<String>,
 }
 
-/// Output of the header of the machine, as far as it was read.
+/// Machine of the log by its header, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Its processors (`MaxProcs`).

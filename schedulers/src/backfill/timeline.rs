@@ -1,4 +1,4 @@
-//! Resources that one machine has free from when to when, as far as anyone says: its departures, and what is kept on it.
+//! Timeline of one machine's free resources: its expected departures, and what is kept on it.
 //!
 //! ```text
 //!   free ─┐        ┌── a task leaves

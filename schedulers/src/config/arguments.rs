@@ -15,14 +15,14 @@ use toml::Spanned;
 pub struct ArgumentError {
     /// Which argument, as a path such as `kinds[1].name`.
     pub argument: String,
-    /// Mistake with it.
+    /// Error in it.
     pub why: String,
     /// Its bytes in the file, where they are known better than those of all arguments.
     place: Option<Range<usize>>,
 }
 
 impl ArgumentError {
-    /// Mistake with an argument.
+    /// Error in an argument.
     pub fn new(argument: impl Into<String>, why: impl Into<String>) -> ArgumentError {
         ArgumentError { argument: argument.into(), why: why.into(), place: None }
     }

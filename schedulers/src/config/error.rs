@@ -1,4 +1,4 @@
-//! Mistake with a profile file: the place, the field, and what to do about it.
+//! Error in a profile file: the place, the field, and what to do about it.
 
 use super::file::Base;
 use super::registry::Point;
@@ -33,7 +33,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Mistake with a profile file.
+/// Error in a profile file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -176,7 +176,7 @@ impl Source<'_> {
         ConfigError { line, column, field: field.into(), fault }
     }
 
-    /// Output of the TOML parser, in one line.
+    /// Error of the TOML parser, in one line.
     pub(super) fn malformed(self, error: &toml::de::Error, field: String) -> ConfigError {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
         let said = lines.join(", ");

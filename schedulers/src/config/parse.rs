@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Mistake with a name that no plugin at a point has.
+    /// Error in a name that no plugin at a point has.
     fn unknown(&self, point: Point, name: &str) -> Fault {
         let name = name.to_owned();
         match Point::ALL.into_iter().find_map(|at| self.registry.find(at, &name)) {

@@ -16,7 +16,7 @@ pub enum Obstacle {
     Cell {
         /// Of which kind.
         kind: KindId,
-        /// Additional amount that the task claims than there is, in the kind's unit.
+        /// Missing amount of the claim, in the kind's unit.
         missing: u64,
     },
     /// A tenant may claim too little more, on this machine as on any.
@@ -37,7 +37,7 @@ pub enum Obstacle {
     Room {
         /// Of which kind.
         kind: KindId,
-        /// Additional amount that the task requests than there is, in the kind's unit.
+        /// Missing amount of the request, in the kind's unit.
         missing: u64,
     },
     /// There are too few devices with enough left.
@@ -123,7 +123,7 @@ pub fn obstacles(
     found
 }
 
-/// Kind of the machine.
+/// Properties of the machine.
 fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     let (need, block) = (tasks.need, tasks.view.block(row / BLOCK));
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;

@@ -1,4 +1,4 @@
-//! Resources that the tests of both fronts need: cells in words, somebody else who places, and a cell that loses answers.
+//! Fixtures for the tests of both frontends: cells in words, another scheduler that places, and a cell that loses answers.
 
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
 use omega_core::{

@@ -111,7 +111,7 @@ fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     tasks
 }
 
-/// Additional amount that batch may hold of each kind that a peak bounds on a machine.
+/// Remaining batch share of each kind that a peak bounds on a machine.
 struct Room(Vec<(KindId, i64)>);
 
 impl Room {
@@ -184,7 +184,7 @@ fn step_back(
 }
 
 impl Batch {
-    /// Its contents still once it has given up what it can.
+    /// Allocation once it has given up what it can.
     fn rest(&self) -> Amounts {
         let kinds = (0..).map(KindId).zip(self.holds.as_slice());
         Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))

@@ -71,7 +71,7 @@ impl pulp::NullaryFnOnce for OfTwo<'_> {
     }
 }
 
-/// Resources that an even use is worth with the task against without.
+/// Score of an even use with the task against without.
 #[inline(always)]
 fn gain(with: i32, without: i32) -> i32 {
     (50 + ((50 + with - without) >> 1)) * POINT

@@ -53,7 +53,7 @@ impl DeviceFragments {
         shapes.map(shape).into()
     }
 
-    /// Resources that the next task could not use of a machine of which so much is left, in thousandths of a device, times the sum
+    /// Part of a machine with so much left that the next task could not use, in thousandths of a device, times the sum
     /// of the weights.
     fn fragment(&self, cpu_milli: i64, left: &[i16]) -> i64 {
         let sum =

@@ -1,4 +1,4 @@
-//! Part of a machine that is really in use, as far as its reports tell; a score and a filter that go by it.
+//! Measured load of machines, from their reports: a score and a filter that go by it.
 //!
 //! What tasks claim is a bound on what they use, and mostly a bad guess. A report is better while it is
 //! fresh, and worse than the claims once it is old. So the estimate of what is in use is a mean of both, and the

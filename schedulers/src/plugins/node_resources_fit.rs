@@ -128,7 +128,7 @@ impl Prefer {
     }
 }
 
-/// Resources that a percentage in use is worth, 0 to 100.
+/// Score of a percentage in use, 0 to 100.
 fn shape(points: &[ShapePoint], percent: i32) -> i32 {
     let place = |point: &ShapePoint| (i32::from(point.percent), i32::from(point.score) * 10);
     let after = points.iter().position(|point| percent <= i32::from(point.percent));

@@ -108,7 +108,7 @@ fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> 
     tasks.filter(has).copied().collect()
 }
 
-/// Those who must give something up for the task to fit in a row, if all of these could: the most important are spared
+/// Tasks to throttle for the task to fit in a row, if all of these could: the most important are spared
 /// first. The view is as before when this returns.
 fn fewest(
     view: &mut View,

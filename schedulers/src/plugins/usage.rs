@@ -1,4 +1,4 @@
-//! Part of a kind that is in use, and exact shares of it.
+//! Usage of a kind, and exact shares of it.
 //!
 //! Kubernetes scores in integers that it divides and rounds down; answers that are to equal its own
 //! need the same quotients. Vector units divide no integers, so the quotient comes from a division

@@ -1,4 +1,4 @@
-//! Kind of the objective, kept up with each move.
+//! Value of the objective, kept up with each move.
 //!
 //! A move changes two machines, the pairs of its job in two domains, and the costs of moving. What would
 //! change is reckoned without changing anything, some ten million times in a pass; what does change is then

@@ -1,4 +1,4 @@
-//! Resources that one job has of the transaction that is being decided, and what becomes of its turn.
+//! Part of one job in the transaction that is being decided, and the end of its turn.
 
 use crate::queue::Verdict;
 use crate::refusals::Refusers;

@@ -36,7 +36,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-/// Output of the cell of a tenant.
+/// Usage of a tenant in the cell.
 #[derive(Clone, Debug, Default)]
 struct Said {
     parent: Option<usize>,

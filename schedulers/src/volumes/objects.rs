@@ -24,7 +24,7 @@ impl Reach {
     }
 }
 
-/// Those who may use a volume at once: a set of the ways that it can be, or is to be, used.
+/// Access modes of a volume: a set of the ways that it can be, or is to be, used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessModes(u8);
 

@@ -275,7 +275,7 @@ pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
 }
 
-/// Output of a status that somebody between the client and the cell has made.
+/// Error for a status that a proxy between the client and the cell has made.
 fn by_status(code: Code) -> ErrorCode {
     match code {
         Code::InvalidArgument => ErrorCode::Malformed,

@@ -1,4 +1,4 @@
-//! Resources that a program needs to speak to a cell over the network.
+//! The client library: everything a program needs to use a cell over the network.
 //!
 //! ```text
 //!   your scheduler ── CellHandle ──▶ RemoteCell ─┐

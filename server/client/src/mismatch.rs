@@ -74,7 +74,7 @@ fn sentence(error: &rustls::Error) -> Option<String> {
     }
 }
 
-/// Mistake with a connection to this address (`host:port`), if it can never work.
+/// Error in a connection to this address (`host:port`), if it can never work.
 pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
     let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
     let why = match (speaks, spoken) {

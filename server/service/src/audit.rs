@@ -230,7 +230,7 @@ pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     }
 }
 
-/// Mistake with a log.
+/// Error in a log.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// It cannot be read.
@@ -238,7 +238,7 @@ pub enum VerifyError {
     Read {
         /// Which file.
         file: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// The line before it was changed or is missing, or this one was.

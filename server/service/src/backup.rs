@@ -69,7 +69,7 @@ impl Backups {
     }
 }
 
-/// The one that makes and sends one backup.
+/// Makes and sends one backup.
 struct Sender {
     to: mpsc::Sender<Result<proto::BackupResponse, Status>>,
     end: Option<Instant>,

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// First bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Those who may connect.
+/// Callers that may connect.
 #[derive(Clone, Debug)]
 pub enum Door {
     /// Everyone who reaches it.
@@ -204,7 +204,7 @@ async fn begin(
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
-    /// Part of the preface, which that was read before, was handed on.
+    /// Bytes of the preface, read before, that were handed on.
     first: usize,
     caller: Arc<Caller>,
     /// Limit that holds it back, if any.

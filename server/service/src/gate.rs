@@ -182,7 +182,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Output of the transport of a message that it cannot read, in our words: what failed is the caller's
+/// Error for a message that the transport cannot read, in our words: what failed is the caller's
 /// message, and not the server.
 pub(crate) fn reword(status: Status) -> Status {
     // Every error of ours has details.

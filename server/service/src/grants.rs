@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
 
-/// The one that makes a call. A service that was not told so takes the caller for nobody.
+/// Caller of a call. A service that got none treats the caller as nobody.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
     known.cloned().ok_or_else(|| denied("nobody said who is calling".to_owned()))

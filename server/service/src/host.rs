@@ -146,7 +146,7 @@ impl Host {
         &self.metrics
     }
 
-    /// The one that holds names of schedulers, as far as this server knows.
+    /// Processes that hold names of schedulers, as far as this server knows.
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -440,7 +440,7 @@ impl Pending {
     }
 }
 
-/// Information that a caller is gives of a request that was not done.
+/// Information for a caller of a request that was not done.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {
@@ -458,7 +458,7 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
     }
 }
 
-/// Information that a caller is gives if nobody knows what became of a request.
+/// Information for a caller if nobody knows what became of a request.
 #[must_use]
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";

@@ -33,7 +33,7 @@ const TENANTS_MAX: usize = 64;
 pub struct Caller {
     /// The URI of the certificate, or where the call comes from, for the audit log.
     pub name: Arc<str>,
-    /// Kind of the caller.
+    /// Role of the caller.
     pub role: Role,
 }
 

@@ -296,7 +296,7 @@ struct Bucket {
     empty_at: Instant,
     /// Cost of one call.
     cost: Duration,
-    /// Resources that a full one holds.
+    /// Size of a full one.
     burst: Duration,
 }
 

@@ -48,7 +48,7 @@ struct Sent {
     deltas: AtomicU64,
     bytes: AtomicU64,
     versions: AtomicU64,
-    /// From the change of the cell to the last piece of the delta that tells of it.
+    /// Delay from a change of the cell to the last piece of its delta.
     delay: Durations,
 }
 

@@ -1,4 +1,4 @@
-//! Those who may call what: one table for every call of every service.
+//! Permissions: one table for every call of every service.
 //!
 //! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
 //! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
@@ -21,13 +21,13 @@ const REPLICA: Roles = Roles(1 << 4);
 const SUBMITTER: Roles = Roles(1 << 5);
 const APPLICATION: Roles = Roles(1 << 6);
 
-/// Those who have jobs of their own: see `reach.rs` for which.
+/// Roles with jobs of their own: see `reach.rs` for which.
 const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
 /// Every role of the listener of clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Those who look at the cell, as far as each may. An agent knows its own machine, which is all it is
+/// Roles that may read the cell, as far as each may. An agent knows its own machine, which is all it is
 /// asked for.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
@@ -106,7 +106,7 @@ impl Nature {
 pub struct Rule {
     /// The service and the call.
     pub path: &'static str,
-    /// Those who may.
+    /// Roles that may make the call.
     pub roles: Roles,
     /// Effect of the call.
     pub nature: Nature,

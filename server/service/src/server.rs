@@ -128,7 +128,7 @@ fn client_services(
 pub struct Entrance {
     /// Where is listened.
     pub listener: TcpListener,
-    /// Those who may come in.
+    /// Callers that may come in.
     pub door: Door,
     /// Audit log, if any.
     pub audit: Option<Arc<AuditLog>>,

@@ -48,7 +48,7 @@ pub enum TlsError {
     File {
         /// Which file.
         file: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// Take the right from them.
@@ -56,7 +56,7 @@ pub enum TlsError {
     Mode {
         /// Which file.
         file: PathBuf,
-        /// Those who may.
+        /// Readers of the file.
         mode: u32,
     },
     /// Name another file.

@@ -62,7 +62,7 @@ struct Shared {
     fraction: f64,
 }
 
-/// The one that decides whether a transaction is traced.
+/// Sampler: decides whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Its sender, if the call belongs to a trace; chance, if not.

@@ -19,7 +19,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Frequency with which a stream that broke is begun anew.
+/// Number of times that a broken stream is begun anew.
 const TRIES: usize = 3;
 
 /// Time for which a piece is waited for: the cell gives up a reader that takes as long.
@@ -41,7 +41,7 @@ pub(crate) struct BackupArgs {
     ask: AskArgs,
 }
 
-/// Resources that a backup holds.
+/// Contents of a backup.
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupShape {
     file: PathBuf,

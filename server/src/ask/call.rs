@@ -34,7 +34,7 @@ pub(super) struct Caller {
 /// A list that came in pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
-    /// Contents of it.
+    /// Contents.
     pub(super) items: Vec<T>,
     /// Whether there is more than the limit.
     pub(super) more: bool,
@@ -176,7 +176,7 @@ impl Caller {
         }
     }
 
-    /// Kind of the cell.
+    /// Identity of the cell.
     ///
     /// # Errors
     /// Those of the call.

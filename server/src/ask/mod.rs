@@ -60,7 +60,7 @@ pub(crate) struct NameArgs {
     ask: AskArgs,
 }
 
-/// Information that every verb is gives.
+/// Information for every verb.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
@@ -92,7 +92,7 @@ pub(crate) enum AskError {
     Amount {
         /// Which flag or field.
         place: String,
-        /// Mistake with it.
+        /// Error in it.
         why: AmountError,
     },
     /// Name a kind that the cell has.

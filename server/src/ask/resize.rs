@@ -37,7 +37,7 @@ fn name(text: &str) -> Result<(String, u32), String> {
     found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
 }
 
-/// Resources that a task was to hold, and whether it does.
+/// Requested allocation of a task, and whether it has it.
 #[derive(Debug, Serialize)]
 struct ResizedShape {
     task: String,
@@ -86,7 +86,7 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     }
 }
 
-/// Resources that a task holds now, or would if it had a machine. One that is not there is the cell's to refuse.
+/// Current allocation of a task, or the one it would have on a machine. A missing task is left to the cell to refuse.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
     let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;

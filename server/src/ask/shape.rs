@@ -165,7 +165,7 @@ pub(super) struct TaskShape {
     pub(super) devices: Vec<u32>,
     /// Number of cores of each NUMA node it has to itself.
     pub(super) cores: Vec<u32>,
-    /// Its contents of its machine; `null`: what its group requests.
+    /// Allocation on its machine; `null`: its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
 }
 

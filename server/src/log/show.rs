@@ -55,7 +55,7 @@ struct ShownSnapshot {
     index: u64,
     term: u64,
     bytes: Option<u64>,
-    /// Mistake with it.
+    /// Error in it.
     damage: Option<String>,
 }
 

@@ -97,7 +97,7 @@ pub(crate) enum SchedulerError {
     Profile {
         /// Which file.
         file: PathBuf,
-        /// Mistake with it, and where.
+        /// Error in it, and where.
         why: ConfigError,
     },
     /// Name a profile for it.
@@ -127,7 +127,7 @@ pub(crate) enum SchedulerError {
     Listen {
         /// Where.
         address: SocketAddr,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// See the error.

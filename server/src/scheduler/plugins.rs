@@ -12,7 +12,7 @@ use std::time::Instant;
 /// two in a hundred longer. It is a prime, so that no order of searches is always met at the same place.
 const EVERY: u64 = 61;
 
-/// Frequency with which the clock is read to find out how long that takes.
+/// Number of readings of the clock that measure how long one takes.
 const READINGS: usize = 1000;
 
 /// Measures the plugins of all workers.

@@ -44,7 +44,7 @@ pub(crate) enum CellError {
     Address {
         /// The address.
         address: String,
-        /// Mistake with it.
+        /// Error in it.
         why: tonic::transport::Error,
     },
 }

@@ -62,7 +62,7 @@ pub(crate) enum ServeError {
     Listen {
         /// Where.
         address: String,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// Name another file, or make room.
@@ -70,7 +70,7 @@ pub(crate) enum ServeError {
     Audit {
         /// Which file.
         file: PathBuf,
-        /// Output of the system.
+        /// Underlying error.
         why: io::Error,
     },
     /// Correct the address.
@@ -78,7 +78,7 @@ pub(crate) enum ServeError {
     Collector {
         /// The address.
         address: String,
-        /// Mistake with it.
+        /// Error in it.
         why: tonic::transport::Error,
     },
     /// See the error.

@@ -1,4 +1,4 @@
-//! Information that a server is gives: by flags, by the environment, by a file, in this order.
+//! Information for a server: by flags, by the environment, by a file, in this order.
 //!
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
@@ -283,7 +283,7 @@ pub(crate) enum SettingsError {
     File {
         /// Which file.
         file: PathBuf,
-        /// Mistake with it, with the line.
+        /// Error in it, with the line.
         why: String,
     },
     /// Choose one.

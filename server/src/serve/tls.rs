@@ -1,4 +1,4 @@
-//! Those who may reach a server: nobody but this machine, unless callers show certificates.
+//! Access to a server: from this machine only, unless callers show certificates.
 
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
@@ -103,7 +103,7 @@ fn is_local(address: &str) -> bool {
     }
 }
 
-/// Those who may come in at each listener.
+/// Callers that may come in at each listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     /// Of clients.

@@ -1,4 +1,4 @@
-//! Those who may call what, over real TLS: each role and each call, certificates that are wrong, peers that
+//! Permissions over real TLS: each role and each call, certificates that are wrong, peers that
 //! lie, and certificates that change while the cell is served.
 
 use crate::certificates::{Odd, authority, issue, odd, tls};
@@ -26,7 +26,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Those who have certificates in these tests.
+/// Roles with certificates in these tests.
 const CALLERS: [&str; 7] = [
     "reader/eve",
     "submitter/bob",

@@ -122,7 +122,7 @@ fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     told.tasks
 }
 
-/// The one that holds which name, as the leader at this address says.
+/// Process that holds each name, by the leader at this address.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     let told = insist(|| {
         runtime.block_on(async {

@@ -67,7 +67,7 @@ fn kept() -> tempfile::TempDir {
     dir
 }
 
-/// Output of each verb that opens a directory: it is refused in one line, and not a byte of it is changed.
+/// Error of each verb that opens a directory: it is refused in one line, and not a byte of it is changed.
 fn refused(dir: &Path, verbs: &[&str], expected: &str) {
     let before = content(dir);
     for verb in verbs {

@@ -38,7 +38,7 @@ pub enum CreateDirectoryError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }
@@ -80,7 +80,7 @@ pub enum OpenDirectoryError {
     Kinds {
         /// Which file.
         path: PathBuf,
-        /// Mistake with them.
+        /// Error in them.
         source: CodecError,
     },
     /// Name the right folder: this one belongs to another cell.
@@ -121,7 +121,7 @@ pub enum OpenDirectoryError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }

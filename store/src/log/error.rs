@@ -21,7 +21,7 @@ pub enum CreateError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }
@@ -76,7 +76,7 @@ pub enum OpenError {
         record: u64,
         /// The entry that would come next.
         index: LogIndex,
-        /// Mistake with it.
+        /// Error in it.
         damage: Damage,
     },
     /// The files of a log that another library keeps are damaged or missing. Remove this replica and
@@ -85,7 +85,7 @@ pub enum OpenError {
     Library {
         /// In which folder.
         path: PathBuf,
-        /// Output of the library.
+        /// Underlying error.
         detail: Box<str>,
     },
     /// Mend the disk and try again.
@@ -93,7 +93,7 @@ pub enum OpenError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }

@@ -206,7 +206,7 @@ impl Batch {
 /// that offsets in a file have 32 bits.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// Resources that an engine holds.
+/// Contents of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The entry before the first one: all up to it are forgotten.
@@ -220,7 +220,7 @@ pub struct Bounds {
 /// One thread calls it. After [`WriteError::Unknown`] all that writes answers
 /// [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
-    /// Its contents, written or synced.
+    /// Last index, written or synced.
     fn bounds(&self) -> Bounds;
 
     /// The last hard state that was written.
@@ -342,7 +342,7 @@ pub enum WriteError {
     Unknown {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
     /// An earlier write or sync failed. Start the replica again.
@@ -369,7 +369,7 @@ pub enum ReadError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }

@@ -50,7 +50,7 @@ pub struct Settings {
     /// Silence of the leader after which a replica stands for election, at the least; at the most
     /// it is twice as long.
     pub election_ticks: usize,
-    /// Frequency with which a leader says that it is there.
+    /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
     /// Bytes of entries in one message, unless one entry has more.
     pub message_bytes: u64,

@@ -63,7 +63,7 @@ impl ReplicatedCell {
 
 /// Result of some commands that were sent.
 struct Round {
-    /// Information that the caller is gives of the first ones.
+    /// Information for the caller of the first ones.
     answers: Vec<Result<Outcome, AskError>>,
     /// Treatment of the others.
     then: Then,
@@ -96,7 +96,7 @@ impl Round {
     }
 }
 
-/// Information that the caller is gives.
+/// Information for the caller.
 fn told(answer: Answer) -> Result<Outcome, AskError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome?),

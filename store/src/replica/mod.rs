@@ -73,7 +73,7 @@ use stalled::Unsafe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Resources that a replica wants done.
+/// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
     /// To be sent, as far as the network can.

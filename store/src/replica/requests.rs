@@ -1,4 +1,4 @@
-//! The one that waits for what: requests that are not proposed yet, that are on their way, and that were sent
+//! Pending requests: requests that are not proposed yet, that are on their way, and that were sent
 //! on to the leader.
 
 use super::ask::{Again, Answer, Ask, AskId};

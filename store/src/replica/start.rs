@@ -32,9 +32,9 @@ pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 pub struct Started {
     /// It.
     pub replica: Replica,
-    /// The one that writes its log.
+    /// Log writer.
     pub log: LogWorker,
-    /// The one that keeps its snapshots.
+    /// Snapshot files.
     pub files: FileWorker,
     /// Its folder, which is locked as long as this lives.
     pub directory: Directory,

@@ -1,4 +1,4 @@
-//! The one that writes a replica's log: all that has gathered, then one sync for all of it.
+//! Log writer of a replica: all that has gathered, then one sync for all of it.
 //!
 //! ```text
 //!   write 7 ─┐

@@ -18,7 +18,7 @@ use omega_cellstate::{Cell, Image};
 use std::io;
 use std::path::Path;
 
-/// Resources that a backup holds. All of it was checked.
+/// Contents of a backup. All of it was checked.
 #[derive(Debug)]
 pub struct BackupContent {
     /// The cell that it was taken of.

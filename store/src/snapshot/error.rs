@@ -37,12 +37,12 @@ pub enum SaveError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Mistake with a file that should be a snapshot.
+/// Error in a file that should be a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDamage {
@@ -158,7 +158,7 @@ pub enum LoadError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }
@@ -208,7 +208,7 @@ pub enum ReceiveError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// Output of the disk.
+        /// Underlying error.
         source: io::Error,
     },
 }

@@ -25,7 +25,7 @@ pub(crate) struct Request {
     retry: bool,
 }
 
-/// Output of the cell of a transaction.
+/// Result of a transaction in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Answer {
     Taken,
@@ -48,7 +48,7 @@ pub(crate) enum Reply {
 pub(crate) struct Entry {
     term: usize,
     what: What,
-    /// The one that waits for it, as long as anybody does.
+    /// Client that waits for it, as long as any does.
     from: Option<AskId>,
 }
 

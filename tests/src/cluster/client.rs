@@ -29,7 +29,7 @@ pub struct Pending {
     pub at: Option<(ReplicaId, u64, AskId)>,
     /// Whether it may have been done.
     doubt: bool,
-    /// Frequency with which it will ask.
+    /// Number of requests that it will send.
     tries: usize,
 }
 

@@ -21,12 +21,12 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Its contents come to.
+    /// Result so far.
     pub(super) fn value(&self) -> u64 {
         self.value
     }
 
-    /// Resources that a replica wants done at a moment.
+    /// Effects that a replica requests at a moment.
     pub(super) fn output(&mut self, now: Micros, of: ReplicaId, output: &Output) {
         self.number(now);
         self.number(of.0);

@@ -72,7 +72,7 @@ pub struct Host {
     pub bit_rot: bool,
     /// Whether its disk was told to fail, so that its replica may stop.
     pub failing: bool,
-    /// Output of the operator has of a torn end of its log.
+    /// Decision of the operator on a torn end of its log.
     pub torn_tail: TornTail,
     /// Whether it was given up.
     pub gone: bool,

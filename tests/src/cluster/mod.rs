@@ -108,7 +108,7 @@ pub struct World {
     report: Report,
 }
 
-/// The one that waits for an answer.
+/// Clients that wait for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Client(usize),

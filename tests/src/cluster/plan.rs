@@ -35,7 +35,7 @@ pub struct Plan {
     pub reads: usize,
     /// Duration of the segments of logs.
     pub segment_bytes: u64,
-    /// Part of the rot, of a hundred times, that is in records of the log.
+    /// Part of the damage, of a hundred times, that is in records of the log.
     pub rot_in_log: usize,
     /// Number of times, of a hundred times, a client goes to another replica than the last time.
     pub wander: usize,
@@ -43,7 +43,7 @@ pub struct Plan {
     pub snapshot_bytes: u64,
     /// Bytes of entries that are kept beside it.
     pub log_keep_bytes: u64,
-    /// Frequency with which a fault happens.
+    /// Rate of a fault.
     pub fault_every: Micros,
     /// Weight of each kind of fault.
     pub weights: [(Fault, usize); 10],

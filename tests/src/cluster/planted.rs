@@ -23,7 +23,7 @@ mod on {
         pub passed: u64,
         /// The failure; `None` if none of the seeds failed.
         pub found: Option<Violation>,
-        /// Output of the same seed without the mistake, if that is not that all is well.
+        /// Failure of the same seed without the mistake, if any.
         pub without: Option<Violation>,
     }
 

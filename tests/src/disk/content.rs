@@ -28,7 +28,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Resources that a file holds now.
+    /// Contents of a file now.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.present
     }

@@ -96,7 +96,7 @@ impl Faults {
     }
 }
 
-/// Output of a disk that fails on demand.
+/// Error of a disk that fails on demand.
 pub(super) fn injected() -> io::Error {
     io::Error::other("injected: input/output error")
 }

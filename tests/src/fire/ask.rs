@@ -144,7 +144,7 @@ impl Replicas {
         Ok(JobId(told.id))
     }
 
-    /// Kind of the cell.
+    /// Identity of the cell.
     ///
     /// # Errors
     /// Why nobody knows.

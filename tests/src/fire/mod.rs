@@ -47,7 +47,7 @@ use tokio::runtime::Runtime;
 const CALLERS: usize = 3;
 const REMOTES: usize = 3;
 
-/// Those who look.
+/// Observers.
 const READERS: usize = 2;
 
 /// Time that replicas may take to agree in the end.

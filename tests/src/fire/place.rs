@@ -21,7 +21,7 @@ const TASKS: u32 = 32;
 /// Time to wait for a leader in the beginning: a machine that does much else elects slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Resources that a scheduler needs to know.
+/// Settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Its id.

@@ -104,7 +104,7 @@ pub struct ReferenceTask {
     pub placed_ms: u64,
     /// The cores that it has to itself, by NUMA node.
     pub cores: NodeCores,
-    /// Its contents, if that was ever said otherwise than by its group.
+    /// Allocation, if it was ever set otherwise than by its group.
     pub holds: Option<Amounts>,
 }
 

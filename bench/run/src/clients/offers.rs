@@ -124,7 +124,7 @@ impl Thinker {
         self.waiting
     }
 
-    /// The one that has nothing that waits wants no offers; who has other tasks than when it refused wants them again.
+    /// Frameworks with nothing pending want no offers; one that has other tasks than when it refused wants them again.
     fn look_again(&mut self, front: &mut Frontend, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;

@@ -2,7 +2,7 @@
 
 use super::number::{amount, short};
 
-/// Kind of the numbers of a plot.
+/// Unit of the numbers of a plot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unit {
     /// Shares of one, shown as percentages.

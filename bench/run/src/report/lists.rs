@@ -128,7 +128,7 @@ pub(super) fn waits(report: &RunReport) -> String {
     section("Waits and evictions", &table(&WAIT_COLUMNS, &rows))
 }
 
-/// Resources that each tenant got.
+/// Accounting of each tenant.
 pub(super) fn tenants(report: &RunReport) -> String {
     if !tenants::are_several(report) {
         return String::new();

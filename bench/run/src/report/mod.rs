@@ -119,7 +119,7 @@ pub struct SchedulerReport {
     pub preferences_met: Option<f64>,
 }
 
-/// Resources that one tenant got.
+/// Accounting of one tenant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantReport {
     /// Its name.

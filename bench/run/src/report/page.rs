@@ -77,7 +77,7 @@ fn heading(report: &RunReport, name: &str) -> String {
     format!("<header>\n<h1>{name}</h1>\n<p>{}</p>\n</header>\n", input.join(" · "))
 }
 
-/// Resources that a reader wants to know first: name, figure, and what explains it.
+/// Key figures: name, figure, and explanation.
 fn key_figures(report: &RunReport) -> String {
     let all = report.all_schedulers();
     let busy = match report.cpu_s {

@@ -35,7 +35,7 @@ pub(super) struct Readings {
 /// One plot.
 struct Plot {
     title: &'static str,
-    /// Kind of the numbers, for the caption.
+    /// Unit of the numbers, for the caption.
     measure: &'static str,
     unit: Unit,
     /// The axis goes this far at least.

@@ -129,7 +129,7 @@ pub struct Applied {
     pub refused: Vec<(String, usize)>,
 }
 
-/// Part of a list that is printed.
+/// Maximum number of printed items of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The first of many.

@@ -43,7 +43,7 @@ fn heading(report: &RunReport) -> String {
     format!("{name}{seed}\n{input}; {time} of workload{interrupted}\n")
 }
 
-/// Result of it, one line per figure.
+/// Result, one line per figure.
 fn figures(report: &RunReport) -> String {
     let mut lines = vec![
         ("placements", count(report.placements)),

@@ -108,7 +108,7 @@ fn tenant_table(report: &RunReport) -> String {
     text
 }
 
-/// Resources that the tenants that are not listed have together.
+/// Totals of the tenants that are not listed.
 pub(super) fn rest_of(rest: &[TenantReport]) -> String {
     if rest.is_empty() {
         return String::new();

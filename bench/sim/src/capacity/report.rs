@@ -38,7 +38,7 @@ pub struct Finding {
     pub question: Question,
     /// All runs, ascending by their numbers.
     pub probes: Vec<Probe>,
-    /// Result of it.
+    /// Result.
     pub answer: Answer,
 }
 

@@ -28,7 +28,7 @@ pub struct FgdArgs {
     /// Machines of one's own
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
-    /// The one that decides; may be given several times [default: all]
+    /// Placement policy; may be given several times [default: all]
     #[arg(long, value_enum)]
     policy: Vec<PolicyChoice>,
     /// Number of orders of arrival that are simulated

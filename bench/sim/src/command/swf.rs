@@ -20,7 +20,7 @@ use std::process::ExitCode;
 pub struct SwfArgs {
     /// The log, plain or compressed with gzip
     file: PathBuf,
-    /// Those who may start when
+    /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
     /// Runtimes that policies know: user estimates, or the true ones

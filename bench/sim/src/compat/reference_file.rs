@@ -71,7 +71,7 @@ pub struct ReferenceRow {
     pub point: usize,
     /// Its schedulers.
     pub group: Group,
-    /// Result of it.
+    /// Result.
     pub expected: Vec<Expected>,
 }
 

@@ -26,7 +26,7 @@ pub enum Access {
 pub struct Attempt {
     /// Tasks for which the scheduler found a machine.
     pub claimed: u32,
-    /// Those of them that the cell gave it.
+    /// Committed ones among them.
     pub taken: u32,
     /// The tasks that now run, to be ended together.
     pub run: Option<Taken>,

@@ -20,7 +20,7 @@ pub struct OfferSettings {
 
 /// A cell that can lock what is free, and offer it.
 pub trait OfferCell: Cell {
-    /// Resources that one offer holds.
+    /// Contents of one offer.
     type Offer;
 
     /// Locks all that is free, and offers it.

@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// Resources that the policy takes for lost of a machine if so much were left of its devices.
+    /// Lost part of a machine in the policy's estimate, if so much were left of its devices.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),

@@ -16,7 +16,7 @@ pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 /// Settings of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The one that decides.
+    /// Placement policy.
     pub policy: Policy,
     /// Seed of the random generator.
     pub seed: u64,
@@ -29,7 +29,7 @@ pub struct Run {
 pub struct Point {
     /// Usage.
     pub used: f64,
-    /// Resources that the next task is expected not to be able to use.
+    /// Free part that the next task is expected not to be able to use.
     pub fragment: f64,
 }
 

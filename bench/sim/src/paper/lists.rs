@@ -11,7 +11,7 @@ use crate::reference::{ReferenceJob, Request};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// Resources that every machine has: cores and GB.
+/// Capacity of every machine: cores and GB.
 const MACHINE: [f64; 2] = [4.0, 16.0];
 /// The share of the processors that the prefill takes.
 const PREFILL: f64 = 0.6;

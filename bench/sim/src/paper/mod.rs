@@ -193,7 +193,7 @@ fn check_on(cell: &str, claim: &str, holds: bool, found: String) -> Check {
     check(&format!("{claim} ({cell} cell)"), holds, found)
 }
 
-/// Output of a section that shows both cells.
+/// Conclusion of a section that shows both cells.
 const TWO_CELLS: &str = "Each point was run twice: on the cell of the reference simulator (random first fit on an exact copy), and \
      on the cell that ships (its judge, views kept up by deltas, and the placer with the ready-made profiles: best of \
      64 machines that fit, looked for from a random place in the scheduler's home).";

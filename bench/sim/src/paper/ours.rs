@@ -13,7 +13,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 
-/// Resources that every machine has: 4 cores and 16 GB.
+/// Capacity of every machine: 4 cores and 16 GB.
 const MACHINE: [u64; 2] = [4000, 16 << 30];
 
 /// The job lists as a workload: thousandths of a core, bytes and milliseconds.

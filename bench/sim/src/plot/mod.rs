@@ -58,7 +58,7 @@ pub enum Scale {
     Log,
 }
 
-/// Kind of the numbers of an axis.
+/// Unit of the numbers of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Numbers, shown as they are.

@@ -92,7 +92,7 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// Frequency with which a journal is cut while copies are out: when it has this many entries more than after the last cut.
+/// Limit at which a journal is cut while copies are out: when it has this many entries more than after the last cut.
 /// A cut looks at every scheduler, so it should be rare against entries.
 const JOURNAL_CUT: usize = 4096;
 

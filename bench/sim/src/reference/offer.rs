@@ -4,7 +4,7 @@ use super::cell::{ReferenceCell, Row};
 use super::pool::Machines;
 use crate::engine::{Attempt, OfferCell, Taken};
 
-/// Resources that one offer holds.
+/// Contents of one offer.
 pub struct Offer {
     /// The machines as the scheduler sees them: with its own claims.
     rows: Vec<Row>,

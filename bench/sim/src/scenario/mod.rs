@@ -30,7 +30,7 @@ const OFFERS: OfferSettings =
 
 /// Result of a run, with the cell as it is at the end.
 pub struct Outcome {
-    /// Report on it.
+    /// Report.
     pub report: Report,
     /// The hash of the cell's state at the end: equal runs have equal ones.
     pub state_hash: u64,

@@ -1,4 +1,4 @@
-//! Resources that the tenants of a simulated cell got: their dominant shares over time, and preferences that were met; and how much
+//! Accounting of the tenants of a simulated cell: their dominant shares over time, and preferences that were met; and how much
 //! of what is free is of no use.
 
 use omega_cellstate::Cell;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Looks at the cell's use of which one takes shares down: looks come every second.
 const SELDOM: u64 = 60;
 
-/// Resources that one tenant got.
+/// Accounting of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
     /// The mean of its dominant shares.
@@ -90,7 +90,7 @@ impl Accounting {
         self.tenants.get_mut(tenant).expect("it is there now")
     }
 
-    /// Resources that each tenant got.
+    /// Accounting of each tenant.
     pub(super) fn close(self) -> BTreeMap<Text, Got> {
         let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
         let mean =

@@ -298,7 +298,7 @@ impl<'a> ShippedCell<'a> {
         Ok(placed)
     }
 
-    /// Resources that each tenant got so far; it is forgotten.
+    /// Accounting of each tenant so far; it is forgotten.
     pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
         std::mem::take(&mut self.ledger).close()
     }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub struct Conservative<'a> {
     jobs: &'a [SimJob],
     profile: Profile,
-    /// The one that waits, in the order of submission.
+    /// Pending jobs, in the order of submission.
     waiting: BTreeSet<Place>,
     /// Jobs by the start of their reservations.
     by_start: BTreeSet<(u64, Place)>,

@@ -29,7 +29,7 @@ pub enum Order {
     Shortest,
 }
 
-/// Those who may start before the first.
+/// Jobs that may start before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
     /// Nobody.
@@ -58,7 +58,7 @@ pub struct Ordered<'a> {
     order: Order,
     backfill: Backfill,
     free: u64,
-    /// The one that waits, by rank: the time that counts in the order, and the place.
+    /// Pending jobs, by rank: the time that counts in the order, and the place.
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that came since the policy was last asked.
     came: Vec<Place>,

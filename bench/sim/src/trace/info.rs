@@ -102,7 +102,7 @@ pub struct ValuesInfo {
     pub count: u64,
     /// The least.
     pub least: u64,
-    /// Half of them are no more.
+    /// Median: half of them are at most this.
     pub p50: u64,
     /// Nine tenths are no more.
     pub p90: u64,

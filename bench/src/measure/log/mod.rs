@@ -123,7 +123,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Resources that one subject takes.
+/// Time of one engine.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     append: Figure,

@@ -1,4 +1,4 @@
-//! Resources that the disk itself takes: the data of a batch in one write and one fdatasync.
+//! Cost of the bare disk: the data of a batch in one write and one fdatasync.
 
 use super::subject::Subject;
 use omega_store::log::Batch;

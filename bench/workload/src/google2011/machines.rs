@@ -43,7 +43,7 @@ pub(super) struct Start {
     pub(super) rows: HashMap<u64, u32>,
 }
 
-/// Output of a row.
+/// Contents of a row.
 enum Said {
     /// This machine is there at the start.
     There(u64, Machine),

@@ -66,7 +66,7 @@ pub(super) struct Place {
     path: String,
 }
 
-/// Mistake, and where; it becomes a [`LoadError`] where the file's name is known.
+/// Error, and its place; it becomes a [`LoadError`] where the file's name is known.
 #[derive(Debug)]
 pub struct Fault {
     line: Option<u64>,

@@ -5,7 +5,7 @@ use crate::testing::{folder, message};
 use crate::{MachineChange, RunTime, csv};
 use omega_core::{Amounts, Job, TaskGroup};
 
-/// Output of a stream of itself at each step.
+/// State of a stream at each step.
 fn steps(stream: &mut dyn Stream) -> Vec<(u64, String)> {
     let mut steps = Vec::new();
     while let Some(event) = stream.next_event().unwrap() {

@@ -1,4 +1,4 @@
-//! Resources that the reader takes, what it lets pass, and what it says of lines that are no jobs.
+//! Input that the reader takes, what it lets pass, and what it says of lines that are no jobs.
 
 use super::*;
 use crate::testing::{folder, gzip, message};

@@ -95,7 +95,7 @@ impl Settings {
 pub struct Offer {
     /// Its number.
     pub id: OfferId,
-    /// Those who may use it.
+    /// Tenants that may use it.
     pub framework: FrameworkId,
     /// The machine.
     pub machine: MachineId,
@@ -103,7 +103,7 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// The rest in each of its devices; `None` if it has none, or another offer holds them.
+    /// Rest of each of its devices; `None` if it has none, or another offer holds them.
     pub devices: Option<Devices>,
 }
 
@@ -212,7 +212,7 @@ pub enum RegisterError {
     TooMany,
 }
 
-/// Mistake with the offers that a framework names. Nothing was done.
+/// Error in the offers that a framework names. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// Register first.
@@ -279,7 +279,7 @@ pub enum AcceptError {
     Judged {
         /// Which task.
         task: TaskId,
-        /// Output of the judge.
+        /// Rejection by the cell's checks.
         reason: Reason,
     },
     /// Step first: the transaction that is being filled has no room for so many.

@@ -26,7 +26,7 @@ pub(super) struct OnMachine {
     pub(super) offers: SmallVec<[OfferId; 2]>,
     /// Contents of them together.
     pub(super) held: SmallVec<[i64; 4]>,
-    /// The one that has the devices.
+    /// Offer that has the devices.
     pub(super) devices: Option<OfferId>,
 }
 

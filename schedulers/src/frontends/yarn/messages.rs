@@ -60,7 +60,7 @@ impl Ask {
     }
 }
 
-/// Output of an application with a heartbeat. All of it may be empty.
+/// Heartbeat of an application. All of it may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Its requests.
@@ -146,7 +146,7 @@ pub struct Missing {
     pub tasks: u64,
 }
 
-/// Information that an application is gives with a heartbeat.
+/// Reply to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Containers that it got since the last heartbeat.

@@ -1,4 +1,4 @@
-//! Resources that an application wants of one size at one priority: how many in all, and where they had better be.
+//! Requests of an application for containers of one size at one priority: how many in all, and the preferred places.
 //!
 //! A container counts against each line that it meets: one on a machine that was asked for against that
 //! machine, its rack and the total; one in a rack against the rack and the total. Which lines those were

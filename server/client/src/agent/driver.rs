@@ -37,7 +37,7 @@ const MESSAGES_MAX: usize = 4;
 /// that are alive when it does.
 const BEHIND: usize = 64;
 
-/// Output of the agent.
+/// Messages from the agent.
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),

@@ -36,7 +36,7 @@ impl Part {
 /// One machine.
 #[derive(Debug, Default)]
 struct Here {
-    /// Its contents; `None`: not known, so a start waits for all that ends.
+    /// Allocation; `None`: not known, so a start waits for all that ends.
     capacity: Option<Amounts>,
     runs: BTreeMap<TaskId, Part>,
     /// With the time at which each is killed.

@@ -1,4 +1,4 @@
-//! Resources that an agent needs: it speaks for its machines, hears what they are to run, and says what became of it.
+//! The agent library: an agent manages its machines, receives the tasks to run, and reports their ends.
 //!
 //! ```text
 //!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
@@ -88,7 +88,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The way in which an agent does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// Frequency with which each machine heartbeats.
+    /// Heartbeat interval of each machine.
     pub heartbeat: Duration,
 }
 
@@ -175,7 +175,7 @@ pub enum Order {
         task: TaskId,
         /// On which machine.
         machine: MachineId,
-        /// Its contents from now on.
+        /// Allocation from now on.
         to: Amounts,
     },
     /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks

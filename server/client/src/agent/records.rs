@@ -31,7 +31,7 @@ pub(super) struct Follows {
     pub(super) reports: Vec<(MachineId, TaskId, TaskReport)>,
 }
 
-/// Output of the cell at once.
+/// Messages for the cell at once.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,

@@ -1,10 +1,10 @@
-//! Output of the cell of a container's job, in the application's words.
+//! State of a container's job in the cell, in the application's types.
 
 use super::words::{Change, ContainerState, Ended};
 use crate::proto::{self, TaskPhase};
 use omega_core::Text;
 
-/// Output of the cell of a task.
+/// State of a task in the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Heard {
     At(ContainerState),
@@ -26,7 +26,7 @@ pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     }
 }
 
-/// Output of the state of a task; nothing where it says nothing.
+/// Container state for a task's state; nothing where there is none.
 pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     let machine = || Text::from(task.machine_name.as_str());
     Some(match task.phase() {

@@ -101,7 +101,7 @@ fn status(known: &Known) -> TaskStatus {
     TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
 }
 
-/// Information that the user was gives of a container.
+/// Events of a container that the user was given.
 #[derive(Default)]
 struct Told {
     created: u32,

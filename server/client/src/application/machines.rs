@@ -15,7 +15,7 @@ pub struct MachineSnapshot {
     pub name: Text,
     /// Its labels.
     pub labels: Labels,
-    /// Its contents, of each kind in the order of the cell's kinds.
+    /// Capacity, of each kind in the order of the cell's kinds.
     pub capacity: Vec<u64>,
     /// Claimable resources. Below 0 where more was found running than it has.
     pub free: Vec<i64>,

@@ -1,4 +1,4 @@
-//! Resources that an application needs that asks for containers one after the other, and is no scheduler.
+//! The application library: for programs that request containers one after the other, and are no schedulers.
 //!
 //! ```text
 //!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica

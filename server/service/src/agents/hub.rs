@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Number of times silent machines are looked for: half a second of the forty that they have.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Frequency with which the cell is told the time, at the least. While something in the cell waits for it, such as gangs that
+/// Interval at which the cell is given the time, at the least. While something in the cell waits for it, such as gangs that
 /// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
 const EXPIRE: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! Output of the monitor, done in the cell: taints, and the reports of lost tasks.
+//! Decisions of the monitor, applied to the cell: taints, and the reports of lost tasks.
 //!
 //! A taint with the effect `no_execute` keeps new tasks off, and those that tolerate it stay: their owners
 //! would rather have them wait for the machine than start elsewhere.

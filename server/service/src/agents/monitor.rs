@@ -19,7 +19,7 @@
 use omega_core::MachineId;
 use std::time::Duration;
 
-/// Information that the monitor is gives by the operator.
+/// Information for the monitor by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorSettings {
     /// Time for which a machine may be silent.

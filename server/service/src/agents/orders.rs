@@ -26,7 +26,7 @@ pub(crate) struct Start {
     pub(crate) is_running: bool,
 }
 
-/// Information that an agent is gives at once.
+/// Information for an agent at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) whole: Vec<MachineId>,

@@ -1,4 +1,4 @@
-//! Output of an agent, read and made into commands.
+//! Reports of an agent, read and made into commands.
 
 use super::hub::Confirmed;
 use crate::host::Host;

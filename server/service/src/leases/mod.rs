@@ -71,7 +71,7 @@ pub(crate) struct Listed {
     pub(crate) held: Option<Held>,
 }
 
-/// The one that holds a name, and for how long.
+/// Process that holds a name, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,

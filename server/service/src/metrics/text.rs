@@ -1,4 +1,4 @@
-//! Information that a server gives Prometheus.
+//! Metrics text of a server for Prometheus.
 //!
 //! Names and labels are part of the API: dashboards are built on them, so they change like any other call.
 //! docs/metrics.md has all of them.

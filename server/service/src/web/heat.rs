@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Machines that are told one by one: as many as a screen has room for, with some pixels each.
 const MACHINES_MAX: usize = 10_000;
 
-/// Domains that are told: a level with more is no better than machines.
+/// Maximum number of domains in an answer: a level with more is no better than machines.
 const DOMAINS_MAX: usize = 2_000;
 
 /// Machines that are looked at to find the levels: those that were added together are alike.

@@ -71,7 +71,7 @@ struct AmountShape {
     capacity: u64,
     claimable: u64,
     claimed: u64,
-    /// Resources that its tasks really use; `null` if nobody reported it.
+    /// Measured usage of its tasks; `null` without a report.
     used: Option<u64>,
 }
 

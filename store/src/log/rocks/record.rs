@@ -1,4 +1,4 @@
-//! Resources that a log in RocksDB holds, as bytes. RocksDB has checksums over all of it; those here are there
+//! Contents of a log in RocksDB, as bytes. RocksDB has checksums over all of it; those here are there
 //! to find what is missing or out of date.
 
 use super::super::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};

@@ -36,7 +36,7 @@ const BASE: u8 = 3;
 const RESTART: u8 = 4;
 const SEAL: u8 = 5;
 
-/// Mistake with a record.
+/// Error in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -76,7 +76,7 @@ pub(super) struct Slot {
     pub(super) kind: EntryKind,
 }
 
-/// Output of a record.
+/// Contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Marker,
@@ -98,7 +98,7 @@ pub(super) struct Record {
     pub(super) end: usize,
 }
 
-/// The one that writes records: the salt of the segment, the number that is next, and what is safe.
+/// Record writer: the salt of the segment, the number that is next, and what is safe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) salt: u32,

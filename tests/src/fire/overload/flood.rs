@@ -1,4 +1,4 @@
-//! Those who ask too much: schedulers whose calls each move one task.
+//! Flooding clients: schedulers whose calls each move one task.
 
 use super::server::channel;
 use super::{Counts, SCHEDULERS};

@@ -5,7 +5,7 @@
 //! times the peak's rate whether or not there are answers, and nobody heeds a refusal. All the while an operator
 //! asks what the cell is, and agents say that a thousand machines are alive.
 //!
-//! Those who ask have processors of their own where the system lets them be chosen (`taskset`), so that what they
+//! Clients have processors of their own where the system lets them be chosen (`taskset`), so that what they
 //! burn is not taken from the server. Where other programs run beside it, what the server did for each second
 //! that its processors worked tells more than rates.
 

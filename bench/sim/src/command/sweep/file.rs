@@ -1,4 +1,4 @@
-//! Output of a file of a sweep: an input, and the values of each setting; and the points that these make.
+//! File of a sweep: an input, and the values of each setting; and the points that these make.
 
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};

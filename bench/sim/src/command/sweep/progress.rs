@@ -8,7 +8,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Frequency with which the bar is drawn again while no point is done: it should be seen to live.
+/// Interval at which the bar is drawn again while no point is done: it should be seen to live.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The bar of a sweep; gone with its value.

@@ -35,7 +35,7 @@ fn columns() -> impl Iterator<Item = (&'static str, Kind)> {
     SETTINGS.iter().copied().chain(FIGURES).chain(OF_CELL)
 }
 
-/// Resources that each column holds.
+/// Contents of each column.
 pub(super) fn kinds() -> Vec<Kind> {
     columns().map(|(_, kind)| kind).collect()
 }

@@ -12,7 +12,7 @@ const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
 /// The least speed: an hour in which nothing came is not skipped for ever.
 const SPEED_MIN: u64 = 50;
 
-/// Frequency with which jobs come in each hour of the day.
+/// Rate of arrivals in each hour of the day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Curve {
     /// Thousandths of the mean.
