@@ -296,7 +296,7 @@ struct Bucket {
     empty_at: Instant,
     /// Cost of one call.
     cost: Duration,
-    /// Size of a full one.
+    /// Capacity of the bucket, as the time to fill it.
     burst: Duration,
 }
 

@@ -56,7 +56,7 @@ pub enum TlsError {
     Mode {
         /// Which file.
         file: PathBuf,
-        /// Readers of the file.
+        /// Mode bits of the file.
         mode: u32,
     },
     /// Name another file.

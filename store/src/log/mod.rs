@@ -220,7 +220,7 @@ pub struct Bounds {
 /// One thread calls it. After [`WriteError::Unknown`] all that writes answers
 /// [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
-    /// Last index, written or synced.
+    /// Bounds of the entries, written or synced.
     fn bounds(&self) -> Bounds;
 
     /// The last hard state that was written.

@@ -43,7 +43,7 @@ pub struct Plan {
     pub snapshot_bytes: u64,
     /// Bytes of entries that are kept beside it.
     pub log_keep_bytes: u64,
-    /// Rate of a fault.
+    /// Mean time between faults.
     pub fault_every: Micros,
     /// Weight of each kind of fault.
     pub weights: [(Fault, usize); 10],

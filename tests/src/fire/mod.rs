@@ -47,7 +47,7 @@ use tokio::runtime::Runtime;
 const CALLERS: usize = 3;
 const REMOTES: usize = 3;
 
-/// Observers.
+/// Number of clients that only read.
 const READERS: usize = 2;
 
 /// Time that replicas may take to agree in the end.

@@ -95,7 +95,7 @@ impl Settings {
 pub struct Offer {
     /// Its number.
     pub id: OfferId,
-    /// Tenants that may use it.
+    /// Framework that may use it.
     pub framework: FrameworkId,
     /// The machine.
     pub machine: MachineId,

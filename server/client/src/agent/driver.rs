@@ -37,7 +37,7 @@ const MESSAGES_MAX: usize = 4;
 /// that are alive when it does.
 const BEHIND: usize = 64;
 
-/// Messages from the agent.
+/// Message from the agent.
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),
