@@ -127,12 +127,13 @@ impl World {
                 let leadership = replica.node().leadership();
                 let position = replica.applied().lock().position.index;
                 format!(
-                    "applied {position} committed {} last {} term {} leader {:?} members {:?}",
+                    "applied {position} committed {} last {} term {} leader {:?} doubt {:?} {:?}",
                     replica.node().committed(),
                     replica.node().last(),
                     leadership.term,
                     leadership.leader,
-                    replica.node().membership().members(),
+                    replica.node().doubt(),
+                    replica.node().membership(),
                 )
             });
             let at = at.unwrap_or_else(|| format!("down, gone {}", host.gone));

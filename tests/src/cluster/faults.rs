@@ -213,7 +213,12 @@ impl World {
         for host in 0..self.hosts.len() {
             let one = &mut self.hosts[host];
             one.disk.set_capacity(None);
-            one.paused_until = 0;
+            if std::mem::take(&mut one.paused_until) > self.now {
+                // What its log has to write does not wait for the end of the pause.
+                let life = one.life;
+                self.after(0, Event::LogWork(host, life));
+            }
+            let one = &mut self.hosts[host];
             if !one.disk.has_power() {
                 self.crash(host)?;
                 continue;

@@ -16,7 +16,8 @@
 //! Checked all along: each replica keeps what it has promised (`promises.rs`); applies the same entries
 //! with the same result, and has the state and the members of a cell which no fault touches, also when
 //! it starts again (`truth.rs`); the naive twin at every version, the audit and the hash of the whole state
-//! at every eighth entry and the last; views that follow a replica have its state. At the end all faults stop, and the replicas must come to agree and take
+//! at every eighth entry and the last; views that follow a replica have its state. At the end all faults
+//! stop, and the replicas, in some runs a majority of them alone at first, must come to agree and take
 //! commands within a bounded time; then the history is checked (`checker.rs`).
 //!
 //! That all this finds anything is proven by mistakes made on purpose (`planted.rs`).
