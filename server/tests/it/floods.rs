@@ -76,9 +76,9 @@ fn small_header_blocks_that_mean_much_are_refused() {
     let value = [b'v'; 3900];
     let length = value.len() - 127;
     let length = [0x7f, (length % 128) as u8 | 128, (length / 128) as u8];
-    let entry = [&b"\x40\x01a"[..], &length, &value].concat();
+    let entry = [&b"\x40\x01a"[..], &length[..], &value[..]].concat();
     // The newest entry of the table, 12,000 times: 47 MB.
-    let first = [&REQUEST[..], &entry, &[0xbe; 12_000]].concat();
+    let first = [&REQUEST[..], &entry[..], &[0xbe; 12_000]].concat();
     let later = [&REQUEST[..], &[0xbe; 16_000]].concat();
     let blocks = std::iter::once(first).chain(std::iter::repeat_n(later, 2000));
     let flags = END_STREAM | END_HEADERS;
