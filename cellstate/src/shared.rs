@@ -66,6 +66,19 @@ impl SharedCell {
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
 
+    /// Applies commands in order with the lock taken once, and shows each answer. Nothing is gathered, neither the
+    /// commands nor the answers, so it is the least that many small commands can cost. Commits wait for all of them.
+    ///
+    /// `commands` and `answered` must not use the cell.
+    pub fn apply_each(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        mut answered: impl FnMut(Result<Outcome, Rejection>),
+    ) {
+        let mut cell = self.cell.lock();
+        commands.into_iter().for_each(|command| answered(cell.apply(command)));
+    }
+
     /// Looks at the cell. The lock is held while `look` runs, so every commit waits for it.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.cell.lock())
@@ -93,5 +106,23 @@ impl CellHandle for SharedCell {
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         Ok(self.cell.lock().commit(txn)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Kinds, Machine};
+
+    #[test]
+    fn each_answer_is_shown_in_order() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let machine = |name: &str| Machine::new(name, Amounts::new([10]));
+        let names = ["a", "b", "a"];
+        let mut answers = Vec::new();
+        let commands = names.map(|name| Command::RegisterMachine(machine(name)));
+        cell.apply_each(commands, |answer| answers.push(answer.is_ok()));
+        assert_eq!(answers, [true, true, false]);
+        assert_eq!(cell.read(|cell| cell.machines().count()), 2);
     }
 }

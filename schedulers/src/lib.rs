@@ -61,6 +61,7 @@ pub mod events;
 pub mod explain;
 mod failures;
 mod fronts;
+pub mod lock_step;
 pub mod meter;
 pub mod offers;
 pub mod peaks;
@@ -90,6 +91,7 @@ pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
+pub use lock_step::{LockStep, Round};
 pub use meter::{Meter, Work};
 pub use place::{Placement, Placer};
 pub use plugin::{

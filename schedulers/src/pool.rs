@@ -111,7 +111,8 @@ fn run<O: Observer>(
 ) -> Worker<O> {
     loop {
         let now = clock.now();
-        let nap = match step(&mut worker, cell, now) {
+        let step = guarded(&mut worker, |scheduler, observer| scheduler.step(cell, now, observer));
+        let nap = match step {
             Ok(step) if step.idle => {
                 Some(step.until.map_or(IDLE, |until| {
                     IDLE.min(Duration::from_nanos(until.saturating_sub(now)))
@@ -137,15 +138,14 @@ fn run<O: Observer>(
     }
 }
 
-/// One step, in which a job on which the scheduler panics is set aside.
-fn step<O: Observer>(
+/// Runs a part of a worker's step. A job on which the scheduler panics is set aside.
+pub(crate) fn guarded<O: Observer>(
     worker: &mut Worker<O>,
-    cell: &impl CellHandle,
-    now: Nanos,
+    part: impl FnOnce(&mut Scheduler, &mut O) -> Result<Step, HandleError>,
 ) -> Result<Step, HandleError> {
     let Worker { scheduler, observer, .. } = worker;
-    let stepped = catch_unwind(AssertUnwindSafe(|| scheduler.step(cell, now, observer)));
-    stepped.unwrap_or_else(|panic| {
+    let done = catch_unwind(AssertUnwindSafe(|| part(scheduler, observer)));
+    done.unwrap_or_else(|panic| {
         let Some(job) = scheduler.recover() else { resume_unwind(panic) };
         observer.set_aside(job, message(&*panic));
         Ok(Step::default())

@@ -26,6 +26,7 @@ mod observer;
 mod optional;
 mod passage;
 mod recovery;
+mod rounds;
 mod settings;
 mod waits;
 
@@ -228,43 +229,6 @@ impl Scheduler {
         self.view.drop_claims(placed);
         self.queue.put_back(taken.into_iter());
         placed
-    }
-
-    /// Brings the view and the queue up to the cell, and places nothing: what is then said of jobs
-    /// that wait is said of the cell as it is.
-    ///
-    /// # Errors
-    /// If the cell cannot be reached.
-    pub fn look(
-        &mut self,
-        cell: &(impl CellHandle + ?Sized),
-        now: Nanos,
-    ) -> Result<(), HandleError> {
-        self.sync(cell, now, &mut Unobserved)
-    }
-
-    /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
-    ///
-    /// # Errors
-    /// If the cell cannot be reached. The scheduler stays whole: step again later.
-    pub fn step(
-        &mut self,
-        cell: &(impl CellHandle + ?Sized),
-        now: Nanos,
-        observer: &mut impl Observer,
-    ) -> Result<Step, HandleError> {
-        if let Some(flight) = self.unknown.pop_front() {
-            return self.ask_again(flight, cell, now, observer);
-        }
-        self.sync(cell, now, observer)?;
-        observer.synced(&self.view, &self.queue);
-        if self.profile.delay.is_some() {
-            observer.waits(self.waits.figures);
-        }
-        if let Some(backfill) = &self.profile.backfill {
-            observer.backfill(backfill.plans().read().figures);
-        }
-        self.fly(cell, now, observer)
     }
 
     /// Places jobs on the view until the transaction is full or no job has its turn.

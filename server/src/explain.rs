@@ -26,7 +26,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the explanation as JSON too; docs/explain.md has its fields.
+    /// Write the explanation as JSON; `-` writes it to standard output, in place of the text. docs/explain.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Show no progress.
@@ -47,15 +47,12 @@ fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
     output::check(json.as_slice(), &[])?;
     let told = crate::ask::explain::served(cell, job, args.how.profile())
         .map_err(crate::served::Error::from)?;
-    output::print(&waiting::render_job(&told))?;
-    if let Some(file) = json {
-        let name = cell.to_owned();
-        let pending = told.waiting;
-        output::write(
-            file,
-            &waiting::json(&waiting::WaitingReport { name, pending, jobs: vec![told] }),
-        )?;
-    }
+    let table = waiting::render_job(&told);
+    let data = json.map(|file| {
+        let (name, pending) = (cell.to_owned(), told.waiting);
+        (file, waiting::json(&waiting::WaitingReport { name, pending, jobs: vec![told] }))
+    });
+    output::show(&table, data.as_ref().map(|(file, text)| (*file, text.as_str())))?;
     Ok(())
 }
 
@@ -76,9 +73,11 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
     let report = with_bar(args.output.quiet, workload, |workload, progress| {
         omega_run::explain(workload, &options, which, progress)
     })?;
-    output::print(&waiting::render(&report))?;
-    if let Some(file) = &args.output.json {
-        output::write(file, &waiting::json(&report))?;
-    }
-    Ok(())
+    show(args, &report)
+}
+
+fn show(args: &ExplainArgs, report: &waiting::WaitingReport) -> Result<(), Error> {
+    let json = args.output.json.as_deref().map(|file| (file, waiting::json(report)));
+    let data = json.as_ref().map(|(file, text)| (*file, text.as_str()));
+    Ok(output::show(&waiting::render(report), data)?)
 }

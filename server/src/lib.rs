@@ -12,6 +12,7 @@
 mod duration;
 mod explain;
 mod file;
+mod interrupt;
 mod output;
 mod programs;
 mod progress;

@@ -19,11 +19,32 @@ pub(crate) enum OutputError {
     /// Make room, or close the output instead.
     #[error("standard output: cannot write: {0}")]
     Stdout(io::Error),
+    /// Start it where signals can be handled.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(io::Error),
+}
+
+/// Whether a file's name means standard output: `-`, as in most commands.
+pub(crate) fn is_stdout(file: &Path) -> bool {
+    file == "-"
+}
+
+/// Writes a result as data to a file. To standard output nothing else goes than the data; to a file it comes beside
+/// the result for people, which is printed.
+pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), OutputError> {
+    match data {
+        Some((file, text)) if is_stdout(file) => print(text),
+        Some((file, text)) => print(people).and_then(|()| write(file, text)),
+        None => print(people),
+    }
 }
 
 /// Checks that each of `outputs` can be written, and is neither another one nor one of `inputs`.
 pub(crate) fn check(outputs: &[&Path], inputs: &[&Path]) -> Result<(), OutputError> {
     for (i, file) in outputs.iter().enumerate() {
+        if is_stdout(file) {
+            continue;
+        }
         let mut others = outputs[..i].iter().chain(inputs);
         if others.any(|other| is_same(file, other)) {
             return Err(OutputError::Twice { file: file.to_path_buf() });

@@ -138,7 +138,7 @@ struct OutputArgs {
     /// Print every move, and every task that stays.
     #[arg(long)]
     all_moves: bool,
-    /// Write the report as JSON too; docs/rebalance.md has its fields.
+    /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
@@ -292,14 +292,12 @@ const NAME: &str = "rebalance";
 
 fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError> {
     let detail = if output.all_moves { Detail::All } else { Detail::Short };
-    match output.output {
-        Format::Table => output::print(&rebalanced::render(report, detail))?,
-        Format::Json => output::print(&rebalanced::json(report))?,
-    }
-    if let Some(file) = &output.json {
-        output::write(file, &rebalanced::json(report))?;
-    }
-    Ok(())
+    let json = rebalanced::json(report);
+    let shown = match output.output {
+        Format::Table => rebalanced::render(report, detail),
+        Format::Json => json.clone(),
+    };
+    output::show(&shown, output.json.as_deref().map(|file| (file, json.as_str())))
 }
 
 impl RebalanceArgs {

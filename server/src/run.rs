@@ -1,13 +1,14 @@
 //! `omega run`: which workload, how to run it, where the result goes.
 
 use crate::duration::duration;
+use crate::interrupt;
 use crate::output::{self, OutputError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_core::{ConflictCheck, Granularity};
 use omega_run::kept::Keeper;
 use omega_run::report::{self, RunReport};
-use omega_run::{Evict, Pace, Progress, RunError, RunOptions};
+use omega_run::{Evict, Pace, Progress, RunError, RunOptions, Stop, Workers};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
@@ -36,12 +37,12 @@ pub(crate) struct RunArgs {
 #[command(next_help_heading = "Durability", group = clap::ArgGroup::new("kept").multiple(true))]
 struct KeptArgs {
     /// Keep the cell in this folder, which must be empty or not there; docs/durability.md.
-    #[arg(long, value_name = "DIR", group = "kept")]
+    #[arg(long, value_name = "DIR", group = "kept", conflicts_with = "deterministic")]
     dir: Option<PathBuf>,
     /// Keep the cell by so many replicas in this process, in folders below --dir, or in a temporary
     /// one.
     #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
-          value_parser = clap::value_parser!(u32).range(1..=7))]
+          conflicts_with = "deterministic", value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
     /// What keeps the log of each replica.
     #[arg(long, value_enum, requires = "kept", default_value_t = EngineArg::Segment)]
@@ -121,8 +122,12 @@ pub(crate) struct HowArgs {
     #[arg(long)]
     sequence_check: bool,
     /// Let N seconds of the workload pass in one second, instead of as fast as possible.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed, conflicts_with = "deterministic")]
     speed: Option<f64>,
+    /// Run the schedulers in lock step on one thread, so that a seed always gives the same placements; otherwise they
+    /// race on threads, and counts can differ by a few between runs.
+    #[arg(long)]
+    deterministic: bool,
     /// The seed of everything random.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
@@ -143,7 +148,7 @@ enum SearchArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the whole result as JSON.
+    /// Write the whole result as JSON; `-` writes it to standard output, in place of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the result as a page with plots and a heat map.
@@ -187,6 +192,8 @@ pub(crate) enum Error {
     Run { input: String, why: RunError },
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error("interrupted; the result is of what was done until then")]
+    Interrupted,
     #[error(transparent)]
     Rebalance(#[from] crate::rebalance::RebalanceError),
     #[error(transparent)]
@@ -205,6 +212,7 @@ impl Error {
         match self {
             Error::Rebalance(error) => error.exit_code(),
             Error::Served(error) => error.exit_code(),
+            Error::Interrupted => interrupt::INTERRUPTED,
             _ => crate::BAD_INPUT,
         }
     }
@@ -214,10 +222,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
     let keeper = args.kept.keeper()?;
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
     options.keeper = keeper;
+    options.stop = interrupt::listen()?;
     let result = with_bar(args.output.quiet, workload, |workload, progress| {
         omega_run::run(workload, &options, progress)
     })?;
-    Ok(show(&args.output, &result)?)
+    show(&args.output, &result)?;
+    if result.interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Reads what is to be run, and finds what is wrong with it or with the places for the results.
@@ -249,10 +259,9 @@ pub(crate) fn with_bar<T>(
 }
 
 fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
-    output::print(&report::table::render(result))?;
-    if let Some(file) = &output.json {
-        output::write(file, &report::json(result))?;
-    }
+    let json = output.json.as_deref().map(|file| (file, report::json(result)));
+    let data = json.as_ref().map(|(file, text)| (*file, text.as_str()));
+    output::show(&report::table::render(result), data)?;
     if let Some(file) = &output.report {
         output::write(file, &report::page::render(result))?;
     }
@@ -306,7 +315,9 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
+        workers: if how.deterministic { Workers::LockStep } else { Workers::Threads },
         seed: how.seed,
+        stop: Stop::default(),
         keeper: None,
     })
 }

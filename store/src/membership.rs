@@ -8,7 +8,10 @@ use crate::codec::{self, CodecError};
 use crate::log::ReplicaId;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most bytes of a replica's address.
+pub const ADDRESS_BYTES_MAX: usize = 255;
 
 /// The most replicas of a cell. Each one more makes every commit dearer; nobody runs more than seven
 /// that vote.
@@ -30,10 +33,12 @@ pub struct Membership {
     pub auto_leave: bool,
     /// The highest id that was ever used.
     pub highest: Option<ReplicaId>,
+    /// The `host:port` at which the others reach a replica, where a change has set it.
+    pub addresses: BTreeMap<ReplicaId, String>,
 }
 
-/// What is to become of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// One step of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemberStep {
     /// It votes from now on. It must be a learner that has caught up.
     Promote(ReplicaId),
@@ -41,6 +46,13 @@ pub enum MemberStep {
     AddLearner(ReplicaId),
     /// It is a replica no more, and never will be again.
     Remove(ReplicaId),
+    /// The others reach it at this address from now on.
+    Locate {
+        /// A replica of the cell, or one that an earlier step of the change adds.
+        id: ReplicaId,
+        /// Its address, as `host:port`.
+        address: String,
+    },
 }
 
 /// A change of the membership, made in one step however many replicas it names.
@@ -97,6 +109,31 @@ pub enum ChangeError {
     /// Ask the leader.
     #[error("this replica does not lead: ask the leader")]
     NotLeader,
+    /// Give a host and a port.
+    #[error(
+        "{0:?} is no address of a replica: give host:port, of at most {ADDRESS_BYTES_MAX} bytes"
+    )]
+    Address(String),
+    /// Give each replica an address of its own.
+    #[error("{address} is the address of {id} already: give each replica its own")]
+    AddressTaken {
+        /// The address.
+        address: String,
+        /// The replica that has it.
+        id: ReplicaId,
+    },
+}
+
+/// Whether others can be told to reach a replica there. Names are resolved when they connect.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_host = |one: char| one.is_ascii_alphanumeric() || "-._:[]%".contains(one);
+    text.len() <= ADDRESS_BYTES_MAX
+        && !host.is_empty()
+        && host.chars().all(is_host)
+        && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'))
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 impl Membership {
@@ -146,6 +183,8 @@ impl Membership {
             && self.learners_next.iter().all(|id| !self.voters.contains(id))
             && (self.is_joint() || !self.auto_leave && self.learners_next.is_empty())
             && members.last() <= self.highest.as_ref()
+            && self.addresses.keys().all(|id| members.contains(id))
+            && self.addresses.values().all(|address| is_address(address))
     }
 
     /// Whether a change fits this membership. Every replica asks when the change is applied, and
@@ -164,7 +203,10 @@ impl Membership {
         let (mut voters, mut members) = (self.voters.clone(), self.members());
         for step in &change.steps {
             let (MemberStep::Promote(id) | MemberStep::AddLearner(id) | MemberStep::Remove(id)) =
-                *step;
+                *step
+            else {
+                continue;
+            };
             if !named.insert(id) {
                 return Err(ChangeError::Twice(id));
             }
@@ -184,13 +226,45 @@ impl Membership {
                     voters.remove(&id);
                     members.remove(&id);
                 }
+                MemberStep::Locate { .. } => {}
             }
         }
+        self.check_addresses(change, &members)?;
         match voters.is_empty() {
             true => Err(ChangeError::NoVoters),
             false if members.len() > REPLICAS_MAX => Err(ChangeError::TooMany),
             false => Ok(()),
         }
+    }
+
+    /// Checks the addresses that a change sets, of the members that it would leave.
+    fn check_addresses(
+        &self,
+        change: &MembershipChange,
+        members: &BTreeSet<ReplicaId>,
+    ) -> Result<(), ChangeError> {
+        let mut located = BTreeSet::new();
+        let mut addresses = self.addresses.clone();
+        addresses.retain(|id, _| members.contains(id));
+        for (id, address) in change.located() {
+            if !members.contains(&id) {
+                return Err(ChangeError::Unknown(id));
+            }
+            if !located.insert(id) {
+                return Err(ChangeError::Twice(id));
+            }
+            if !is_address(address) {
+                return Err(ChangeError::Address(address.to_owned()));
+            }
+            addresses.insert(id, address.to_owned());
+        }
+        for (id, address) in change.located() {
+            let mut others = addresses.iter().filter(|(other, _)| **other != id);
+            if let Some((&id, _)) = others.find(|(_, other)| *other == address) {
+                return Err(ChangeError::AddressTaken { address: address.to_owned(), id });
+            }
+        }
+        Ok(())
     }
 
     /// The voters that a change would leave.
@@ -201,7 +275,7 @@ impl Membership {
             match step {
                 MemberStep::Promote(id) => _ = voters.insert(*id),
                 MemberStep::Remove(id) => _ = voters.remove(id),
-                MemberStep::AddLearner(_) => {}
+                MemberStep::AddLearner(_) | MemberStep::Locate { .. } => {}
             }
         }
         voters
@@ -215,6 +289,8 @@ impl Membership {
         });
         let highest = self.highest.into_iter().chain(added).max();
         let set = |ids: &[u64]| ids.iter().copied().map(ReplicaId).collect();
+        let mut addresses = std::mem::take(&mut self.addresses);
+        addresses.extend(change.located().map(|(id, address)| (id, address.to_owned())));
         *self = Membership {
             voters: set(&state.voters),
             voters_outgoing: set(&state.voters_outgoing),
@@ -222,7 +298,10 @@ impl Membership {
             learners_next: set(&state.learners_next),
             auto_leave: state.auto_leave,
             highest,
+            addresses: BTreeMap::new(),
         };
+        addresses.retain(|id, _| self.contains(*id));
+        self.addresses = addresses;
     }
 
     /// The same in raft's words.
@@ -246,22 +325,40 @@ impl MembershipChange {
         MembershipChange { steps: vec![step] }
     }
 
-    /// The same in raft's words.
+    /// The addresses that it sets, in the order of its steps.
+    fn located(&self) -> impl Iterator<Item = (ReplicaId, &str)> {
+        self.steps.iter().filter_map(|step| match step {
+            MemberStep::Locate { id, address } => Some((*id, address.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The same in raft's words. Raft knows no addresses: a change that sets some is its context, too.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {
-                MemberStep::Promote(id) => (ConfChangeType::AddNode, id),
-                MemberStep::AddLearner(id) => (ConfChangeType::AddLearnerNode, id),
-                MemberStep::Remove(id) => (ConfChangeType::RemoveNode, id),
+                MemberStep::Promote(id) => (ConfChangeType::AddNode, id.0),
+                MemberStep::AddLearner(id) => (ConfChangeType::AddLearnerNode, id.0),
+                MemberStep::Remove(id) => (ConfChangeType::RemoveNode, id.0),
+                MemberStep::Locate { .. } => return None,
             };
-            ConfChangeSingle { change_type: kind, node_id: id.0, ..ConfChangeSingle::default() }
+            Some(ConfChangeSingle { change_type: kind, node_id: id, ..ConfChangeSingle::default() })
         };
-        let changes: Vec<_> = self.steps.iter().map(single).collect();
-        ConfChangeV2 { changes: changes.into(), ..ConfChangeV2::default() }
+        let mut changes: Vec<_> = self.steps.iter().filter_map(single).collect();
+        let sets_addresses = self.located().next().is_some();
+        if sets_addresses && changes.is_empty() {
+            // Raft ignores a change of replica 0; one of no replica would mean that a joint change is complete.
+            changes.push(ConfChangeSingle::default());
+        }
+        let context = if sets_addresses { self.to_bytes() } else { Vec::new() };
+        ConfChangeV2 { changes: changes.into(), context: context.into(), ..ConfChangeV2::default() }
     }
 
     /// What raft's words mean. Only what this replica's own raft wrote is read here.
     pub(crate) fn from_raft(change: &ConfChangeV2) -> MembershipChange {
+        if !change.context.is_empty() {
+            return MembershipChange::from_bytes(&change.context).expect("this replica wrote it");
+        }
         let step = |single: &ConfChangeSingle| match single.change_type {
             ConfChangeType::AddNode => MemberStep::Promote(ReplicaId(single.node_id)),
             ConfChangeType::AddLearnerNode => MemberStep::AddLearner(ReplicaId(single.node_id)),
@@ -335,5 +432,75 @@ mod tests {
         let mut beyond = three();
         beyond.highest = Some(ReplicaId(2));
         assert!(!beyond.is_sound());
+    }
+
+    fn locate(id: u64, address: &str) -> MemberStep {
+        MemberStep::Locate { id: ReplicaId(id), address: address.to_owned() }
+    }
+
+    #[test]
+    fn addresses_are_those_of_members_and_all_different() {
+        let add = |address: &str| MembershipChange {
+            steps: vec![MemberStep::AddLearner(ReplicaId(4)), locate(4, address)],
+        };
+        assert_eq!(three().check(&add("four.example:7700")), Ok(()));
+        assert_eq!(three().check(&add("[::1]:7700")), Ok(()));
+        for bad in
+            ["", "four.example", ":7700", "four:0", "four:99999", "a b:1", "::1:7700", "x\n:1"]
+        {
+            assert_eq!(
+                three().check(&add(bad)),
+                Err(ChangeError::Address(bad.to_owned())),
+                "{bad:?}"
+            );
+        }
+        let foreign = MembershipChange::one(locate(9, "nine:7700"));
+        assert_eq!(three().check(&foreign), Err(ChangeError::Unknown(ReplicaId(9))));
+        let removed = MembershipChange {
+            steps: vec![MemberStep::Remove(ReplicaId(3)), locate(3, "three:7700")],
+        };
+        assert_eq!(three().check(&removed), Err(ChangeError::Unknown(ReplicaId(3))));
+        let twice = MembershipChange { steps: vec![locate(1, "one:7700"), locate(1, "two:7700")] };
+        assert_eq!(three().check(&twice), Err(ChangeError::Twice(ReplicaId(1))));
+        let same = MembershipChange { steps: vec![locate(1, "one:7700"), locate(2, "one:7700")] };
+        assert!(matches!(three().check(&same), Err(ChangeError::AddressTaken { .. })));
+        // An address goes on to another replica when the one that had it is removed.
+        let addresses = BTreeMap::from([(ReplicaId(3), "three:7700".to_owned())]);
+        let known = Membership { addresses, ..three() };
+        let taken =
+            Err(ChangeError::AddressTaken { address: "three:7700".into(), id: ReplicaId(3) });
+        assert_eq!(known.check(&add("three:7700")), taken);
+        let mut replaced = add("three:7700");
+        replaced.steps.push(MemberStep::Remove(ReplicaId(3)));
+        assert_eq!(known.check(&replaced), Ok(()));
+    }
+
+    #[test]
+    fn raft_carries_addresses_without_reading_them() {
+        let moved = MembershipChange::one(locate(2, "two:7701"));
+        let added = MembershipChange {
+            steps: vec![MemberStep::AddLearner(ReplicaId(4)), locate(4, "f:1")],
+        };
+        let plain = MembershipChange::one(MemberStep::Remove(ReplicaId(2)));
+        let complete = MembershipChange::default();
+        for change in [&moved, &added, &plain, &complete] {
+            assert_eq!(MembershipChange::from_raft(&change.to_raft()), *change);
+            assert_eq!(MembershipChange::from_bytes(&change.to_bytes()).unwrap(), *change);
+        }
+        assert!(!moved.to_raft().leave_joint() && complete.to_raft().leave_joint());
+        assert_eq!(added.to_raft().enter_joint(), None, "one replica changes: a simple change");
+    }
+
+    #[test]
+    fn a_removed_replica_has_no_address_any_more() {
+        let mut members = three();
+        let set = MembershipChange { steps: vec![locate(2, "two:1"), locate(3, "three:1")] };
+        members.follow(&members.to_raft(), &set);
+        assert_eq!(members.addresses.len(), 2);
+        assert!(members.is_sound());
+        let remove = MembershipChange::one(MemberStep::Remove(ReplicaId(3)));
+        members.follow(&Membership::founding([1, 2].map(ReplicaId)).to_raft(), &remove);
+        assert_eq!(members.addresses, BTreeMap::from([(ReplicaId(2), "two:1".to_owned())]));
+        assert_eq!(members.highest, Some(ReplicaId(3)));
     }
 }

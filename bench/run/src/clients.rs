@@ -86,7 +86,6 @@ pub(super) struct Fronted {
 pub(super) struct Served {
     pub(super) name: &'static str,
     pub(super) meter: Meter,
-    error: Option<HandleError>,
 }
 
 /// The fronts for which a workload has jobs, in the order of [`CLIENTS`], each with its jobs.
@@ -121,7 +120,7 @@ impl Feeder {
 
 /// Fronts on threads.
 pub(super) struct Fronts<'scope> {
-    threads: Vec<ScopedJoinHandle<'scope, Served>>,
+    threads: Vec<ScopedJoinHandle<'scope, Front<'scope>>>,
     stop: Vec<Sender<()>>,
 }
 
@@ -137,7 +136,8 @@ impl<'scope> Fronts<'scope> {
         for (front, cell) in fronts.into_iter().zip(cells.iter().cycle()) {
             let (stop, stopped) = bounded(0);
             all.stop.push(stop);
-            all.threads.push(scope.spawn(move || serve(front, cell, clock, &stopped)));
+            let front = Front::new(front, cell);
+            all.threads.push(scope.spawn(move || serve(front, clock, &stopped)));
         }
         all
     }
@@ -153,50 +153,108 @@ impl<'scope> Fronts<'scope> {
     /// If one ended early, because the cell stopped answering for good.
     pub(super) fn stop(self) -> Result<Vec<Served>, RunError> {
         drop(self.stop);
-        let mut served = Vec::new();
-        for thread in self.threads {
-            let one = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            if let Some(why) = one.error {
-                return Err(RunError::Scheduler { name: one.name.into(), why });
-            }
-            served.push(one);
-        }
-        Ok(served)
+        let join = |thread: ScopedJoinHandle<'_, Front<'_>>| {
+            let front = thread.join();
+            front.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).stop()
+        };
+        self.threads.into_iter().map(join).collect()
     }
 }
 
-fn serve(front: Fronted, cell: &RunCell, clock: &dyn Clock, stopped: &Receiver<()>) -> Served {
-    let Fronted { name, mut client, meter } = front;
-    let cell = Watched { cell, meter: Mutex::new(meter) };
-    let (mut unschedulable, mut seen, mut error) = (0, Version(0), None);
-    loop {
-        let before = cell.meter.lock().placements;
-        cell.meter.lock().deciding();
-        let nap = match client.step(&cell, clock.now()) {
-            Ok(round) => {
-                let mut meter = cell.meter.lock();
-                let placed = meter.placements - before;
-                meter.stepped(placed);
-                let still = placed == 0 && seen == round.version;
-                unschedulable = if still { unschedulable + 1 } else { 0 };
-                seen = round.version;
-                let idle = round.waiting == 0 || unschedulable >= round.patience;
-                if idle {
-                    let (version, unplaceable) = (round.version, round.waiting);
-                    meter.tell(IdleState { version, unplaceable, settled: true });
-                }
-                idle
+/// What a front did in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Did {
+    /// Something, or something may come of the next round.
+    Work,
+    /// Nothing, and nothing comes of the next round if the cell does not change.
+    Nothing,
+    /// The cell did not answer, or rejects it: [`Front::is_running`].
+    NoAnswer,
+}
+
+impl Did {
+    /// Whether the front may sleep.
+    pub(super) fn is_idle(self) -> bool {
+        self != Did::Work
+    }
+}
+
+/// A front at work.
+pub(super) struct Front<'a> {
+    name: &'static str,
+    client: Box<dyn Client>,
+    cell: Watched<'a>,
+    /// Rounds without a placement since the cell changed.
+    unschedulable: u32,
+    seen: Version,
+    error: Option<HandleError>,
+}
+
+impl<'a> Front<'a> {
+    /// Puts a front to work at a cell.
+    pub(super) fn new(front: Fronted, cell: &'a RunCell) -> Front<'a> {
+        let Fronted { name, client, meter } = front;
+        let cell = Watched { cell, meter: Mutex::new(meter) };
+        Front { name, client, cell, unschedulable: 0, seen: Version(0), error: None }
+    }
+
+    /// Lets the clients speak, and steps the front once.
+    pub(super) fn round(&mut self, now: Nanos) -> Did {
+        let before = self.cell.meter.lock().placements;
+        self.cell.meter.lock().deciding();
+        match self.client.step(&self.cell, now) {
+            Ok(round) => self.note(round, before),
+            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => {
+                Did::NoAnswer
             }
-            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => true,
             Err(why) => {
-                error = Some(why);
-                break;
+                self.error = Some(why);
+                Did::NoAnswer
             }
-        };
-        let nap = if nap { IDLE } else { Duration::ZERO };
+        }
+    }
+
+    fn note(&mut self, round: Round, before: u64) -> Did {
+        let mut meter = self.cell.meter.lock();
+        let placed = meter.placements - before;
+        meter.stepped(placed);
+        let still = placed == 0 && self.seen == round.version;
+        self.unschedulable = if still { self.unschedulable + 1 } else { 0 };
+        self.seen = round.version;
+        if round.waiting > 0 && self.unschedulable < round.patience {
+            return Did::Work;
+        }
+        let (version, unplaceable) = (round.version, round.waiting);
+        meter.tell(IdleState { version, unplaceable, settled: true });
+        Did::Nothing
+    }
+
+    /// Whether the cell has not rejected it.
+    pub(super) fn is_running(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// If it ended early, because the cell rejects it.
+    pub(super) fn stop(self) -> Result<Served, RunError> {
+        let Front { name, cell, error, .. } = self;
+        match error {
+            Some(why) => Err(RunError::Scheduler { name: name.into(), why }),
+            None => Ok(Served { name, meter: cell.meter.into_inner() }),
+        }
+    }
+}
+
+/// The thread of a front.
+fn serve<'a>(mut front: Front<'a>, clock: &dyn Clock, stopped: &Receiver<()>) -> Front<'a> {
+    while front.is_running() {
+        let did = front.round(clock.now());
+        let nap = if did.is_idle() { IDLE } else { Duration::ZERO };
         if stopped.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected) {
             break;
         }
     }
-    Served { name, meter: cell.meter.into_inner(), error }
+    front
 }

@@ -1,12 +1,15 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::cell::RunCell;
-use super::clients::{self, Fronts};
+use super::clients;
 use super::clock::RunClock;
+use super::drive::{Drive, PATIENCE};
 use super::ends::{Ending, Ends, Since};
 use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::ledger::{self, Leavers, Ledger};
 use super::meter::{IdleState, Message, Meter};
+use super::stop::Stop;
+use super::window::Window;
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -16,16 +19,15 @@ use omega_core::{
 };
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
-use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
+use omega_schedulers::{Profile, Scheduler, Settings, Volumes};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 /// How many samples a run takes over the workload's time.
 const SAMPLES: u64 = 240;
 
-/// How long the feeder waits for a message before it looks at the clock again.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// A scheduler with what measures it.
+pub(crate) type Measured = (Scheduler, Meter);
 
 /// What became of a task that was evicted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +47,6 @@ pub(crate) struct Feeder {
     any_claims: bool,
     pub(crate) name: String,
     pub(crate) notes: Vec<String>,
-    pub(crate) jobs: usize,
     pub(crate) tasks: u64,
     pub(crate) placed_at_start: usize,
     pub(crate) placements: u64,
@@ -60,11 +61,8 @@ pub(crate) struct Feeder {
     pub(crate) series: Vec<Sample>,
     pub(super) ledger: Ledger,
     pub(crate) now_ms: u64,
-    submitted: u64,
-    /// See [`WINDOW_MAX`].
-    window: usize,
-    /// Tasks that came or ended since the schedulers had tried all that there was.
-    ahead: usize,
+    pub(crate) submitted: u64,
+    window: Window,
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     budgets: Vec<DisruptionBudget>,
@@ -86,20 +84,9 @@ pub(crate) struct Feeder {
     span_ms: u64,
     sampled: u64,
     expired_ms: u64,
-}
-
-/// Who works while a workload is fed.
-pub(crate) struct Workers<'a> {
-    pub(super) pool: &'a Pool<'a, Meter>,
-    pub(super) fronts: &'a Fronts<'a>,
-    /// Whether the cell does.
-    pub(super) goes_on: &'a dyn Fn() -> Result<(), RunError>,
-}
-
-impl Workers<'_> {
-    fn running(&self) -> usize {
-        self.pool.running() + self.fronts.running()
-    }
+    stop: Stop,
+    /// Whether the end was requested before all was done.
+    pub(crate) interrupted: bool,
 }
 
 impl Feeder {
@@ -121,13 +108,13 @@ impl Feeder {
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let schedulers = (options.service_schedulers + options.batch_schedulers) as usize;
         let clients = clients::jobs(&workload.arrivals);
+        let workers = schedulers + clients.len();
         let (volumes, _) = workload.volumes.list();
         let mut feeder = Feeder {
             volumes,
             any_claims: !workload.volumes.claims.is_empty(),
             name: workload.name,
             notes: workload.notes,
-            jobs: workload.arrivals.len(),
             tasks: workload.arrivals.iter().map(count).sum(),
             placed_at_start: 0,
             placements: 0,
@@ -140,8 +127,7 @@ impl Feeder {
             ledger: Ledger::default(),
             now_ms: 0,
             submitted: 0,
-            window: (ids.len() * 2 / 5).clamp(1, WINDOW_MAX),
-            ahead: 0,
+            window: Window::new((ids.len() * 2 / 5).clamp(1, WINDOW_MAX), workers),
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
             budgets: workload.budgets,
@@ -151,13 +137,15 @@ impl Feeder {
             failed: None,
             messages,
             sender,
-            idle: vec![IdleState::default(); schedulers + clients.len()],
+            idle: vec![IdleState::default(); workers],
             clients,
             changed: Version(0),
             stirred: false,
             span_ms: last.max(last_event),
             sampled: 0,
             expired_ms: 0,
+            stop: options.stop.clone(),
+            interrupted: false,
             cell,
         };
         feeder.begin(&ids)?;
@@ -170,7 +158,7 @@ impl Feeder {
         &mut self,
         cells: &[RunCell],
         options: &RunOptions,
-    ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
+    ) -> Result<Vec<Measured>, RunError> {
         let counts = [options.service_schedulers, options.batch_schedulers];
         let mut schedulers = Vec::new();
         let mut evict = false;
@@ -244,7 +232,7 @@ impl Feeder {
     fn submission(&mut self, arrival: Arrival) -> Command {
         let tasks = arrival.job.task_count();
         self.submitted += tasks;
-        self.ahead += tasks as usize;
+        self.window.changed(tasks);
         self.runs.push(arrival.run);
         self.ledger.came(&arrival.job, arrival.at_ms);
         Command::SubmitJob(arrival.job)
@@ -261,63 +249,70 @@ impl Feeder {
 
     // --- The loop ------------------------------------------------------------------------------
 
-    /// Feeds the workload while `goes_on`, until its last arrival has been tried, or a worker has ended early.
+    /// Feeds the workload until its last arrival has been tried, a worker has ended early, or the end was requested.
     pub(crate) fn feed(
         &mut self,
-        workers: &Workers<'_>,
+        workers: &mut impl Drive,
         pace: Pace,
         clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
-        let Workers { pool, goes_on, .. } = workers;
-        self.changed = self.cell.read(Cell::version);
+        self.note_version();
         self.sample(clock);
-        pool.wake();
+        workers.wake();
         loop {
             self.receive();
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
+            if self.stop.is_requested() {
+                self.interrupted = true;
+                return self.drain();
+            }
             if std::mem::take(&mut self.stirred) {
-                pool.wake();
+                workers.wake();
             }
             let next = self.next_event();
-            if self.caught_up() {
-                self.ahead = 0;
-            }
-            let due = match (next, pace) {
-                (None, _) => None,
-                (Some(at), Pace::Fastest) => {
-                    let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
-                    (near || self.caught_up()).then_some(at)
-                }
-                (Some(at), Pace::InTurns) => self.caught_up().then_some(at),
-                (Some(at), Pace::Speed(speed)) => {
-                    let now = (clock.seconds() * 1000.0 * speed) as u64;
-                    (at <= now).then_some(at)
-                }
-            };
-            match due.filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
+            match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
                 Some(at) => {
                     self.advance(at, clock)?;
-                    pool.wake();
+                    if self.window.is_worth_a_wake() {
+                        workers.wake();
+                    }
                 }
-                None if next.is_none() && self.caught_up() && self.settled() => break,
-                None if self.wait() => {}
+                None if next.is_none() && self.caught_up() && self.settled() => return Ok(()),
+                None if self.wait_for(workers) => {}
                 None if workers.running() < self.idle.len() => return Ok(()),
                 // Schedulers try for ever what a replica that has stopped does not answer.
-                None if goes_on().is_err() => return goes_on(),
+                None if workers.check().is_err() => return workers.check(),
                 None if !pace.is_timed() && next.is_none() && self.caught_up() => {
                     // What found no room often is tried again up to a second later.
-                    clock.skip_a_second();
-                    pool.wake();
+                    workers.skip_a_second();
                 }
                 None => {}
             }
             progress(self.progress());
         }
+    }
+
+    /// The time of the next event, if it may happen now.
+    fn due(&mut self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
+        let at = next?;
+        let may = match pace {
+            Pace::Fastest => {
+                let waiting = self.waiting_tasks();
+                self.window.is_open(waiting) || self.caught_up()
+            }
+            Pace::InTurns => self.caught_up(),
+            Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
+        };
+        may.then_some(at)
+    }
+
+    /// Notes what the workers did until they ended, and takes the last sample.
+    pub(crate) fn close(&mut self, clock: &RunClock) {
+        self.receive();
         self.sample(clock);
-        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -349,8 +344,7 @@ impl Feeder {
             self.ledger.ended(&tasks);
             ended.extend(tasks);
         }
-        let errands = self.ends_of(ended);
-        self.send(errands)?;
+        self.finish(ended)?;
         while let Some(event) = self.machine_events.pop_front_if(|event| event.at_ms <= at_ms) {
             self.change_machine(event.change)?;
         }
@@ -367,23 +361,38 @@ impl Feeder {
             errands.push((Purpose::Expire, Command::Expire { now_ms: self.now_ms }));
         }
         self.send(errands)?;
-        self.changed = self.cell.read(Cell::version);
+        self.note_version();
         Ok(())
+    }
+
+    /// Notes the version that has what was changed so far.
+    fn note_version(&mut self) {
+        self.changed = self.cell.read(Cell::version);
+        if self.lane.on_the_way() == 0 {
+            self.window.applied(self.changed);
+        }
     }
 
     /// Those of the tasks that were not evicted since they were placed.
     fn still_there(&self, (placed, mut tasks): Since) -> Ending {
+        if self.evicted.is_empty() {
+            return tasks;
+        }
         tasks.retain(|(task, _)| {
             self.evicted.get(task).is_none_or(|evicted| evicted.last <= placed)
         });
         tasks
     }
 
-    fn ends_of(&mut self, tasks: Ending) -> Vec<Errand> {
-        self.ahead += tasks.len();
+    fn finish(&mut self, tasks: Ending) -> Result<(), RunError> {
+        self.window.changed(tasks.len() as u64);
+        if let Some(finished) = self.cell.finish(&tasks) {
+            self.finished += finished;
+            return Ok(());
+        }
         let report = TaskReport::Finished;
         let ended = |(task, machine)| Command::ReportTask { task, machine, report };
-        tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect()
+        self.send(tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect())
     }
 
     // --- The commands' way ---------------------------------------------------------------------
@@ -411,7 +420,10 @@ impl Feeder {
     /// Waits until all commands were answered.
     fn drain(&mut self) -> Result<(), RunError> {
         while self.lane.on_the_way() > 0 && self.failed.is_none() {
-            self.wait();
+            self.lane.check();
+            if let Ok(message) = self.messages.recv_timeout(PATIENCE) {
+                self.note(message);
+            }
         }
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -419,6 +431,7 @@ impl Feeder {
     /// Changes a machine. What is changed depends on what was done before, so that must be done.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
         self.drain()?;
+        self.window.changed(1);
         let by_name = |name: &Text| self.cell.read(|cell| cell.machine_by_name(name));
         let (name, command) = match change {
             MachineChange::Add(machine) => {
@@ -453,19 +466,20 @@ impl Feeder {
         }
     }
 
-    /// Waits for a message. The answer is whether there was one.
-    fn wait(&mut self) -> bool {
+    /// Lets the workers work. The answer is whether there was a message.
+    fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
-        let message = self.messages.recv_timeout(PATIENCE);
-        message.is_ok_and(|message| {
-            self.note(message);
-            true
-        })
+        if self.window.owes_a_wake() {
+            workers.wake();
+        }
+        let message = workers.wait(&self.messages);
+        message.map(|message| self.note(message)).is_some()
     }
 
     fn note(&mut self, message: Message) {
         match message {
-            Message::Committed { worker, version, placed, evicted, refused } => {
+            Message::Committed { worker, base, version, placed, evicted, refused } => {
+                self.window.seen(worker, base);
                 self.note_in_ledger(worker, &placed, &evicted);
                 self.placements += placed.len() as u64;
                 self.conflicts += refused as u64;
@@ -482,14 +496,18 @@ impl Feeder {
                 }
                 self.schedule_ends((version, placed));
             }
-            Message::Idle { worker, state } => self.idle[worker] = state,
+            Message::Idle { worker, state } => {
+                self.window.seen(worker, state.version);
+                self.idle[worker] = state;
+            }
+            Message::Synced { worker, version } => self.window.seen(worker, version),
             Message::Done(done) => {
                 self.lane.answered(done.purposes.len());
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
                 // Schedulers see now what was done.
-                self.changed = self.cell.read(Cell::version);
+                self.note_version();
                 self.stirred = true;
             }
         }
@@ -513,16 +531,28 @@ impl Feeder {
 
     /// Notes when placed tasks will end; those of a job that run equally long end together.
     pub(super) fn schedule_ends(&mut self, (version, tasks): Since) {
-        let end_of = |(task, _): &(TaskId, MachineId)| {
-            let run = self.runs.get(task.job.0 as usize)?.of(task.index)?;
-            Some(self.now_ms.saturating_add(run))
+        let Feeder { runs, ends, now_ms, .. } = self;
+        let end_of = |task: TaskId| {
+            let run = runs.get(task.job.0 as usize)?.of(task.index)?;
+            Some(now_ms.saturating_add(run))
         };
-        let mut ends: Vec<_> = tasks.into_iter().filter_map(|t| Some((end_of(&t)?, t))).collect();
-        ends.sort_by_key(|(at, _)| *at);
-        for together in ends.chunk_by(|a, b| a.0 == b.0) {
-            let tasks = together.iter().map(|(_, task)| *task).collect();
-            self.ends.add(together[0].0, (version, tasks));
+        for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
+            let mut rest: Ending = of_job.to_vec();
+            // Most often all of them: a job is many tasks of one run time.
+            while let Some((first, _)) = rest.first() {
+                let at = end_of(*first);
+                let (now, later) = rest.into_iter().partition(|(task, _)| end_of(*task) == at);
+                rest = later;
+                if let Some(at_ms) = at {
+                    ends.add(at_ms, (version, now));
+                }
+            }
         }
+    }
+
+    /// How many jobs have arrived.
+    pub(crate) fn came(&self) -> usize {
+        self.runs.len()
     }
 
     /// Tasks that have no machine.

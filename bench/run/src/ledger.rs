@@ -78,6 +78,12 @@ impl Book {
         }
     }
 
+    /// Notes placements of tasks that have waited equally long.
+    fn placed(&mut self, wait_ms: u64, tasks: u64) {
+        self.placements += tasks;
+        self.wait_ms.saturating_record_n(wait_ms, tasks);
+    }
+
     fn wait_s(&self, quantile: f64) -> Option<f64> {
         let known = !self.wait_ms.is_empty();
         known.then(|| self.wait_ms.value_at_quantile(quantile) as f64 / 1000.0)
@@ -122,25 +128,29 @@ impl Ledger {
         now_ms: u64,
         read: impl Fn(TaskId, MachineId) -> Option<(u64, u64)>,
     ) {
-        for (task, machine) in tasks {
-            let Some(known) = self.jobs.get(task.job.0 as usize) else { continue };
-            let since = match self.again.is_empty() {
-                true => known.arrived_ms,
-                false => self.again.remove(task).unwrap_or(known.arrived_ms),
-            };
-            let wait = now_ms.saturating_sub(since);
-            let preference = if known.prefers { read(*task, *machine) } else { None };
-            let books = [&mut self.tenants[known.tenant], &mut self.schedulers[scheduler]];
-            for book in books {
-                book.placements += 1;
-                book.wait_ms.saturating_record(wait);
-                if let Some((asked, met)) = preference {
+        for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
+            let Some(known) = self.jobs.get(of_job[0].0.job.0 as usize) else { continue };
+            let mut books = [&mut self.tenants[known.tenant], &mut self.schedulers[scheduler]];
+            if self.again.is_empty() {
+                // All have waited equally long.
+                let wait = now_ms.saturating_sub(known.arrived_ms);
+                books.iter_mut().for_each(|book| book.placed(wait, of_job.len() as u64));
+            } else {
+                for (task, _) in of_job {
+                    let since = self.again.remove(task).unwrap_or(known.arrived_ms);
+                    let wait = now_ms.saturating_sub(since);
+                    books.iter_mut().for_each(|book| book.placed(wait, 1));
+                }
+            }
+            let preferences = of_job.iter().filter(|_| known.prefers);
+            for (asked, met) in preferences.filter_map(|(task, machine)| read(*task, *machine)) {
+                for book in &mut books {
                     book.asked += asked;
                     book.met += met;
                 }
             }
             if let Some(all) = &mut self.since {
-                all.insert(*task, now_ms);
+                all.extend(of_job.iter().map(|(task, _)| (*task, now_ms)));
             }
         }
     }

@@ -17,6 +17,7 @@
 mod cell;
 mod clients;
 mod clock;
+mod drive;
 mod ends;
 mod explained;
 mod feeder;
@@ -30,10 +31,12 @@ mod rebalanced;
 pub mod replicas;
 pub mod report;
 mod start;
+mod stop;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "durable")]
 mod timed;
+mod window;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
@@ -42,20 +45,20 @@ use kept::{KeepError, Keeper, Kept};
 use omega_cellstate::Cell;
 use omega_core::{Command, ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::config::{ConfigError, Profiles};
-use omega_schedulers::{Nanos, Search};
+use omega_schedulers::{Clock, Nanos, Pool, Search, Worker};
 use omega_workload::Workload;
 use std::sync::Arc;
 
 pub use explained::{AskedJob, explain_at, explain_cell};
 pub use omega_workload::SCHEDULERS;
 pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
+pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
-/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
-/// as many came or ended since the schedulers had tried all that there was: this, or two for five
-/// machines if that is less. Enough that every scheduler has work, and little against what runs,
-/// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
+/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or while four times as many came or
+/// ended that not every scheduler has seen: this, or two for five machines if that is less. Enough that every scheduler has work, and
+/// little against what runs, so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
 /// workload is all there before its first task has ended.)
 pub const WINDOW_MAX: usize = 4096;
 
@@ -80,6 +83,17 @@ impl Pace {
     fn is_timed(self) -> bool {
         matches!(self, Pace::Speed(_))
     }
+}
+
+/// How the schedulers of a run work side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// Each on a thread of its own. Which of two that want the same room commits first depends on the processors.
+    #[default]
+    Threads,
+    /// In lock step on one thread: the same input and seed give the same placements, conflicts and samples. Only for a
+    /// cell in memory, and not in trace time.
+    LockStep,
 }
 
 /// Who evicts.
@@ -115,8 +129,12 @@ pub struct RunOptions {
     pub evict: Evict,
     /// How fast the workload's time passes.
     pub pace: Pace,
+    /// How the schedulers work side by side.
+    pub workers: Workers,
     /// The seed of the schedulers' choices.
     pub seed: u64,
+    /// A request to end early.
+    pub stop: Stop,
     /// The storage that keeps the cell; `None` is memory.
     pub keeper: Option<Arc<dyn Keeper>>,
     /// What the cell is told before all else: tenants and their standings, quotas, a policy beyond the workload's.
@@ -136,7 +154,9 @@ impl Default for RunOptions {
             profiles: Profiles::default(),
             evict: Evict::default(),
             pace: Pace::Fastest,
+            workers: Workers::default(),
             seed: 1,
+            stop: Stop::default(),
             keeper: None,
             setup: Vec::new(),
         }
@@ -200,6 +220,9 @@ pub enum RunError {
         /// Why.
         why: omega_cellstate::HandleError,
     },
+    /// Schedulers in lock step were asked for where disks or the wall clock decide what comes first.
+    #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
+    NoLockStep,
     /// The storage of the cell could not be made, does not answer, or is damaged.
     #[error(transparent)]
     Kept(#[from] KeepError),
@@ -248,7 +271,7 @@ pub fn explain(
 struct Ended {
     feeder: feeder::Feeder,
     kept: Option<Box<dyn Kept>>,
-    workers: Vec<omega_schedulers::Worker<meter::Meter>>,
+    workers: Vec<Worker<meter::Meter>>,
     served: Vec<clients::Served>,
     wall_s: f64,
     cpu_s: Option<f64>,
@@ -261,6 +284,9 @@ fn run_to_the_end(
 ) -> Result<Ended, RunError> {
     let found = |keeper: &Arc<dyn Keeper>| keeper.found(&workload.kinds);
     let kept = options.keeper.as_ref().map(found).transpose()?;
+    if options.workers == Workers::LockStep && (kept.is_some() || options.pace.is_timed()) {
+        return Err(RunError::NoLockStep);
+    }
     let cells = match &kept {
         Some(kept) => kept.cells().into_iter().map(RunCell::Replica).collect(),
         None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
@@ -268,27 +294,78 @@ fn run_to_the_end(
     let mut feeder = feeder::Feeder::new(cells[0].clone(), workload, options)?;
     let clock = clock::RunClock::start();
     let cpu_before = clock::process_cpu_s();
-    let schedulers = feeder.schedulers(&cells, options)?;
-    let fronts = feeder.fronts(&cells)?;
     let goes_on = || kept.as_ref().map_or(Ok(()), |kept| kept.check()).map_err(RunError::from);
-    let (workers, served) = std::thread::scope(|scope| {
-        let each = cells.iter().cycle().zip(schedulers);
-        let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
-        let pool = omega_schedulers::Pool::start_each(scope, &clock, each);
-        let fronts = clients::Fronts::start(scope, &clock, &cells, fronts);
-        let workers = feeder::Workers { pool: &pool, fronts: &fronts, goes_on: &goes_on };
-        let fed = feeder.feed(&workers, options.pace, &clock, progress);
-        let (workers, served) = (pool.stop(), fronts.stop());
-        fed.and_then(|()| Ok((workers, served?)))
-    })?;
-    let wall_s = clock.seconds();
+    let mut driven = Driven { feeder: &mut feeder, cells: &cells, clock: &clock };
+    let (mut workers, served) = match options.workers {
+        Workers::Threads => driven.on_threads(options, &goes_on, progress),
+        Workers::LockStep => driven.in_lock_step(options, progress),
+    }?;
     if let Some((worker, why)) = workers.iter().find_map(|w| Some((w, w.error.clone()?))) {
         return Err(RunError::Scheduler { name: worker.scheduler.settings().name.clone(), why });
     }
+    feeder.close(&clock);
+    let wall_s = clock.seconds();
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
+    if feeder.interrupted {
+        look(&mut workers, &cells, &clock);
+    }
     match &kept {
         Some(kept) => kept.check_states()?,
         None => _ = cells[0].read(|cell| cell.audit())?,
     }
     Ok(Ended { feeder, kept, workers, served, wall_s, cpu_s })
+}
+
+/// Brings schedulers that were interrupted up to the cell: what the report says of pending jobs comes from their queues.
+fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
+    for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
+        // A replica that does not answer any more is told by the checks that follow.
+        let _ = worker.scheduler.look(cell, clock.now());
+    }
+}
+
+/// What a run needs while it is driven.
+struct Driven<'a> {
+    feeder: &'a mut feeder::Feeder,
+    cells: &'a [RunCell],
+    clock: &'a clock::RunClock,
+}
+
+impl Driven<'_> {
+    fn on_threads(
+        &mut self,
+        options: &RunOptions,
+        goes_on: &dyn Fn() -> Result<(), RunError>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<drive::Done, RunError> {
+        let Driven { feeder, cells, clock } = self;
+        let (cells, clock) = (*cells, *clock);
+        let schedulers = feeder.schedulers(cells, options)?;
+        let fronts = feeder.fronts(cells)?;
+        std::thread::scope(|scope| {
+            let each = cells.iter().cycle().zip(schedulers);
+            let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
+            let pool = Pool::start_each(scope, clock, each);
+            let fronts = clients::Fronts::start(scope, clock, cells, fronts);
+            let mut threads = drive::Threads { pool, fronts, clock, goes_on };
+            let fed = feeder.feed(&mut threads, options.pace, clock, progress);
+            let done = threads.stop();
+            fed.and(done)
+        })
+    }
+
+    fn in_lock_step(
+        &mut self,
+        options: &RunOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<drive::Done, RunError> {
+        let Driven { feeder, cells, clock } = self;
+        let (cells, clock) = (*cells, *clock);
+        let schedulers = feeder.schedulers(cells, options)?;
+        let fronts = feeder.fronts(cells)?.into_iter();
+        let fronts = fronts.map(|front| clients::Front::new(front, &cells[0])).collect();
+        let mut stepped = drive::Stepped::new(&cells[0], schedulers, fronts);
+        feeder.feed(&mut stepped, options.pace, clock, progress)?;
+        stepped.stop()
+    }
 }

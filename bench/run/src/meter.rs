@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 /// What a worker, or the lane, tells the feeder.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A transaction was answered, at this version: these tasks have machines, these have none any
+    /// A transaction that was decided at a version was answered at another: these tasks have machines, these have none any
     /// more, so many claims were refused.
     Committed {
         worker: usize,
+        base: Version,
         version: Version,
         placed: Vec<(TaskId, MachineId)>,
         evicted: Vec<TaskId>,
@@ -23,6 +24,8 @@ pub(crate) enum Message {
     },
     /// A worker has tried all that there was at a version.
     Idle { worker: usize, state: IdleState },
+    /// A worker has seen a version, and its jobs wait for some time to pass.
+    Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
 }
@@ -58,6 +61,8 @@ pub(crate) struct Meter {
     /// Time spent deciding what is in the open transaction.
     open: Duration,
     told: Option<IdleState>,
+    /// The version that was told last of a worker whose jobs wait for time to pass.
+    synced: Version,
     /// Decisions since something was placed, or was heard of the cell.
     unschedulable: u64,
 }
@@ -86,6 +91,7 @@ impl Meter {
             began: Instant::now(),
             open: Duration::ZERO,
             told: None,
+            synced: Version(0),
             unschedulable: 0,
         }
     }
@@ -173,6 +179,7 @@ impl Observer for Meter {
         let evicted = evicted(txn, commit);
         drop(self.messages.send(Message::Committed {
             worker: self.worker,
+            base: txn.base,
             version,
             placed,
             evicted,
@@ -191,6 +198,9 @@ impl Observer for Meter {
         };
         if queue.only_unplaceable() {
             self.tell(state);
+        } else if self.synced != version {
+            self.synced = version;
+            drop(self.messages.send(Message::Synced { worker: self.worker, version }));
         }
     }
 }

@@ -62,8 +62,9 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     RunReport {
         seed: options.seed,
         machines: feeder.cell.read(|cell| cell.machines().count()),
-        jobs: feeder.jobs,
-        tasks: feeder.tasks as usize,
+        interrupted: feeder.interrupted,
+        jobs: feeder.came(),
+        tasks: feeder.submitted as usize,
         placed_at_start: feeder.placed_at_start,
         placements: feeder.placements,
         finished: feeder.finished,

@@ -2,14 +2,14 @@
 
 use super::kept::Keeper;
 use super::replicas::Durability;
-use super::{RunError, RunOptions, run};
+use super::{CLIENTS, Pace, RunError, RunOptions, Stop, Workers, run};
 use crate::report::RunReport;
-use omega_core::{Job, Kinds};
+use omega_core::{Amounts, Job, Kinds, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
 use omega_workload::synth::{SynthOptions, synthesize};
-use omega_workload::{Arrival, MachineChange, MachineEvent, Workload};
+use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -114,5 +114,73 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
             matches!(&refused, Err(RunError::Job { name: of, .. }) if *of == name),
             "{refused:?}"
         );
+    }
+}
+
+/// All of a report that no clock measured.
+fn without_clocks(report: RunReport) -> String {
+    let mut report = RunReport { wall_s: 0.0, cpu_s: None, placements_per_s: 0.0, ..report };
+    for scheduler in &mut report.schedulers {
+        (scheduler.decision_us_p50, scheduler.decision_us_p99) = (0.0, 0.0);
+        (scheduler.deciding_s, scheduler.wasted_s) = (0.0, 0.0);
+    }
+    report.series.iter_mut().for_each(|sample| sample.wall_s = 0.0);
+    format!("{report:?}")
+}
+
+#[test]
+fn workers_in_lock_step_give_one_report_for_a_seed() {
+    let mut workload = restless();
+    // Frameworks and applications have their jobs, too.
+    let last_ms = workload.arrivals.last().unwrap().at_ms;
+    for (i, client) in (0..10).zip(CLIENTS.into_iter().cycle()) {
+        let group = TaskGroup::new(2, Amounts::new([100, 1 << 20]));
+        let job = Job { scheduler: client.into(), ..Job::batch(format!("{client}-{i}"), group) };
+        let at_ms = last_ms + i * 1000;
+        workload.arrivals.push(Arrival {
+            at_ms,
+            job,
+            placed: Vec::new(),
+            run: RunTime::Same(1500),
+        });
+    }
+    for pace in [Pace::Fastest, Pace::InTurns] {
+        let options = RunOptions { workers: Workers::LockStep, pace, ..RunOptions::default() };
+        let report = run(workload.clone(), &options, &mut |_| {}).unwrap();
+        let names = report.schedulers.iter().filter(|one| one.placements > 0);
+        assert!(CLIENTS.iter().all(|client| names.clone().any(|one| one.name == *client)));
+        let again = run(workload.clone(), &options, &mut |_| {}).unwrap();
+        assert!(without_clocks(report) == without_clocks(again), "{pace:?}");
+    }
+    let timed = Pace::Speed(1.0);
+    let options = RunOptions { workers: Workers::LockStep, pace: timed, ..RunOptions::default() };
+    let refused = run(workload, &options, &mut |_| {}).map(drop);
+    assert!(matches!(refused, Err(RunError::NoLockStep)), "{refused:?}");
+}
+
+#[test]
+fn a_run_that_is_stopped_reports_what_was_done() {
+    let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
+    let alone: Arc<dyn Keeper> = Arc::new(alone);
+    let ways =
+        [(Workers::Threads, None), (Workers::LockStep, None), (Workers::Threads, Some(alone))];
+    for (workers, keeper) in ways {
+        let stop = Stop::default();
+        let options = RunOptions { workers, keeper, stop: stop.clone(), ..RunOptions::default() };
+        let all = restless().arrivals.len();
+        let mut after_some = |progress: super::Progress| {
+            if progress.submitted > progress.tasks / 4 {
+                stop.request();
+            }
+        };
+        let report = run(restless(), &options, &mut after_some).unwrap();
+        assert!(report.interrupted && (1..all).contains(&report.jobs), "{workers:?}");
+        let placed = report.placements + report.placed_at_start as u64;
+        let came = report.tasks as u64 + report.lost;
+        assert!(placed + report.pending as u64 >= came, "{workers:?}");
+        let unplaced: usize = report.unplaced.iter().map(|entry| entry.tasks).sum();
+        assert_eq!(unplaced, report.pending, "{workers:?}");
+        let last = report.series.last().unwrap();
+        assert_eq!((last.placements, last.pending), (report.placements, report.pending));
     }
 }

@@ -140,7 +140,7 @@ impl CellService for Cells {
 
     async fn describe_cell(
         &self,
-        request: Request<proto::DescribeClusterRequest>,
+        request: Request<proto::DescribeCellRequest>,
     ) -> Answered<proto::DescribeCellResponse> {
         let until = deadline(&request).min(Instant::now() + LEADER_MAX);
         let stale = self.host.refresh(until).await.is_err();
@@ -213,6 +213,9 @@ impl CellService for Cells {
                 Step::AddLearner(id) => MemberStep::AddLearner(ReplicaId(id)),
                 Step::Promote(id) => MemberStep::Promote(ReplicaId(id)),
                 Step::Remove(id) => MemberStep::Remove(ReplicaId(id)),
+                Step::Locate(proto::MemberAddress { replica, address }) => {
+                    MemberStep::Locate { id: ReplicaId(replica), address }
+                }
             });
         }
         let changed = self.host.change_members(&MembershipChange { steps }, until).await?;

@@ -111,6 +111,7 @@ pub(crate) fn members(membership: &Membership) -> Vec<proto::Member> {
                 all.push(proto::Member {
                     replica: id.0,
                     role: role.into(),
+                    peer_address: membership.addresses.get(id).cloned().unwrap_or_default(),
                     ..proto::Member::default()
                 });
             }

@@ -6,12 +6,12 @@
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
-use crate::peers::PeersHeard;
+use crate::peers::{Peers, PeersHeard};
 use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
-use omega_store::membership::{Membership, MembershipChange};
+use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
 use std::sync::Arc;
@@ -31,6 +31,12 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
+/// How long a change of the membership is tried again. A leader counts afresh who answers once in each election timeout,
+/// so just after that it refuses a change for want of a quorum.
+const QUORUM_WAIT: Duration = Duration::from_secs(1);
+/// The pause between two tries: some heartbeats.
+const QUORUM_PAUSE: Duration = Duration::from_millis(100);
+
 /// How often the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
 
@@ -46,6 +52,8 @@ pub struct Host {
     leases: Leases,
     observer: Arc<Observer>,
     peers_heard: PeersHeard,
+    /// Where the others are reached, for a replica that sends to them over the network.
+    peers: Option<Peers>,
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +96,14 @@ impl Host {
 
     fn of(cell: HostedCell, versions: watch::Receiver<Version>, observer: Arc<Observer>) -> Host {
         let (metrics, leases) = (Metrics::default(), Leases::default());
-        Host { cell, versions, metrics, leases, observer, peers_heard: PeersHeard::default() }
+        let peers_heard = PeersHeard::default();
+        Host { cell, versions, metrics, leases, observer, peers_heard, peers: None }
+    }
+
+    /// The host of a replica that sends to others by `peers`: it refuses to add one that they cannot reach.
+    #[must_use]
+    pub fn with_peers(self, peers: Peers) -> Host {
+        Host { peers: Some(peers), ..self }
     }
 
     /// When each other replica was heard last.
@@ -277,14 +292,47 @@ impl Host {
         until: Instant,
     ) -> Result<Membership, ApiError> {
         let replica = self.need_replica()?;
-        let changed =
-            self.insist(|| replica.begin(vec![Ask::Change(change.clone())]), until).await?;
-        match changed {
-            Answer::Changed(changed) => {
-                changed.map_err(|error| ApiError::new(ErrorCode::BadChange, error.to_string()))
+        self.check_reachable(change)?;
+        let give_up = until.min(Instant::now() + QUORUM_WAIT);
+        loop {
+            let changed =
+                self.insist(|| replica.begin(vec![Ask::Change(change.clone())]), until).await?;
+            match changed {
+                Answer::Changed(Err(ChangeError::NoQuorum { .. } | ChangeError::Behind(_)))
+                    if Instant::now() < give_up =>
+                {
+                    tokio::time::sleep(QUORUM_PAUSE).await;
+                }
+                Answer::Changed(changed) => {
+                    let refused =
+                        |error: ChangeError| ApiError::new(ErrorCode::BadChange, error.to_string());
+                    return changed.map_err(refused);
+                }
+                _ => return Err(unknown()),
             }
-            _ => Err(unknown()),
         }
+    }
+
+    /// Refuses to add a replica without an address: it would never hear of the cell.
+    fn check_reachable(&self, change: &MembershipChange) -> Result<(), ApiError> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        let is_located = |id| {
+            let mut steps = change.steps.iter();
+            steps.any(|step| matches!(step, MemberStep::Locate { id: other, .. } if *other == id))
+        };
+        for step in &change.steps {
+            if let MemberStep::AddLearner(id) = *step
+                && !is_located(id)
+                && !peers.know(id)
+            {
+                let number = id.0;
+                let why = format!(
+                    "no address of {id} is known: add it with one, as in `omega member add {number} HOST:PORT`"
+                );
+                return Err(ApiError::new(ErrorCode::BadChange, why));
+            }
+        }
+        Ok(())
     }
 
     /// Asks another voter to lead.

@@ -80,7 +80,7 @@ pub use leases::Leases;
 pub use limits::{Deadlines, HEADER_BYTES_MIN, Limits};
 pub use machines::Machines;
 pub use metrics::Metrics;
-pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, PeersHeard, Whoami};
+pub use peers::{Dial, Dialer, FRAME_BYTES_MAX, PeerListener, Peers, PeersHeard, Whoami};
 pub use scheduling::Scheduling;
 pub use server::{Entrance, Extras, SlowCommit, serve_clients, serve_peers};
 pub use tasks::Tasks;

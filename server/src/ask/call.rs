@@ -182,7 +182,7 @@ impl Caller {
     /// Those of the call.
     pub(super) fn describe(&self) -> Result<proto::DescribeCellResponse, AskError> {
         use proto::cell_service_client::CellServiceClient;
-        self.call(&proto::DescribeClusterRequest {}, |channel, request| async move {
+        self.call(&proto::DescribeCellRequest {}, |channel, request| async move {
             CellServiceClient::new(channel).describe_cell(request).await
         })
     }

@@ -17,8 +17,11 @@ pub(crate) enum MemberCommand {
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
     /// Let a new replica follow the cell, without a vote. Start it with `omega serve --join`.
-    #[command(after_help = "Example:\n  omega member add 4")]
-    Add(ReplicaArgs),
+    #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
+    Add(AddArgs),
+    /// Tell the replicas a new address of one of them, which has moved.
+    #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
+    Update(UpdateArgs),
     /// Give a replica that follows a vote.
     #[command(after_help = "Example:\n  omega member promote 4")]
     Promote(ReplicaArgs),
@@ -40,6 +43,32 @@ pub(crate) struct ReplicaArgs {
     ask: AskArgs,
 }
 
+/// A new replica.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// Its number, which no replica of the cell ever had, such as 4 or r4.
+    #[arg(value_name = "REPLICA", value_parser = replica)]
+    replica: u64,
+    /// Where the other replicas reach it: its --peer-listen. Not needed if their --peers say so.
+    #[arg(value_name = "HOST:PORT")]
+    address: Option<String>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// A replica and its new address.
+#[derive(Debug, Args)]
+pub(crate) struct UpdateArgs {
+    /// Its number, such as 2 or r2.
+    #[arg(value_name = "REPLICA", value_parser = replica)]
+    replica: u64,
+    /// Where the other replicas reach it from now on.
+    #[arg(value_name = "HOST:PORT")]
+    address: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
 /// The leader was asked to step back for a replica.
 #[derive(Debug, Serialize)]
 struct TransferShape {
@@ -56,9 +85,12 @@ fn replica(text: &str) -> Result<u64, String> {
 pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
     match command {
         MemberCommand::List(ask) => list(ask),
-        MemberCommand::Add(args) => change(args, Step::AddLearner(args.replica)),
-        MemberCommand::Promote(args) => change(args, Step::Promote(args.replica)),
-        MemberCommand::Remove(args) => change(args, Step::Remove(args.replica)),
+        MemberCommand::Add(args) => add(args),
+        MemberCommand::Update(args) => {
+            change(&args.ask, vec![locate(args.replica, args.address.clone())])
+        }
+        MemberCommand::Promote(args) => change(&args.ask, vec![Step::Promote(args.replica)]),
+        MemberCommand::Remove(args) => change(&args.ask, vec![Step::Remove(args.replica)]),
         MemberCommand::Transfer(args) => transfer(args),
     }
 }
@@ -115,19 +147,30 @@ fn heard(member: &MemberShape, asked: Asked) -> String {
 }
 
 fn table(members: &[MemberShape], asked: Asked) -> String {
-    let heading = ["replica", "role", "leads", "heard"].map(|name| (name, Align::Left));
+    let heading = ["replica", "role", "leads", "heard", "address"].map(|name| (name, Align::Left));
     let row = |member: &MemberShape| {
         let leads = if member.leads { "yes" } else { "" };
         let replica = format!("r{}", member.replica);
-        vec![replica, member.role.to_owned(), leads.to_owned(), heard(member, asked)]
+        let address = member.peer_address.clone().unwrap_or_else(|| "as --peers says".to_owned());
+        vec![replica, member.role.to_owned(), leads.to_owned(), heard(member, asked), address]
     };
     let rows: Vec<Vec<String>> = members.iter().map(row).collect();
     columns(&heading, &rows)
 }
 
-fn change(args: &ReplicaArgs, step: Step) -> Result<(), AskError> {
-    let caller = args.ask.caller()?;
-    let steps = vec![proto::MemberStep { step: Some(step) }];
+fn add(args: &AddArgs) -> Result<(), AskError> {
+    let address = args.address.clone().map(|address| locate(args.replica, address));
+    let steps = [Step::AddLearner(args.replica)].into_iter().chain(address);
+    change(&args.ask, steps.collect())
+}
+
+fn locate(replica: u64, address: String) -> Step {
+    Step::Locate(proto::MemberAddress { replica, address })
+}
+
+fn change(ask: &AskArgs, steps: Vec<Step>) -> Result<(), AskError> {
+    let caller = ask.caller()?;
+    let steps = steps.into_iter().map(|step| proto::MemberStep { step: Some(step) }).collect();
     let request = proto::ChangeMembersRequest { steps };
     let told = caller.call(&request, |channel, request| async move {
         CellServiceClient::new(channel).change_members(request).await
@@ -138,7 +181,7 @@ fn change(args: &ReplicaArgs, step: Step) -> Result<(), AskError> {
     let mut changed = proto::Members { all: told.members, ..now.clone() };
     changed.all.iter_mut().for_each(|member| member.silent_ms = silent(member.replica));
     let members = shape::members(&changed);
-    show::print(args.ask.output, &members, || table(&members, Asked::of(&now)))
+    show::print(ask.output, &members, || table(&members, Asked::of(&now)))
 }
 
 fn transfer(args: &ReplicaArgs) -> Result<(), AskError> {

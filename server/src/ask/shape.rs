@@ -4,6 +4,7 @@
 
 use super::AskError;
 use super::pairs::taint_text;
+use omega_client::agent::machine_state;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
@@ -195,6 +196,8 @@ pub(super) struct MemberShape {
     pub(super) leads: bool,
     /// How long ago the leader heard it; `null`: never, or no leader was asked.
     pub(super) silent_ms: Option<u64>,
+    /// Where the other replicas reach it; `null`: as their settings say.
+    pub(super) peer_address: Option<String>,
 }
 
 /// Amounts by the names of their kinds.
@@ -233,7 +236,7 @@ impl MachineShape {
         };
         Ok(MachineShape {
             id: id.to_string(),
-            status: if told.draining { "draining" } else { "up" },
+            status: machine_state(&machine, told.draining),
             tasks: told.tasks,
             devices: machine.devices,
             numa: machine.numa.as_slice().to_vec(),
@@ -393,6 +396,7 @@ pub(super) fn members(told: &proto::Members) -> Vec<MemberShape> {
         role: role(member.role()),
         leads: member.replica == told.leader,
         silent_ms: member.silent_ms,
+        peer_address: Some(member.peer_address.clone()).filter(|address| !address.is_empty()),
     };
     told.all.iter().map(one).collect()
 }

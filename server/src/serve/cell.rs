@@ -110,16 +110,19 @@ fn open_replicated(
         (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
     };
     let me = whoami(&directory);
-    let mut dials = BTreeMap::new();
+    let tls = settings.tls.clone();
+    let dialer = Box::new(move |address: &str| dial(address, tls.as_ref()));
+    let mut given = BTreeMap::new();
     for peer in of.peers.iter().filter(|peer| peer.id != me.replica) {
-        let dial = dial(&peer.address, settings.tls.as_ref())
+        _ = dialer(&peer.address)
             .map_err(|why| CellError::Address { address: peer.address.clone(), why })?;
-        dials.insert(peer.id, dial);
+        given.insert(peer.id, peer.address.clone());
     }
-    let transport = Peers::start(me, dials, runtime);
-    let running = run(directory, Arc::new(transport), (settings.slow_commit, torn_tail))?;
-    let host = Host::replica(running.clone());
-    let listener = PeerListener::new(me, running, host.peers_heard().clone());
+    let peers = Peers::new(me, of.address.clone(), given, dialer, runtime.clone());
+    let transport = Arc::new(peers.clone());
+    let running = run(directory, transport, (settings.slow_commit, torn_tail))?;
+    let host = Host::replica(running.clone()).with_peers(peers.clone());
+    let listener = PeerListener::new(running, peers, host.peers_heard().clone());
     Ok(Opened { host, me, peers: Some((listener, of.listen.clone())) })
 }
 

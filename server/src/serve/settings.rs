@@ -54,8 +54,9 @@ pub(crate) struct Given {
     /// Which replica this is, where there are several.
     #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
-    /// The replicas that found the cell and where they hear each other, this one among them:
-    /// 1=host:port,2=host:port,3=host:port.
+    /// The replicas that bootstrap the cell, this one among them, and where they reach each other:
+    /// 1=host:port,2=host:port,3=host:port. A replica that joins gives its own address. Where `omega member` has set
+    /// another address, that one is used.
     #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
     /// Where this replica listens to its peers [default: what --peers says of it].
@@ -268,6 +269,8 @@ pub(crate) struct Replicated {
     pub(crate) peers: Vec<Peer>,
     /// Where it listens to them.
     pub(crate) listen: String,
+    /// Where they reach it.
+    pub(crate) address: String,
     /// What to do if the folder is not there.
     pub(crate) start: Option<Start>,
 }
@@ -467,7 +470,8 @@ impl Given {
             (_, Some(true)) => Some(Start::Join),
             _ => None,
         };
-        Ok(Replicated { dir, cell, replica, listen, start, peers: peers.clone() })
+        let address = own.address.clone();
+        Ok(Replicated { dir, cell, replica, listen, address, start, peers })
     }
 }
 

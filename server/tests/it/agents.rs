@@ -241,6 +241,9 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     assert_eq!(cell.marked("few"), (0, 100));
     drop(few);
     until(|| cell.marked("few") == (2, 0));
+    let at = format!("127.0.0.1:{}", cell.port);
+    let said = say(cell.dir.path(), &["machine", "get", "few-0", "--cell", &at, "-o", "json"]);
+    assert!(said.stdout.contains("\"status\": \"unreachable\""), "{}", said.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
     // A server that is started anew knows which were lost.

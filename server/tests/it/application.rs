@@ -88,6 +88,8 @@ fn wait_for(
         let before = seen.iter().rev().find(|before| before.container == event.container);
         assert_ne!(before.map(|before| &before.change), Some(&event.change), "told twice");
         assert!(!before.is_some_and(ended), "{event:?} after the end");
+        // For a run that waits for ever, and is ended.
+        println!("{event:?}");
         seen.push(event);
     }
 }

@@ -72,7 +72,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     assert!(refused.retry_after.is_some());
     // It is still there, and answers whoever only looks.
     let mut cells = CellServiceClient::new(channel.clone());
-    let told = runtime.block_on(cells.describe_cell(proto::DescribeClusterRequest {}));
+    let told = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
     assert!(told.unwrap().into_inner().jobs >= kept);
     std::fs::remove_file(ballast).unwrap();
     insist(|| submit(&runtime, &channel, "after".to_owned()));
@@ -84,7 +84,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     insist(|| submit(&runtime, &channel, "last".to_owned()));
     kept += 1;
     let told = insist(|| {
-        let asked = cells.describe_cell(proto::DescribeClusterRequest {});
+        let asked = cells.describe_cell(proto::DescribeCellRequest {});
         Ok(runtime.block_on(asked)?.into_inner())
     });
     assert!(told.jobs >= kept, "{} of {kept}", told.jobs);

@@ -51,6 +51,20 @@ pub(crate) struct Cell {
     pub(crate) job: u64,
 }
 
+/// A hash of the state at a time of the cell. The time moves once in some seconds; states of two times cannot be
+/// compared by their hashes, and count as equal.
+#[derive(Clone, Debug)]
+pub(crate) struct StateHash {
+    now_ms: u64,
+    hash: String,
+}
+
+impl PartialEq for StateHash {
+    fn eq(&self, other: &StateHash) -> bool {
+        self.now_ms != other.now_ms || self.hash == other.hash
+    }
+}
+
 impl Cell {
     pub(crate) fn start() -> Cell {
         let (dir, port, runtime) = (folder(&[]), ports(1)[0], Runtime::new().unwrap());
@@ -88,7 +102,17 @@ impl Cell {
     }
 
     /// The hash of the whole state, as a backup of it says: whatever is refused leaves it as it was.
-    pub(crate) fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> StateHash {
+        loop {
+            let now_ms = self.now_ms();
+            let hash = self.backed_up_hash();
+            if self.now_ms() == now_ms {
+                return StateHash { now_ms, hash };
+            }
+        }
+    }
+
+    fn backed_up_hash(&self) -> String {
         let mut command = omega(self.dir.path());
         command.args(["backup", "state", "-o", "json", &format!("--cell=127.0.0.1:{}", self.port)]);
         let said = Said::from(command.output().unwrap());
@@ -96,6 +120,13 @@ impl Cell {
         std::fs::remove_file(self.dir.path().join("state")).unwrap();
         let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
         told["state_hash"].as_str().unwrap().to_owned()
+    }
+
+    /// The cell's time, which is part of its state.
+    fn now_ms(&self) -> u64 {
+        let mut client = MachineServiceClient::new(self.channel());
+        let told = client.list_reservations(proto::ListReservationsRequest {});
+        self.runtime.block_on(told).unwrap().into_inner().now_ms
     }
 
     /// A transaction that claims these tasks, on these machines.

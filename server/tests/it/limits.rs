@@ -43,8 +43,7 @@ fn the_limits_that_were_set_hold() {
         let mut calls = JoinSet::new();
         for _ in 0..20 {
             let mut client = client.clone();
-            calls
-                .spawn(async move { client.describe_cell(proto::DescribeClusterRequest {}).await });
+            calls.spawn(async move { client.describe_cell(proto::DescribeCellRequest {}).await });
         }
         let refused = calls.join_all().await.into_iter().find_map(Result::err);
         ApiError::from(refused.unwrap())

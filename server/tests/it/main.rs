@@ -18,6 +18,7 @@
 //! - `container.rs`: a server in a root that nobody can write to, but for the folder of its cell.
 //! - `audit.rs`: audit logs, and `omega audit verify`.
 //! - `events.rs`: what processes tell operators on standard error.
+//! - `members.rs`: replicas that come, move and leave.
 //! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
 //! - `spans.rs`: which commits a collector of traces is told of, and what.
 //! - `top.rs`: what `omega top` prints.
@@ -60,6 +61,7 @@ mod fire;
 mod grace;
 mod http;
 mod limits;
+mod members;
 mod metrics;
 mod outcome;
 mod outputs;

@@ -121,3 +121,22 @@ fn a_closed_standard_input_is_not_missed() {
     let said = Said::from(shell.output().unwrap());
     assert_eq!((said.code, said.stdout, said.stderr), (Some(0), String::new(), String::new()));
 }
+
+#[test]
+fn data_for_standard_output_has_it_alone() {
+    let dir = folder(&[]);
+    let said = small(dir.path(), &["--json", "-"]);
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(json["machines"], 100);
+    let both = small(dir.path(), &["--json", "-", "--report", "page.html"]);
+    assert!(serde_json::from_str::<serde_json::Value>(&both.stdout).is_ok(), "{}", both.stdout);
+    assert_eq!(listing(dir.path()), ["page.html"], "no file is named -");
+    let rest = ["--synthetic", "100", "--hours", "1", "--json", "-"];
+    for command in ["explain", "rebalance"] {
+        let said = say(dir.path(), &[&[command], &rest[..]].concat());
+        assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+        assert!(serde_json::from_str::<serde_json::Value>(&said.stdout).is_ok(), "{}", said.stdout);
+    }
+    assert_eq!(listing(dir.path()), ["page.html"], "no file is named -");
+}

@@ -99,7 +99,7 @@ impl Open {
     fn described(&self) -> proto::DescribeCellResponse {
         insist(|| {
             let mut client = CellServiceClient::new(self.channel());
-            let told = client.describe_cell(proto::DescribeClusterRequest {});
+            let told = client.describe_cell(proto::DescribeCellRequest {});
             Ok(self.runtime.block_on(told)?.into_inner())
         })
     }

@@ -1,7 +1,8 @@
 //! Every kind of input that needs no trace, and every way to run.
 
 use crate::outcome::{run, run_in};
-use crate::process::{folder, say, workspace_file};
+use crate::process::{Said, folder, omega, say, workspace_file};
+use std::process::{Command, Stdio};
 
 /// A synthetic cell that is placed in a moment.
 const SMALL: [&str; 4] = ["--synthetic", "200", "--hours", "1"];
@@ -175,4 +176,110 @@ fn help_and_version_are_answers() {
         assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{argument}");
         assert!(said.stdout.contains(expected), "{}", said.stdout);
     }
+}
+
+/// All of a result that is not measured by a clock.
+fn without_clocks(mut json: serde_json::Value) -> serde_json::Value {
+    fn strip(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                let measured = [
+                    "wall_s",
+                    "cpu_s",
+                    "placements_per_s",
+                    "decision_us_p50",
+                    "decision_us_p99",
+                    "deciding_s",
+                    "wasted_s",
+                ];
+                fields.retain(|name, _| !measured.contains(&name.as_str()));
+                fields.values_mut().for_each(strip);
+            }
+            serde_json::Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut json);
+    json
+}
+
+#[test]
+fn lock_step_gives_one_result_for_a_seed() {
+    let of = |seed| run(&small(&["--deterministic", "--seed", seed]), 1.0);
+    let first = of("3");
+    assert!(first.number("placements") > 0);
+    let result = without_clocks(first.json);
+    assert_eq!(without_clocks(of("3").json), result);
+    assert_ne!(without_clocks(of("4").json), result);
+}
+
+#[test]
+fn lock_step_has_the_conflicts_of_schedulers_that_decide_at_once() {
+    // Four machines for forty jobs of eight schedulers, all at once, and as many later: what races would show in.
+    let jobs: String = (0..80).map(|i| format!("j{i},3,1,1Gi,{},7\n", i / 40)).collect();
+    let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
+    let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,16,64Gi,4\n"), ("j.csv", &jobs)]);
+    let files = ["--machines", "m.csv", "--jobs", "j.csv", "--batch", "8", "--deterministic"];
+    let runs: Vec<_> =
+        (0..3).map(|_| without_clocks(run_in(dir.path(), &files, 1.0).json)).collect();
+    let schedulers = runs[0]["schedulers"].as_array().unwrap();
+    let conflicts: u64 = schedulers.iter().map(|one| one["conflicts"].as_u64().unwrap()).sum();
+    assert!(conflicts > 0, "schedulers that decide on the same version conflict");
+    assert!(runs.iter().all(|run| *run == runs[0]));
+}
+
+#[test]
+fn lock_step_goes_with_neither_disks_nor_the_clock() {
+    let dir = folder(&[]);
+    for with in [["--speed", "60"], ["--replicas", "1"], ["--dir", "cell"]] {
+        let said = say(dir.path(), &small(&[&["--deterministic"], &with[..]].concat()));
+        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{with:?}");
+        assert!(said.stderr.contains("cannot be used with"), "{}", said.stderr);
+    }
+}
+
+/// Whether a process has a handler for a signal of this number.
+#[cfg(target_os = "linux")]
+fn handles(pid: u32, signal: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_run_tells_what_it_did() {
+    const SIGINT: u32 = 2;
+    // The job of the end comes a day later, in trace time.
+    let jobs = "name,count,cpu,memory,arrival_s\nnow,4,1,1Gi,0\nlate,1,1,1Gi,86400\n";
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", jobs)]);
+    let files = ["--machines", "m.csv", "--jobs", "j.csv"];
+    let outputs = ["--json", "result.json", "--report", "page.html", "--speed", "1"];
+    let mut command = omega(dir.path());
+    command.args(files).args(outputs).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !handles(child.id(), SIGINT) {
+        assert_eq!(child.try_wait().unwrap(), None, "it runs for a day");
+        std::thread::yield_now();
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let said = Said::from(child.wait_with_output().unwrap());
+    let expected = "omega: interrupted; the result is of what was done until then\n";
+    assert_eq!((said.code, &*said.stderr), (Some(130), expected));
+    assert!(
+        said.stdout.contains("1 job, 4 tasks; 0 s of workload, interrupted"),
+        "{}",
+        said.stdout
+    );
+    let json = std::fs::read_to_string(dir.path().join("result.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["interrupted"], &json["jobs"]), (&true.into(), &1.into()));
+    let count = |field: &str| json[field].as_u64().unwrap();
+    assert_eq!(count("placements") + count("pending"), 4);
+    let last = json["series"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["placements"], json["placements"]);
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains("of workload, interrupted"));
 }

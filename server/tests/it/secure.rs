@@ -97,12 +97,12 @@ impl Guarded {
 
     pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
         let mut client = CellServiceClient::new(channel);
-        let told = self.runtime.block_on(client.describe_cell(proto::DescribeClusterRequest {}));
+        let told = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
         told.map(tonic::Response::into_inner)
     }
 }
 
-fn certificates(name: &str) -> [String; 4] {
+pub(crate) fn certificates(name: &str) -> [String; 4] {
     [
         format!("--tls-cert=certs/{name}.pem"),
         format!("--tls-key=certs/{name}.key"),
@@ -411,7 +411,7 @@ fn peers_show_who_they_are() {
     });
     let told = insist(|| {
         let mut client = CellServiceClient::new(operator.clone());
-        Ok(runtime.block_on(client.describe_cell(proto::DescribeClusterRequest {}))?)
+        Ok(runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?)
     });
     let cell = told.into_inner().cell;
     let frame = |from, to, cell: &str| proto::PeerFrame {
@@ -419,6 +419,7 @@ fn peers_show_who_they_are() {
         from,
         to,
         messages: Vec::new(),
+        address: String::new(),
     };
     let send = |name: &str, frame| {
         let channel = channel(all[0], &tls(dir.path(), "certs", name));

@@ -111,7 +111,7 @@ pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse,
         ApiError::from(tonic::Status::unavailable(error.to_string()))
     };
     let mut client = CellServiceClient::connect(url).await.map_err(unreachable)?;
-    Ok(client.describe_cell(proto::DescribeClusterRequest {}).await?.into_inner())
+    Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
 }
 
 /// Calls until it succeeds: leaders change, and every call may be sent again.

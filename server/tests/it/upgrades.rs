@@ -100,7 +100,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn snapshots_and_backups_of_a_newer_version_are_refused() {
-    let reads = "has format 6, this program reads 1 to 5: use one that reads 6";
+    let reads = "has format 7, this program reads 1 to 6: use one that reads 7";
     let dir = kept();
     let snapshot = format!("cell/snapshots/{}", only(&dir.path().join("cell/snapshots")));
     newer(&dir.path().join(&snapshot));
@@ -114,7 +114,7 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
 
     newer(&dir.path().join("saved"));
     let verbs = ["backup --verify saved", "restore saved --dir again"];
-    let expected = "saved: has format 6, which this version of omega does not read: use the one that wrote \
+    let expected = "saved: has format 7, which this version of omega does not read: use the one that wrote \
                     it, or a newer one";
     refused(dir.path(), &verbs, expected);
     assert!(!dir.path().join("again").exists());

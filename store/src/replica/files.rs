@@ -7,6 +7,7 @@ use crate::snapshot::{Incoming, Meta, Offer, Outgoing, Piece, SaveError, Snapsho
 use bytes::Bytes;
 use omega_cellstate::{Captured, Cell};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What the replicas have agreed on beside the cell: it is in every snapshot.
@@ -24,8 +25,41 @@ impl Agreed {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Agreed> {
-        let agreed: Agreed = crate::codec::decode_small(bytes).ok()?;
+        let agreed: Agreed = match crate::codec::decode_small(bytes) {
+            Ok(agreed) => agreed,
+            Err(_) => crate::codec::decode_small::<WithoutAddresses>(bytes).ok()?.into(),
+        };
         agreed.membership.is_sound().then_some(agreed)
+    }
+}
+
+/// What snapshots before format 6 have: a membership without addresses.
+#[derive(Deserialize)]
+struct WithoutAddresses {
+    voters: BTreeSet<ReplicaId>,
+    voters_outgoing: BTreeSet<ReplicaId>,
+    learners: BTreeSet<ReplicaId>,
+    learners_next: BTreeSet<ReplicaId>,
+    auto_leave: bool,
+    highest: Option<ReplicaId>,
+    fingerprint: u64,
+}
+
+impl From<WithoutAddresses> for Agreed {
+    fn from(old: WithoutAddresses) -> Agreed {
+        let WithoutAddresses { voters, voters_outgoing, learners, learners_next, .. } = old;
+        let WithoutAddresses { auto_leave, highest, fingerprint, .. } = old;
+        let addresses = BTreeMap::new();
+        let membership = Membership {
+            voters,
+            voters_outgoing,
+            learners,
+            learners_next,
+            auto_leave,
+            highest,
+            addresses,
+        };
+        Agreed { membership, fingerprint }
     }
 }
 

@@ -39,6 +39,9 @@ const MESSAGES_MAX: usize = 4096;
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Sends a message, and does not wait.
     fn send(&self, to: ReplicaId, message: PeerMessage);
+
+    /// Takes over the membership: at the start, and when it has changed. It has the addresses of replicas.
+    fn follow(&self, _membership: &Membership) {}
 }
 
 /// What a replica's thread is told.
@@ -317,6 +320,7 @@ impl Driver {
         status.leadership = leadership;
         if status.membership != *self.replica.node().membership() {
             status.membership = self.replica.node().membership().clone();
+            self.transport.follow(&status.membership);
         }
         if status.stopped.is_none() {
             status.stopped = self.replica.stopped().map(ToString::to_string);

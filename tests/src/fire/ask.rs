@@ -150,10 +150,7 @@ impl Replicas {
     /// Why nobody knows.
     pub fn describe(&self, at: usize) -> Result<proto::DescribeCellResponse, ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
-        Ok(self
-            .runtime
-            .block_on(client.describe_cell(proto::DescribeClusterRequest {}))?
-            .into_inner())
+        Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
     }
 
     /// Asks the leader to let another replica lead.

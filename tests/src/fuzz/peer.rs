@@ -245,12 +245,15 @@ fn content(dice: &mut Dice, commands: &[Command]) -> (EntryKind, Vec<u8>) {
             let steps = change(dice).steps;
             let mut bytes = vec![1, steps.len() as u8];
             for step in steps {
-                let (tag, id) = match step {
-                    MemberStep::Promote(id) => (0, id),
-                    MemberStep::AddLearner(id) => (1, id),
-                    MemberStep::Remove(id) => (2, id),
+                let (tag, id, address) = match step {
+                    MemberStep::Promote(id) => (0, id, None),
+                    MemberStep::AddLearner(id) => (1, id, None),
+                    MemberStep::Remove(id) => (2, id, None),
+                    MemberStep::Locate { id, address } => (3, id, Some(address)),
                 };
                 bytes.extend([tag, id.0.min(250) as u8]);
+                let text = |address: String| [&[address.len() as u8], address.as_bytes()].concat();
+                bytes.extend(address.map(text).unwrap_or_default());
             }
             (EntryKind::Membership, bytes)
         }
@@ -261,7 +264,13 @@ fn content(dice: &mut Dice, commands: &[Command]) -> (EntryKind, Vec<u8>) {
 fn change(dice: &mut Dice) -> MembershipChange {
     let step = |dice: &mut Dice| {
         let id = replica(dice);
-        *dice.pick(&[MemberStep::Promote(id), MemberStep::AddLearner(id), MemberStep::Remove(id)])
+        let address = dice.pick(&["host:7600", "[::1]:7600", "no address"]).to_string();
+        match dice.below(4) {
+            0 => MemberStep::Promote(id),
+            1 => MemberStep::AddLearner(id),
+            2 => MemberStep::Remove(id),
+            _ => MemberStep::Locate { id, address },
+        }
     };
     MembershipChange { steps: (0..dice.below(4)).map(|_| step(dice)).collect() }
 }

@@ -33,6 +33,8 @@ pub struct RunReport {
     pub seed: u64,
     /// What of the input was not carried over, in sentences.
     pub notes: Vec<String>,
+    /// Whether it was ended before all of the workload had come and was tried.
+    pub interrupted: bool,
     /// How many machines the cell had at the end.
     pub machines: usize,
     /// How many jobs came.

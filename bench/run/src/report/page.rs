@@ -67,7 +67,11 @@ fn heading(report: &RunReport, name: &str) -> String {
         plural(wide(report.machines), "machine"),
         plural(wide(report.jobs), "job"),
         plural(wide(report.tasks), "task"),
-        format!("{} of workload", duration(report.workload_s)),
+        format!(
+            "{} of workload{}",
+            duration(report.workload_s),
+            if report.interrupted { ", interrupted" } else { "" }
+        ),
         format!("seed {}", report.seed),
     ];
     format!("<header>\n<h1>{name}</h1>\n<p>{}</p>\n</header>\n", input.join(" · "))

@@ -38,7 +38,9 @@ fn heading(report: &RunReport) -> String {
         plural(wide(report.jobs), "job"),
         plural(wide(report.tasks), "task"),
     );
-    format!("{name}{seed}\n{input}; {} of workload\n", duration(report.workload_s))
+    let interrupted = if report.interrupted { ", interrupted" } else { "" };
+    let time = duration(report.workload_s);
+    format!("{name}{seed}\n{input}; {time} of workload{interrupted}\n")
 }
 
 /// What came of it, one line per figure.

@@ -23,6 +23,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
     RunReport {
         name: "synthetic, three schedulers side by side".into(),
         seed: 42,
+        interrupted: false,
         notes: vec![
             "Constraints on the kernel's version were left out: the trace hides their values."
                 .into(),

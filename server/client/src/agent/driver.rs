@@ -5,7 +5,7 @@
 use super::endings::Endings;
 use super::records::{Follows, Records, Told};
 use super::{AgentSettings, Found, Order, PAUSE, Task};
-use crate::ApiError;
+use crate::{ApiError, ErrorCode};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
@@ -114,7 +114,7 @@ impl Driver {
             let connection = self.connections.current();
             match self.stream(&connection).await {
                 Ended::Agent => return,
-                Ended::Stream(why) => self.note_failure(&connection, why),
+                Ended::Stream(why) => self.note_failure(&connection, why).await,
             }
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
@@ -123,20 +123,28 @@ impl Driver {
         }
     }
 
-    /// Tells operators of machines that get no orders for longer than an election takes.
-    fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
+    /// Tells operators of machines that get no orders for longer than an election takes; at once, where the connection
+    /// can never work.
+    async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
-        let (since, told) = self.failing.get_or_insert((now, None));
-        let is_due = told.is_none_or(|told| now - told >= TELL_EVERY);
-        if now - *since < TELL_AFTER || !is_due {
+        let (since, told) = *self.failing.get_or_insert((now, None));
+        if told.is_some_and(|told| now - told < TELL_EVERY) {
             return;
         }
-        *told = Some(now);
+        let why = match why {
+            Some(why) => Some(self.connections.explain(connection, why).await),
+            None => None,
+        };
+        let is_hopeless = why.as_ref().is_some_and(|why| why.code == ErrorCode::Tls);
+        if now - since < TELL_AFTER && !is_hopeless {
+            return;
+        }
+        self.failing = Some((since, Some(now)));
         let why = why.map_or("the stream broke".to_owned(), |why| why.message);
         tracing::warn!(
             replica = %connection.address,
             machines = self.machines.len(),
-            for_s = (now - *since).as_secs(),
+            for_s = (now - since).as_secs(),
             %why,
             "no replica gives orders: name all replicas of the cell, the leader among them (--cell)"
         );

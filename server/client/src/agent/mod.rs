@@ -61,6 +61,24 @@ pub const AGENT: &str = "omega.io/agent";
 /// The key of the taint of a machine whose agent is silent.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
 
+/// Whether the agent of a machine has been silent for so long that its tasks are not counted on.
+#[must_use]
+pub fn is_unreachable(machine: &omega_core::Machine) -> bool {
+    machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE)
+}
+
+/// The state of a machine in lists: `up`, `draining` or, whatever else it is, `unreachable`.
+#[must_use]
+pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'static str {
+    if is_unreachable(machine) {
+        "unreachable"
+    } else if is_draining {
+        "draining"
+    } else {
+        "up"
+    }
+}
+
 /// How long is waited before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -1,6 +1,6 @@
 //! The machines of a cell, as an application sees them.
 
-use crate::agent::{AGENT, UNREACHABLE};
+use crate::agent::{AGENT, is_unreachable};
 use crate::connect::{Connections, MESSAGE_BYTES_MAX};
 use crate::proto::machine_service_client::MachineServiceClient;
 use crate::{ApiError, ErrorCode, before_another_try, convert, proto};
@@ -77,7 +77,7 @@ async fn insist(
 fn snapshot(told: proto::MachineStatus) -> Result<MachineSnapshot, ApiError> {
     let missing = || ApiError::new(ErrorCode::Internal, "a machine is not described");
     let machine = Machine::try_from(told.machine.ok_or_else(missing)?)?;
-    let is_silent = machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE);
+    let is_silent = is_unreachable(&machine);
     let has_agent = machine.labels.get(AGENT).is_some() || is_silent;
     Ok(MachineSnapshot {
         name: machine.name,

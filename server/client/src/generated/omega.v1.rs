@@ -3105,7 +3105,7 @@ pub struct TenantStatus {
     pub requested: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DescribeClusterRequest {}
+pub struct DescribeCellRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DescribeCellResponse {
     /// its id, 32 hexadecimal digits
@@ -3259,6 +3259,9 @@ pub struct Member {
     /// leader receives messages from all.
     #[prost(uint64, optional, tag = "5")]
     pub silent_ms: ::core::option::Option<u64>,
+    /// where the other replicas reach it, as host:port; empty: as their settings say
+    #[prost(string, tag = "6")]
+    pub peer_address: ::prost::alloc::string::String,
 }
 /// What holds for the whole cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3321,14 +3324,14 @@ pub struct ListClusterResourcesResponse {
     #[prost(uint64, tag = "4")]
     pub version: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MemberStep {
-    #[prost(oneof = "member_step::Step", tags = "1, 2, 3")]
+    #[prost(oneof = "member_step::Step", tags = "1, 2, 3, 4")]
     pub step: ::core::option::Option<member_step::Step>,
 }
 /// Nested message and enum types in `MemberStep`.
 pub mod member_step {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Step {
         #[prost(uint64, tag = "1")]
         AddLearner(u64),
@@ -3336,7 +3339,19 @@ pub mod member_step {
         Promote(u64),
         #[prost(uint64, tag = "3")]
         Remove(u64),
+        /// of a replica of the cell, or one that an earlier step adds
+        #[prost(message, tag = "4")]
+        Locate(super::MemberAddress),
     }
+}
+/// Where the other replicas reach one.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MemberAddress {
+    #[prost(uint64, tag = "1")]
+    pub replica: u64,
+    /// host:port
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeMembersRequest {
@@ -6580,7 +6595,7 @@ pub mod cell_service_client {
         /// leader, too: it is what one looks at then.
         pub async fn describe_cell(
             &mut self,
-            request: impl tonic::IntoRequest<super::DescribeClusterRequest>,
+            request: impl tonic::IntoRequest<super::DescribeCellRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
@@ -6799,7 +6814,7 @@ pub mod cell_service_server {
         /// leader, too: it is what one looks at then.
         async fn describe_cell(
             &self,
-            request: tonic::Request<super::DescribeClusterRequest>,
+            request: tonic::Request<super::DescribeCellRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DescribeCellResponse>,
             tonic::Status,
@@ -6948,7 +6963,7 @@ pub mod cell_service_server {
                     struct DescribeCellSvc<T: CellService>(pub Arc<T>);
                     impl<
                         T: CellService,
-                    > tonic::server::UnaryService<super::DescribeClusterRequest>
+                    > tonic::server::UnaryService<super::DescribeCellRequest>
                     for DescribeCellSvc<T> {
                         type Response = super::DescribeCellResponse;
                         type Future = BoxFuture<
@@ -6957,7 +6972,7 @@ pub mod cell_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::DescribeClusterRequest>,
+                            request: tonic::Request<super::DescribeCellRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -7766,6 +7781,9 @@ pub struct PeerFrame {
     /// Messages in the format of the replicas (`store/src/wire.rs`), which no generated parser reads.
     #[prost(bytes = "vec", repeated, tag = "4")]
     pub messages: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Where the sender is reached, as host:port: for a receiver that knows no address of it.
+    #[prost(string, tag = "5")]
+    pub address: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeliverResponse {}

@@ -8,7 +8,7 @@ use crate::host::Host;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use omega_cellstate::Cell;
-use omega_client::agent::UNREACHABLE;
+use omega_client::agent::{UNREACHABLE, is_unreachable};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Machine, MachineId, Taint, TaintEffect, TaskId, TaskReport};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn taint() -> Taint {
 
 /// Whether a machine has the taint.
 pub(crate) fn has_taint(machine: &Machine) -> bool {
-    machine.taints.iter().any(|taint| *taint.key == *UNREACHABLE)
+    is_unreachable(machine)
 }
 
 /// Does all steps, and answers with those that could not be done.

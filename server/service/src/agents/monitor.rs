@@ -64,7 +64,7 @@ impl Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TenantConfig {
+enum Condition {
     Alive,
     /// The taint is on it, its tasks are where they were.
     Tainted,
@@ -77,7 +77,7 @@ struct Watched {
     incarnation: u32,
     /// When it heartbeat last; `None` where a taint says that it was silent before this leader led.
     heartbeat_ms: Option<u64>,
-    tenant_config: TenantConfig,
+    condition: Condition,
 }
 
 /// What the leader knows of the machines' heartbeats.
@@ -118,21 +118,20 @@ impl Monitor {
         if self.watched.len() <= row {
             self.watched.resize(row + 1, None);
         }
-        let tenant_config = if has_taint { TenantConfig::Tainted } else { TenantConfig::Alive };
+        let condition = if has_taint { Condition::Tainted } else { Condition::Alive };
         let heartbeat_ms = (!has_taint).then_some(now_ms);
         match &mut self.watched[row] {
             Some(known) if known.incarnation == id.incarnation => {
-                match (known.tenant_config, has_taint) {
-                    (TenantConfig::Alive, true)
-                    | (TenantConfig::Tainted | TenantConfig::Taken, false) => {
-                        known.tenant_config = tenant_config;
+                match (known.condition, has_taint) {
+                    (Condition::Alive, true) | (Condition::Tainted | Condition::Taken, false) => {
+                        known.condition = condition;
                     }
                     _ => {}
                 }
             }
             slot => {
                 self.count += usize::from(slot.is_none());
-                *slot = Some(Watched { incarnation: id.incarnation, heartbeat_ms, tenant_config });
+                *slot = Some(Watched { incarnation: id.incarnation, heartbeat_ms, condition });
             }
         }
     }
@@ -176,20 +175,20 @@ impl Monitor {
                 self.allowance_milli -= if enough { 1000 } else { 0 };
                 enough
             };
-            match (known.tenant_config, is_silent(known)) {
-                (TenantConfig::Alive, true) if leave_tasks && may_mark && pay() => {
-                    known.tenant_config = TenantConfig::Tainted;
+            match (known.condition, is_silent(known)) {
+                (Condition::Alive, true) if leave_tasks && may_mark && pay() => {
+                    known.condition = Condition::Tainted;
                     steps.push(Step::Taint(id));
                 }
-                (TenantConfig::Alive | TenantConfig::Tainted, true)
+                (Condition::Alive | Condition::Tainted, true)
                     if !leave_tasks && may_mark && pay() =>
                 {
-                    known.tenant_config = TenantConfig::Taken;
+                    known.condition = Condition::Taken;
                     steps.push(Step::Take(id));
                 }
-                (TenantConfig::Tainted | TenantConfig::Taken, false) if returns < RETURNS_MAX => {
+                (Condition::Tainted | Condition::Taken, false) if returns < RETURNS_MAX => {
                     returns += 1;
-                    known.tenant_config = TenantConfig::Alive;
+                    known.condition = Condition::Alive;
                     steps.push(Step::Return(id));
                 }
                 _ => {}
@@ -201,9 +200,9 @@ impl Monitor {
     /// Notes that a step could not be done: it will be said again.
     pub fn failed(&mut self, step: Step) {
         if let Some(known) = self.known(step.machine()) {
-            known.tenant_config = match step {
-                Step::Taint(_) => TenantConfig::Alive,
-                Step::Take(_) | Step::Return(_) => TenantConfig::Tainted,
+            known.condition = match step {
+                Step::Taint(_) => Condition::Alive,
+                Step::Take(_) | Step::Return(_) => Condition::Tainted,
             };
         }
     }

@@ -6,6 +6,7 @@ use super::jobs::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use axum::extract::State;
 use omega_cellstate::{Cell, MachineState, MachineStatus};
+use omega_client::agent::machine_state;
 use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ struct OneShape {
 struct MachineShape {
     name: String,
     id: String,
-    /// `up` or `draining`.
+    /// `up`, `draining` or `unreachable`.
     status: &'static str,
     tasks: usize,
     devices: u8,
@@ -93,7 +94,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
         resources: amounts.collect(),
         name: state.machine.name.to_string(),
         id: state.id.to_string(),
-        status: if state.status == MachineStatus::Draining { "draining" } else { "up" },
+        status: machine_state(state.machine, state.status == MachineStatus::Draining),
         tasks: state.tasks.len(),
         devices: state.machine.devices,
         numa: state.machine.numa.as_slice().to_vec(),

@@ -279,6 +279,6 @@ async fn watch(channel: Channel, process: u32, ended: &AtomicBool) -> Seen {
 
 async fn describe(channel: &Channel) -> Result<proto::DescribeCellResponse, String> {
     let mut client = CellServiceClient::new(channel.clone());
-    let told = client.describe_cell(proto::DescribeClusterRequest {}).await;
+    let told = client.describe_cell(proto::DescribeCellRequest {}).await;
     told.map(tonic::Response::into_inner).map_err(|error| error.to_string())
 }

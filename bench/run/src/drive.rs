@@ -1,0 +1,142 @@
+//! The workers of a run: on threads, or in lock step on the feeder's thread.
+
+use super::cell::RunCell;
+use super::clients::{Front, Fronts, Served};
+use super::clock::RunClock;
+use super::meter::{Message, Meter};
+use super::{RunError, feeder};
+use crossbeam_channel::Receiver;
+use omega_schedulers::{LockStep, Nanos, Pool, Worker};
+use std::time::Duration;
+
+/// How long the feeder waits for a message before it looks at the clock again.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+
+/// The schedulers' time that a round in lock step takes: about that of a transaction with a few claims.
+const ROUND: Nanos = 10_000;
+
+/// The same of a round in which nobody had anything to do, as a worker on a thread sleeps.
+const IDLE_ROUND: Nanos = 1_000_000;
+
+/// The schedulers and the fronts of a run that has ended.
+pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
+
+/// Who places the tasks of a run.
+pub(crate) trait Drive {
+    /// Tells the workers that there may be something to do.
+    fn wake(&mut self);
+
+    /// How many workers have not ended.
+    fn running(&self) -> usize;
+
+    /// Lets the workers work, and returns a message of theirs, or of the lane, unless there is none for a while.
+    fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message>;
+
+    /// Puts the schedulers' time a second forward.
+    fn skip_a_second(&mut self);
+
+    /// Checks that the cell still works.
+    ///
+    /// # Errors
+    /// If it does not.
+    fn check(&self) -> Result<(), RunError>;
+}
+
+/// Workers on threads.
+pub(crate) struct Threads<'a> {
+    pub(super) pool: Pool<'a, Meter>,
+    pub(super) fronts: Fronts<'a>,
+    pub(super) clock: &'a RunClock,
+    /// Whether the cell works.
+    pub(super) goes_on: &'a dyn Fn() -> Result<(), RunError>,
+}
+
+impl Threads<'_> {
+    /// Ends the workers, and returns what they had.
+    ///
+    /// # Errors
+    /// If a front ended early, because the cell rejects it.
+    pub(super) fn stop(self) -> Result<Done, RunError> {
+        let (workers, served) = (self.pool.stop(), self.fronts.stop());
+        Ok((workers, served?))
+    }
+}
+
+impl Drive for Threads<'_> {
+    fn wake(&mut self) {
+        self.pool.wake();
+    }
+
+    fn running(&self) -> usize {
+        self.pool.running() + self.fronts.running()
+    }
+
+    fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        messages.recv_timeout(PATIENCE).ok()
+    }
+
+    fn skip_a_second(&mut self) {
+        self.clock.skip_a_second();
+        self.pool.wake();
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        (self.goes_on)()
+    }
+}
+
+/// Workers in lock step. Their time is counted and not measured, so that it is the same in each run.
+pub(crate) struct Stepped<'a> {
+    cell: &'a RunCell,
+    schedulers: LockStep<Meter>,
+    fronts: Vec<Front<'a>>,
+    now: Nanos,
+}
+
+impl<'a> Stepped<'a> {
+    /// Takes the workers of a run.
+    pub(super) fn new(
+        cell: &'a RunCell,
+        schedulers: Vec<feeder::Measured>,
+        fronts: Vec<Front<'a>>,
+    ) -> Stepped<'a> {
+        Stepped { cell, schedulers: LockStep::new(schedulers), fronts, now: 0 }
+    }
+
+    /// Ends the workers, and returns what they had.
+    ///
+    /// # Errors
+    /// If a front ended early, because the cell rejects it.
+    pub(super) fn stop(self) -> Result<Done, RunError> {
+        let served = self.fronts.into_iter().map(Front::stop).collect::<Result<_, _>>()?;
+        Ok((self.schedulers.stop(), served))
+    }
+}
+
+impl Drive for Stepped<'_> {
+    fn wake(&mut self) {}
+
+    fn running(&self) -> usize {
+        let schedulers = self.schedulers.workers().iter().filter(|worker| worker.error.is_none());
+        schedulers.count() + self.fronts.iter().filter(|front| front.is_running()).count()
+    }
+
+    fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        let round = self.schedulers.round(self.cell, self.now);
+        let mut idle = round.idle;
+        for front in self.fronts.iter_mut().filter(|front| front.is_running()) {
+            idle &= front.round(self.now).is_idle();
+        }
+        let wakes = round.until.map_or(IDLE_ROUND, |until| until.saturating_sub(self.now));
+        self.now += if idle { wakes.clamp(ROUND, IDLE_ROUND) } else { ROUND };
+        messages.try_recv().ok()
+    }
+
+    fn skip_a_second(&mut self) {
+        self.now += 1_000_000_000;
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! A request to end a run early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A request to end a run early: it then reports what it did until then. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Requests the end.
+    pub fn request(&self) {
+        // Nothing else is read by it.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end was requested.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for a signal handler that sets it.
+    #[must_use]
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}

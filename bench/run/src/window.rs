@@ -1,0 +1,139 @@
+//! The window by which a workload's clock may be ahead of the schedulers.
+//!
+//! ```text
+//!   changes of the feeder   ...........|#################|
+//!                                      ^ seen by all     ^ applied
+//!                                        schedulers
+//! ```
+//!
+//! The feeder stays ahead by a bounded number of changes, but never waits for all schedulers to have caught up: a scheduler that
+//! is done would have nothing to do while the slowest works. Once the window is closed, it stays so until half of it is
+//! free, so that the feeder and the schedulers each do much at once and wake each other seldom.
+
+use omega_core::Version;
+use std::collections::VecDeque;
+
+/// Changes since the schedulers were woken last after which they are woken again although the feeder goes on.
+const WAKE_EACH: u64 = 256;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Tasks that may wait; four times as many may have come or ended unseen.
+    size: usize,
+    /// What each worker has seen of the cell.
+    seen: Vec<Version>,
+    /// Tasks that came or ended so far.
+    changes: u64,
+    /// How many of them a version has, for versions that not every worker has seen.
+    applied: VecDeque<(Version, u64)>,
+    /// How many of them every worker has seen.
+    seen_by_all: u64,
+    woken_at: u64,
+    is_closed: bool,
+}
+
+impl Window {
+    /// A window of so many tasks, for so many workers.
+    pub(super) fn new(size: usize, workers: usize) -> Window {
+        Window {
+            size,
+            seen: vec![Version(0); workers],
+            changes: 0,
+            applied: VecDeque::new(),
+            seen_by_all: 0,
+            woken_at: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Notes that tasks come or end.
+    pub(super) fn changed(&mut self, tasks: u64) {
+        self.changes += tasks;
+    }
+
+    /// Notes that a version has all changes so far.
+    pub(super) fn applied(&mut self, version: Version) {
+        if self.applied.back().is_none_or(|(last, _)| *last < version) {
+            self.applied.push_back((version, self.changes));
+        } else if let Some((_, changes)) = self.applied.back_mut() {
+            *changes = self.changes;
+        }
+    }
+
+    /// Notes what a worker has seen.
+    pub(super) fn seen(&mut self, worker: usize, version: Version) {
+        self.seen[worker] = self.seen[worker].max(version);
+    }
+
+    /// Whether more may happen while so many tasks wait.
+    pub(super) fn is_open(&mut self, waiting: usize) -> bool {
+        let all = self.seen.iter().min().copied().unwrap_or_default();
+        while let Some((_, changes)) = self.applied.pop_front_if(|(version, _)| *version <= all) {
+            self.seen_by_all = changes;
+        }
+        let size = if self.is_closed { self.size.div_ceil(2) } else { self.size };
+        let unseen = self.changes - self.seen_by_all;
+        self.is_closed = waiting >= size || unseen >= 4 * size as u64;
+        !self.is_closed
+    }
+
+    /// Whether the workers should be woken although the feeder goes on. It is then taken to have been done.
+    pub(super) fn is_worth_a_wake(&mut self) -> bool {
+        self.changes - self.woken_at >= WAKE_EACH && self.owes_a_wake()
+    }
+
+    /// Whether there is something of which the workers were not woken. It is then taken to have been done.
+    pub(super) fn owes_a_wake(&mut self) -> bool {
+        std::mem::replace(&mut self.woken_at, self.changes) != self.changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_closes_over_what_not_every_worker_has_seen() {
+        let mut window = Window::new(10, 2);
+        window.changed(39);
+        window.applied(Version(1));
+        assert!(window.is_open(9));
+        window.changed(1);
+        window.applied(Version(2));
+        assert!(!window.is_open(0));
+        window.seen(0, Version(2));
+        assert!(!window.is_open(0), "the other worker is behind");
+        window.seen(1, Version(1));
+        assert!(window.is_open(0), "one change is unseen");
+    }
+
+    #[test]
+    fn once_closed_it_opens_when_half_is_free() {
+        let mut window = Window::new(10, 1);
+        assert!(window.is_open(9));
+        assert!(!window.is_open(10));
+        assert!(!window.is_open(5));
+        assert!(window.is_open(4));
+        assert!(window.is_open(9));
+    }
+
+    #[test]
+    fn a_window_of_one_opens() {
+        let mut window = Window::new(1, 1);
+        assert!(!window.is_open(1));
+        assert!(window.is_open(0));
+    }
+
+    #[test]
+    fn workers_are_woken_for_many_changes_or_before_a_wait() {
+        let mut window = Window::new(10, 1);
+        assert!(!window.owes_a_wake());
+        window.changed(WAKE_EACH - 1);
+        assert!(!window.is_worth_a_wake());
+        window.changed(1);
+        assert!(window.is_worth_a_wake() && !window.is_worth_a_wake() && !window.owes_a_wake());
+        window.changed(1);
+        assert!(window.owes_a_wake() && !window.owes_a_wake());
+    }
+}

@@ -1,0 +1,75 @@
+//! Rounds of a scheduler: whole, in two halves, or only a look.
+
+use super::{Observer, Scheduler, Step, Unobserved};
+use crate::queue::Nanos;
+use omega_cellstate::{CellHandle, HandleError};
+
+impl Scheduler {
+    /// Brings the view and the queue up to the cell, and places nothing: what is then said of jobs
+    /// that wait is said of the cell as it is.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn look(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+    ) -> Result<(), HandleError> {
+        self.sync(cell, now, &mut Unobserved)
+    }
+
+    /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached. The scheduler stays whole: step again later.
+    pub fn step(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        self.refresh(cell, now, observer)?;
+        self.act(cell, now, observer)
+    }
+
+    /// First half of [`Scheduler::step`]: brings the view and the queue up to the cell. A transaction whose outcome is
+    /// unknown is sent again first, so nothing is read while there is one.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn refresh(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<(), HandleError> {
+        if !self.unknown.is_empty() {
+            return Ok(());
+        }
+        self.sync(cell, now, observer)?;
+        observer.synced(&self.view, &self.queue);
+        if self.profile.delay.is_some() {
+            observer.waits(self.waits.figures);
+        }
+        if let Some(backfill) = &self.profile.backfill {
+            observer.backfill(backfill.plans().read().figures);
+        }
+        Ok(())
+    }
+
+    /// Second half of [`Scheduler::step`]: decides on the view as it is, and commits.
+    ///
+    /// # Errors
+    /// As of [`Scheduler::step`].
+    pub fn act(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        match self.unknown.pop_front() {
+            Some(flight) => self.ask_again(flight, cell, now, observer),
+            None => self.fly(cell, now, observer),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The stream of messages to one peer, at one address.
+
+use super::{Dial, FRAME_BYTES, FRAME_BYTES_MAX, Whoami};
+use omega_client::proto::peer_service_client::PeerServiceClient;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::log::ReplicaId;
+use omega_store::replica::PeerMessage;
+use omega_store::wire;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Messages to one peer that wait. More are dropped: raft sends again.
+const MESSAGES_MAX: usize = 4096;
+
+/// Frames that were made and not sent.
+const FRAMES_MAX: usize = 4;
+
+/// How long is waited before a peer that does not answer is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The stream to one peer.
+pub(super) struct Link {
+    me: Whoami,
+    /// Where this replica is reached, which each stream's first frame says.
+    address: String,
+    to: ReplicaId,
+    dial: Dial,
+    messages: mpsc::Receiver<PeerMessage>,
+    /// Why the peer refused last what was sent to it; empty: it did not.
+    refused: String,
+}
+
+impl Link {
+    /// A stream to a peer, and what takes the messages for it. It ends when that is dropped.
+    pub(super) fn new(
+        (me, address): (Whoami, &str),
+        to: ReplicaId,
+        dial: Dial,
+    ) -> (Link, mpsc::Sender<PeerMessage>) {
+        let (sender, messages) = mpsc::channel(MESSAGES_MAX);
+        let address = address.to_owned();
+        (Link { me, address, to, dial, messages, refused: String::new() }, sender)
+    }
+
+    /// Sends messages until nobody has any more.
+    pub(super) async fn run(mut self) {
+        let mut first = None;
+        while !self.messages.is_closed() {
+            let Some(endpoint) = (self.dial)() else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let client = PeerServiceClient::new(endpoint.connect_lazy());
+            let (frames, stream) = mpsc::channel(FRAMES_MAX);
+            let mut call = tokio::spawn(async move {
+                let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
+                client.deliver(ReceiverStream::new(stream)).await
+            });
+            let ended = loop {
+                let message = match first.take() {
+                    Some(message) => message,
+                    None => tokio::select! {
+                        message = self.messages.recv() => match message {
+                            Some(message) => message,
+                            None => return,
+                        },
+                        ended = &mut call => break ended,
+                    },
+                };
+                let frame = self.frame(message);
+                tokio::select! {
+                    // Where nobody takes frames any more, the call has ended.
+                    sent = frames.send(frame) => if sent.is_err() { break call.await },
+                    ended = &mut call => break ended,
+                }
+            };
+            if let Ok(Err(status)) = ended {
+                self.note(status.into());
+            }
+            tokio::time::sleep(PAUSE).await;
+            // What has gathered meanwhile is old: raft says anew what matters.
+            while let Ok(message) = self.messages.try_recv() {
+                first = Some(message);
+            }
+        }
+    }
+
+    /// Tells that a peer refuses what is sent to it, once for each reason: it is tried again and again. That
+    /// it is not there is no news.
+    fn note(&mut self, why: ApiError) {
+        let is_refusal = !why.is_temporary()
+            && !matches!(
+                why.code,
+                ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal
+            );
+        if is_refusal && self.refused != why.message {
+            tracing::warn!(to = %self.to, why = why.message, "a peer refuses what this replica says");
+            self.refused = why.message;
+        }
+    }
+
+    /// A frame of a message and those that wait behind it.
+    fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
+        let mut frame = proto::PeerFrame {
+            cell: self.me.cell.to_string(),
+            from: self.me.replica.0,
+            to: self.to.0,
+            messages: Vec::new(),
+            address: self.address.clone(),
+        };
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(message) = next {
+            let mut encoded = Vec::new();
+            match wire::encode(&message, &mut encoded) {
+                Ok(()) => {
+                    bytes += encoded.len();
+                    frame.messages.push(encoded);
+                }
+                Err(error) => tracing::error!(to = %self.to, %error, "a message cannot be sent"),
+            }
+            next = match bytes < FRAME_BYTES {
+                true => self.messages.try_recv().ok(),
+                false => None,
+            };
+        }
+        frame
+    }
+}

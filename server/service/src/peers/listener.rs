@@ -1,0 +1,110 @@
+//! The service that takes what peers send.
+
+use super::{Peers, Whoami};
+use crate::grants::caller;
+use crate::identity::{Caller, Role};
+use crate::service::Answered;
+use omega_client::proto::peer_service_server::PeerService;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::log::ReplicaId;
+use omega_store::replica::Running;
+use omega_store::wire;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tonic::{Request, Response, Streaming};
+
+/// When each peer was heard last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct PeersHeard(Arc<Mutex<BTreeMap<ReplicaId, Instant>>>);
+
+impl PeersHeard {
+    fn note(&self, peer: ReplicaId) {
+        self.0.lock().insert(peer, Instant::now());
+    }
+
+    /// How long ago a peer was heard; `None`: never since this process began.
+    #[must_use]
+    pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
+        self.0.lock().get(&peer).map(Instant::elapsed)
+    }
+}
+
+/// Takes what peers send.
+#[derive(Debug)]
+pub struct PeerListener {
+    me: Whoami,
+    running: Arc<Running>,
+    peers: Peers,
+    heard: PeersHeard,
+    /// Why each peer was refused last, so that it is told once: peers try again and again. Held for a look-up.
+    refused: Mutex<BTreeMap<u64, String>>,
+}
+
+impl PeerListener {
+    /// The service of a replica, and what is told when a peer was heard.
+    #[must_use]
+    pub fn new(running: Arc<Running>, peers: Peers, heard: PeersHeard) -> PeerListener {
+        PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
+    }
+
+    /// Tells that what a peer says cannot be read.
+    fn note(&self, from: u64, why: &str) {
+        let mut refused = self.refused.lock();
+        if refused.get(&from).is_none_or(|told| told != why) {
+            tracing::warn!(from = %ReplicaId(from), why, "what a peer says cannot be read");
+            refused.insert(from, why.to_owned());
+        }
+    }
+
+    /// Whether a frame is for this replica of this cell, and from whom its sender's certificate says.
+    fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
+        let wrong = |what: &str, given: &str, is: &str| {
+            let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");
+            Err(ApiError::new(ErrorCode::Denied, say))
+        };
+        let cell = self.me.cell.to_string();
+        if frame.cell != cell {
+            return wrong("the cell of the frame", &frame.cell, &cell);
+        }
+        if frame.to != self.me.replica.0 {
+            let to = ReplicaId(frame.to).to_string();
+            return wrong("the frame's receiver", &to, &self.me.replica.to_string());
+        }
+        match sender.role {
+            Role::Replica(None) => {}
+            Role::Replica(Some(id)) if id.0 == frame.from => {}
+            _ => {
+                let say = format!("{sender} may not send for {}", ReplicaId(frame.from));
+                return Err(ApiError::new(ErrorCode::Denied, say));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl PeerService for PeerListener {
+    async fn deliver(
+        &self,
+        request: Request<Streaming<proto::PeerFrame>>,
+    ) -> Answered<proto::DeliverResponse> {
+        let sender = caller(&request)?;
+        let mut frames = request.into_inner();
+        while let Some(frame) = frames.message().await? {
+            self.check(&frame, &sender)?;
+            self.heard.note(ReplicaId(frame.from));
+            self.peers.heard(ReplicaId(frame.from), &frame.address);
+            for bytes in &frame.messages {
+                let message = wire::decode(bytes).map_err(|error| {
+                    let why = format!("a peer's message: {error}");
+                    self.note(frame.from, &why);
+                    ApiError::new(ErrorCode::Malformed, why)
+                })?;
+                self.running.deliver(ReplicaId(frame.from), message);
+            }
+        }
+        Ok(Response::new(proto::DeliverResponse {}))
+    }
+}

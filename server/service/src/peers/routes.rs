@@ -1,0 +1,158 @@
+//! The addresses of the peers, and a stream to each that has messages to get.
+//!
+//! A peer is reached at the address that the membership has; where it has none, at the one that this
+//! server's settings give; where they give none, at the one that the peer itself has sent. So a change of
+//! the membership moves or adds a replica without a restart of the others, and a replica that joins needs
+//! to know no more than its own address.
+
+use super::link::Link;
+use super::{Dialer, Whoami};
+use omega_store::log::ReplicaId;
+use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
+use omega_store::replica::{PeerMessage, Transport};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+/// Peers whose own word is kept: those of a cell, and some that it had before.
+const HEARD_MAX: usize = 2 * REPLICAS_MAX;
+
+/// Sends to the peers. Clones share their streams.
+#[derive(Clone)]
+pub struct Peers(Arc<Inner>);
+
+struct Inner {
+    me: Whoami,
+    /// Where this replica is reached.
+    address: String,
+    dialer: Dialer,
+    runtime: Handle,
+    /// Held for a look-up, or while a stream is begun.
+    routes: Mutex<Routes>,
+}
+
+/// The addresses by their origin, and the streams.
+#[derive(Debug, Default)]
+struct Routes {
+    /// Of the membership.
+    agreed: BTreeMap<ReplicaId, String>,
+    /// Of the settings.
+    given: BTreeMap<ReplicaId, String>,
+    /// Of the peers' own frames.
+    heard: BTreeMap<ReplicaId, String>,
+    open: BTreeMap<ReplicaId, Open>,
+}
+
+/// A stream to a peer.
+#[derive(Debug)]
+struct Open {
+    address: String,
+    messages: mpsc::Sender<PeerMessage>,
+}
+
+impl Routes {
+    fn address(&self, of: ReplicaId) -> Option<&String> {
+        let by_rank = [&self.agreed, &self.given, &self.heard];
+        by_rank.into_iter().find_map(|addresses| addresses.get(&of))
+    }
+
+    /// Ends the streams to peers that are reached elsewhere now.
+    fn end_moved(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let stays = |(id, open): &(ReplicaId, Open)| self.address(*id) == Some(&open.address);
+        self.open = open.into_iter().filter(stays).collect();
+    }
+}
+
+impl Peers {
+    /// Sends for a replica that is reached at `address`, to peers at the addresses that the settings give.
+    #[must_use]
+    pub fn new(
+        me: Whoami,
+        address: String,
+        given: BTreeMap<ReplicaId, String>,
+        dialer: Dialer,
+        runtime: Handle,
+    ) -> Peers {
+        let routes = Mutex::new(Routes { given, ..Routes::default() });
+        Peers(Arc::new(Inner { me, address, dialer, runtime, routes }))
+    }
+
+    /// The replica that sends.
+    pub(super) fn me(&self) -> Whoami {
+        self.0.me
+    }
+
+    /// Notes the address that a peer has sent.
+    pub(super) fn heard(&self, from: ReplicaId, address: &str) {
+        let mut routes = self.0.routes.lock();
+        let known = routes.heard.get(&from);
+        let is_new = known.is_none_or(|known| known != address);
+        let has_room = known.is_some() || routes.heard.len() < HEARD_MAX;
+        if is_new && has_room && is_address(address) {
+            routes.heard.insert(from, address.to_owned());
+            routes.end_moved();
+        }
+    }
+
+    /// Whether an address of a replica is known.
+    pub(crate) fn know(&self, id: ReplicaId) -> bool {
+        self.0.routes.lock().address(id).is_some()
+    }
+
+    fn begin(&self, to: ReplicaId, address: &str) -> Option<Open> {
+        let Inner { me, address: own, dialer, runtime, .. } = &*self.0;
+        match dialer(address) {
+            Ok(dial) => {
+                let (link, messages) = Link::new((*me, own), to, dial);
+                runtime.spawn(link.run());
+                Some(Open { address: address.to_owned(), messages })
+            }
+            Err(error) => {
+                tracing::debug!(%to, address, %error, "an address cannot be used");
+                None
+            }
+        }
+    }
+}
+
+impl Transport for Peers {
+    fn send(&self, to: ReplicaId, message: PeerMessage) {
+        let mut routes = self.0.routes.lock();
+        if !routes.open.contains_key(&to) {
+            let Some(address) = routes.address(to).cloned() else {
+                return tracing::debug!(%to, "no address is known");
+            };
+            let Some(open) = self.begin(to, &address) else { return };
+            routes.open.insert(to, open);
+        }
+        if let Some(open) = routes.open.get(&to) {
+            // A full line drops it: see the head of the module.
+            drop(open.messages.try_send(message));
+        }
+    }
+
+    fn follow(&self, membership: &Membership) {
+        let mut routes = self.0.routes.lock();
+        if routes.agreed != membership.addresses {
+            tracing::info!(addresses = ?membership.addresses, "the membership has other addresses");
+            routes.agreed.clone_from(&membership.addresses);
+            routes.end_moved();
+        }
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { me, address, routes, .. } = &*self.0;
+        let (me, routes) = (me.replica, &*routes.lock());
+        f.debug_struct("Peers")
+            .field("me", &me)
+            .field("address", address)
+            .field("routes", routes)
+            .finish()
+    }
+}
