@@ -12,6 +12,14 @@ fn whole_cells_survive_some_seeds() {
     }
 }
 
+/// A bit of the last synced record flips, and the vote of that replica must not elect one without the record.
+#[test]
+fn a_damaged_end_of_a_log_elects_nobody_without_it() {
+    let original = cluster::run_with_plan(900_002_206, |_| {});
+    original.unwrap_or_else(|violation| panic!("{violation}"));
+    cluster::run(900_002_206).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     // A hundredth of the seeds that are run before a change lands.

@@ -1,7 +1,10 @@
 //! A replica that can save no snapshot: its log ends to grow, whoever commits hears of it, nothing is lost,
 //! and it goes on by itself once a snapshot is saved.
 
+use omega_core::Command;
 use omega_store::directory::EngineKind;
+use omega_store::node::{self, MessageKind};
+use omega_store::replica::{Again, Answer, Ask, PeerMessage};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::durable::{LOG_BYTES_MAX, Lone, create};
 use omega_tests::random::Dice;
@@ -127,6 +130,31 @@ fn a_leader_that_saves_no_snapshot_turns_commits_away_until_it_can() {
     assert!(trio.next > refused_at + 50, "it goes on: {} after {refused_at}", trio.next);
     trio.agree();
     assert_eq!(trio.restarts, 0);
+}
+
+/// It calls no election, so nothing else would tell it that its leader has stepped down.
+#[test]
+fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
+    let mut trio = Trio::new();
+    let follower = (0..3).find(|at| Some(*at) != trio.leader()).unwrap();
+    (0..20).for_each(|_| trio.round());
+    let replica = &mut trio.up[follower].replica;
+    replica.log_full(true);
+    let time = || Ask::Command(Command::Expire { now_ms: 1 });
+    replica.ask(time());
+    let output = replica.proceed();
+    assert!(output.answers.is_empty(), "it asks the leader: {:?}", output.answers);
+    for _ in 0..2 * node::Settings::default().election_ticks {
+        replica.tick();
+        assert!(replica.proceed().messages.iter().all(|(_, message)| !is_vote(message)));
+    }
+    let id = replica.ask(time());
+    let answers = replica.proceed().answers;
+    assert!(answers.contains(&(id, Answer::Again(Again::Leaderless))), "{answers:?}");
+}
+
+fn is_vote(message: &PeerMessage) -> bool {
+    matches!(message, PeerMessage::Agree(message) if message.kind == MessageKind::Vote)
 }
 
 /// Starts it without asking how far it came.

@@ -54,6 +54,7 @@
 //! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
 //!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
 //!   `planted`).
+//! - `supply_chain.rs`: sources, licenses and accepted advisories of the dependencies.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
@@ -136,6 +137,7 @@ mod small;
 mod snapshot_files;
 mod snapshot_fixtures;
 mod snapshot_transfer;
+mod supply_chain;
 mod tenants;
 mod threads;
 mod tidy;

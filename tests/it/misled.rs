@@ -167,6 +167,24 @@ fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
     assert_eq!(retries, [false, true]);
 }
 
+/// The answer of one transaction must not become that of another, so a stream that is out of order is given up.
+#[test]
+fn an_answer_of_another_transaction_is_not_taken() {
+    let answers_the_next = |before, came: &[proto::CommitRequest]| match before {
+        0 => Ok(vec![refused(came[0].number + 1, ErrorCode::Denied)]),
+        _ => Ok(vec![refused(came[0].number, ErrorCode::TransactionEmpty)]),
+    };
+    let runtime = Runtime::new().unwrap();
+    let replica = Misleading::new(answers_the_next, |_| Vec::new());
+    let remote = replica.serve(&runtime);
+    let told = remote.commit(&transaction(7));
+    assert_eq!(told, Err(HandleError::Refused(TransactionError::Empty)));
+    let streams = replica.streams.lock().unwrap();
+    let came: Vec<_> =
+        streams.iter().flatten().map(|request| (request.number, request.retry)).collect();
+    assert_eq!(came, [(7, false), (7, true)], "it is sent again, as one that was sent before");
+}
+
 /// A delta of a cell with so many machines, since one with so many.
 fn delta(from: u64, to: u64) -> Delta {
     let mut cell = Cell::new(Kinds::standard());

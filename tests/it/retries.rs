@@ -3,7 +3,7 @@
 use omega_cellstate::Cell;
 use omega_core::{
     Amounts, Claim, Command, Job, Kinds, Machine, MachineId, Outcome, SchedulerId, SequenceNumber,
-    TaskGroup, TaskId, Transaction, TransactionId, Version,
+    TaskGroup, TaskId, TaskReport, Transaction, TransactionId, Version,
 };
 use omega_store::log::{HardState, ReplicaId, Term};
 use omega_store::membership::Membership;
@@ -80,6 +80,71 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     let output = replica.proceed();
     assert_eq!(conflicts(&output, lost), Some(1));
     assert_eq!(conflicts(&output, again), Some(1));
+}
+
+/// An early rejection is no record: docs/api.md says that a retry may be accepted after it, and then for good.
+#[test]
+fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
+    let mut replica = alone();
+    let holder = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    assert_eq!(conflicts(&replica.proceed(), holder), Some(0));
+    let asked = claim(&replica, 1, 1);
+    let early = replica.ask(Ask::Command(asked.clone()));
+    let output = replica.proceed();
+    assert_eq!(
+        (conflicts(&output, early), output.writes.len()),
+        (Some(1), 0),
+        "no entry, no record"
+    );
+
+    // The machine has room again, so the log accepts what was rejected for an older version.
+    let job = replica.applied().lock().cell.jobs().next().unwrap().0;
+    let task = TaskId { job, index: 0 };
+    let machine = replica.applied().lock().cell.machines().next().unwrap().id;
+    let report = TaskReport::Finished;
+    replica.ask(Ask::Command(Command::ReportTask { task, machine, report }));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    drop(replica.proceed());
+    for _ in 0..2 {
+        let again = replica.ask(Ask::Retry(asked.clone()));
+        let output = replica.proceed();
+        persist(&mut replica, &output);
+        assert_eq!(conflicts(&replica.proceed(), again), Some(0), "accepted, and recorded");
+    }
+    let fresh = replica.ask(Ask::Command(asked));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    let told = [output, replica.proceed()];
+    let told = told.iter().find_map(|output| conflicts(output, fresh));
+    assert_eq!(told, Some(0), "the record answers without a mark, too");
+}
+
+/// A rejection that the log has recorded is final, whatever has changed since.
+#[test]
+fn a_retry_after_a_recorded_rejection_gets_the_record() {
+    let mut replica = alone();
+    let first = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let asked = claim(&replica, 1, 1);
+    // Marked as a retry, it is not checked early, and so recorded.
+    let second = replica.ask(Ask::Retry(asked.clone()));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    let output = replica.proceed();
+    assert_eq!((conflicts(&output, first), conflicts(&output, second)), (Some(0), Some(1)));
+    let report = TaskReport::Finished;
+    let task = TaskId { job: replica.applied().lock().cell.jobs().next().unwrap().0, index: 0 };
+    let machine = replica.applied().lock().cell.machines().next().unwrap().id;
+    replica.ask(Ask::Command(Command::ReportTask { task, machine, report }));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    drop(replica.proceed());
+    let again = replica.ask(Ask::Retry(asked));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    assert_eq!(conflicts(&replica.proceed(), again), Some(1), "the first outcome is final");
 }
 
 /// It once made the leader look at it for ever.

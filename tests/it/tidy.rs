@@ -93,6 +93,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("client", &["core", "cellstate"]),
         ("service", &["core", "cellstate", "store", "client"]),
         ("workload", &["core", "cellstate", "schedulers"]),
+        ("kube", &["core", "cellstate", "schedulers", "workload", "kube", "tests"]),
         ("run", &["core", "cellstate", "schedulers", "store", "workload", "run"]),
         ("sim", &["core", "cellstate", "schedulers", "store", "workload", "run"]),
         (

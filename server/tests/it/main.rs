@@ -26,6 +26,7 @@
 //! - `upgrades.rs`: what a newer version wrote is refused by every verb, and replicas of two versions say why they
 //!   do not hear each other.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
+//! - `floods.rs`: headers without end, and a thousand watches at once.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `limits.rs`: what clients may ask for at once, where an operator said it.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
@@ -58,6 +59,7 @@ mod events;
 mod evicting;
 mod explain;
 mod fire;
+mod floods;
 mod grace;
 mod http;
 mod limits;

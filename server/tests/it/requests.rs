@@ -56,23 +56,29 @@ impl Decoder for Raw {
 }
 
 /// A cell in memory that everyone on this machine may speak to.
-struct Open {
-    port: u16,
-    runtime: Runtime,
-    server: Process,
+pub(crate) struct Open {
+    pub(crate) port: u16,
+    pub(crate) runtime: Runtime,
+    pub(crate) server: Process,
     _dir: tempfile::TempDir,
 }
 
 impl Open {
-    fn start() -> Open {
+    pub(crate) fn start() -> Open {
+        Open::start_with(&[])
+    }
+
+    /// Starts the cell with more arguments.
+    pub(crate) fn start_with(more: &[&str]) -> Open {
         let dir = folder(&[]);
         let port = ports(1)[0];
-        let server =
-            serve(dir.path(), &["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")]);
+        let mut arguments = vec!["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
+        arguments.extend(more.iter().map(|&one| one.to_owned()));
+        let server = serve(dir.path(), &arguments);
         Open { port, runtime: Runtime::new().unwrap(), server, _dir: dir }
     }
 
-    fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> Channel {
         let _entered = self.runtime.enter();
         Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap().connect_lazy()
     }
@@ -96,7 +102,7 @@ impl Open {
         }
     }
 
-    fn described(&self) -> proto::DescribeCellResponse {
+    pub(crate) fn described(&self) -> proto::DescribeCellResponse {
         insist(|| {
             let mut client = CellServiceClient::new(self.channel());
             let told = client.describe_cell(proto::DescribeCellRequest {});
@@ -264,7 +270,7 @@ fn connections_that_say_nothing_are_few_and_short() {
 }
 
 /// An HTTP/2 frame.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut bytes = length[1..].to_vec();
     bytes.extend([kind, flags]);

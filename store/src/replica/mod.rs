@@ -108,6 +108,8 @@ pub struct Replica {
     /// The last time that it told the cell of its own accord.
     told_ms: u64,
     full: bool,
+    /// The tick of the last message from the leader that it knows.
+    heard: u64,
     /// Whether another one has said that this one was removed.
     removed: bool,
     leadership: Leadership,
@@ -146,6 +148,7 @@ impl Replica {
             ticks: 0,
             told_ms: 0,
             full: false,
+            heard: 0,
             removed: false,
             leadership: Leadership::default(),
             stop: None,
@@ -271,6 +274,9 @@ impl Replica {
     /// Lets raft hear a message.
     fn step(&mut self, message: &Message) {
         let stands = message.kind == MessageKind::StandNow;
+        if self.leadership.leader == Some(message.from) {
+            self.heard = self.ticks;
+        }
         if self.has_no_room_for(message) || stands && self.full {
             return;
         }
@@ -332,6 +338,9 @@ impl Replica {
             Sender::Peer(..) => None,
         };
         match (here, leader) {
+            (Some(_), Some(_)) if self.has_silent_leader() => {
+                self.reply(sender, Answer::Again(Again::Leaderless));
+            }
             (Some(id), Some(leader)) if !is_leader => {
                 self.requests.forward(id, leader, self.ticks);
                 self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
@@ -353,6 +362,13 @@ impl Replica {
                 self.watch.asked();
             }
         }
+    }
+
+    /// Whether the leader that it follows has been silent for longer than elections take. One whose disk is full calls no
+    /// election, so it would go on asking a leader that has stepped down.
+    fn has_silent_leader(&self) -> bool {
+        let patience = 2 * self.settings.node.election_ticks as u64;
+        self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
     /// All writes up to this one are safe.

@@ -1,16 +1,48 @@
-//! Whether the replicas have come to agree after all faults, and if not, why not.
+//! Whether replicas agree: with what was agreed on and promised all along, and with each other after all faults.
 
-use super::World;
 use super::host::Host;
+use super::promises::Bound;
+use super::{CALM_MAX, World};
+use omega_store::replica::FIRST;
 use std::collections::VecDeque;
 
 impl World {
+    /// Compares what a replica found on its disk with what it has promised.
+    pub(super) fn remembers(&mut self, host: usize) -> Result<(), String> {
+        let one = &self.hosts[host];
+        let Some(running) = &one.running else { return Ok(()) };
+        let bound = if one.rotten { Bound::Proven } else { Bound::Promised };
+        // Where more than one bit is damaged, the end may be lost without a trace.
+        let known = !one.rotten || one.bit_rot;
+        if known { self.promises.remembers(running.replica.node(), bound) } else { Ok(()) }
+    }
+
+    /// Compares the state of a replica with what was agreed on.
+    pub(super) fn compare(&mut self, host: usize) -> Result<(), String> {
+        let one = &self.hosts[host];
+        let Some(running) = &one.running else { return Ok(()) };
+        let node = running.replica.node();
+        let fingerprint = running.replica.fingerprint();
+        let state = running.replica.applied().lock();
+        let index = state.position.index;
+        // One that has just joined has nothing yet.
+        if index < FIRST.index {
+            return Ok(());
+        }
+        let compared = self.truth.compare_all(index, fingerprint, &state.cell);
+        let members = compared.and_then(|()| self.truth.members(index, node.membership()));
+        members.map_err(|error| format!("{}: {error}", one.id))
+    }
+
     /// Audits what each replica has.
     pub(super) fn audit(&self) -> Result<(), String> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
-            let audited = running.replica.applied().lock().cell.audit();
-            audited.map_err(|error| format!("{}: audit: {error}", host.id))?;
+            let state = running.replica.applied().lock();
+            let audited = state.cell.audit().map_err(|error| format!("audit: {error}"));
+            let at_end = state.position.index == self.truth.last();
+            let same = if at_end { self.truth.compare_last(&state.cell) } else { Ok(()) };
+            audited.and(same).map_err(|error| format!("{}: {error}", host.id))?;
         }
         Ok(())
     }
@@ -38,6 +70,51 @@ impl World {
         idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
     }
 
+    /// Whether a replica is down for good, or for now, when all faults are over: then the operator says of torn logs
+    /// that they are no more than torn.
+    pub(super) fn is_one_lost(&self) -> bool {
+        self.calm && self.hosts.iter().any(|host| host.gone || host.kept_down)
+    }
+
+    /// Takes the power of a minority of the members, where the others can do without it: no disk is damaged, and
+    /// nothing is left to do for the operator.
+    pub(super) fn keep_minority_down(&mut self) -> Result<(), String> {
+        let members = self.members();
+        let sound = self.hosts.iter().all(|host| !host.gone && !host.rotten);
+        if !self.plan.majority_first || members.len() < 3 || !sound || !self.operator.is_idle() {
+            return Ok(());
+        }
+        let first = self.dice.below(members.len());
+        let minority = members.iter().cycle().skip(first).take((members.len() - 1) / 2);
+        for host in minority.copied().collect::<Vec<_>>() {
+            self.hosts[host].kept_down = true;
+            *self.report.faults.entry("kept down").or_default() += 1;
+            self.crash(host)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the majority serve without the replicas that were kept down, and then gives those power.
+    pub(super) fn recover_without_minority(&mut self) -> Result<(), String> {
+        let down: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].kept_down).collect();
+        if down.is_empty() {
+            return Ok(());
+        }
+        while self.history.asked.len() < self.calm_asked() {
+            if self.now > self.plan.faulty_for + CALM_MAX {
+                return Err(format!("without {down:?}: {}", self.why_not()));
+            }
+            self.next()?;
+        }
+        self.report.majority_max = self.now - self.plan.faulty_for;
+        for host in down {
+            self.hosts[host].kept_down = false;
+            self.restart(host)?;
+        }
+        Ok(())
+    }
+
     fn calm_asked(&self) -> usize {
         self.operator.asked_before_calm + 3 * self.clients.len()
     }
@@ -50,12 +127,13 @@ impl World {
                 let leadership = replica.node().leadership();
                 let position = replica.applied().lock().position.index;
                 format!(
-                    "applied {position} committed {} last {} term {} leader {:?} members {:?}",
+                    "applied {position} committed {} last {} term {} leader {:?} doubt {:?} {:?}",
                     replica.node().committed(),
                     replica.node().last(),
                     leadership.term,
                     leadership.leader,
-                    replica.node().membership().members(),
+                    replica.node().doubt(),
+                    replica.node().membership(),
                 )
             });
             let at = at.unwrap_or_else(|| format!("down, gone {}", host.gone));

@@ -36,7 +36,8 @@ impl World {
             Fault::DiskError => self.disk_error(host),
             Fault::DiskFull => self.disk_full(host),
             Fault::Pause => {
-                self.hosts[host].paused_until = self.now + self.dice.below(2_000_000) as Micros;
+                self.hosts[host].paused_until =
+                    self.now + self.dice.below(self.plan.pause_max as usize) as Micros;
                 Some(Ok(()))
             }
             Fault::Rot => self.rot(host),
@@ -206,17 +207,24 @@ impl World {
         self.calm = true;
         self.network.calm = true;
         self.network.heal();
+        self.set_clocks_right();
         self.operator.asked_before_calm = self.history.asked.len();
+        self.keep_minority_down()?;
         for host in 0..self.hosts.len() {
             let one = &mut self.hosts[host];
             one.disk.set_capacity(None);
-            one.paused_until = 0;
+            if std::mem::take(&mut one.paused_until) > self.now {
+                // What its log has to write does not wait for the end of the pause.
+                let life = one.life;
+                self.after(0, Event::LogWork(host, life));
+            }
+            let one = &mut self.hosts[host];
             if !one.disk.has_power() {
                 self.crash(host)?;
                 continue;
             }
             one.disk.mend();
-            if one.running.is_none() && !one.gone {
+            if one.running.is_none() {
                 self.restart(host)?;
             }
         }
@@ -226,7 +234,7 @@ impl World {
     /// Where a replica is lost for good, those whose log was torn wait for it in vain: when all else is over, the
     /// operator, who knows that their disks are sound, starts them again and says so.
     pub(super) fn forgive_torn_tails(&mut self) -> Result<(), String> {
-        let lost = self.calm && self.hosts.iter().any(|host| host.gone);
+        let lost = self.is_one_lost();
         let torn = (0..self.hosts.len()).filter(|host| lost && self.hosts[*host].is_torn());
         torn.collect::<Vec<_>>().into_iter().try_for_each(|host| self.crash(host))
     }

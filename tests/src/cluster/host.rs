@@ -1,5 +1,6 @@
 //! One computer of the run: a disk that outlives what runs on it, and a replica while there is power.
 
+use super::clock::Clock;
 use super::plan::Micros;
 use crate::disk::SimulatedDisk;
 use crate::random::Dice;
@@ -76,6 +77,8 @@ pub struct Host {
     pub torn_tail: TornTail,
     /// Whether it was given up.
     pub gone: bool,
+    /// Whether it stays without power until the others have recovered.
+    pub kept_down: bool,
     /// Whether its log's thread has something to do.
     pub log_scheduled: bool,
     /// When its log's thread has done what it does.
@@ -86,6 +89,8 @@ pub struct Host {
     pub segments: SegmentOptions,
     /// Up to where its entries were compared.
     pub checked: LogIndex,
+    /// Its clock.
+    pub clock: Clock,
 }
 
 impl Host {
@@ -103,11 +108,13 @@ impl Host {
             failing: false,
             torn_tail: TornTail::Doubt,
             gone: false,
+            kept_down: false,
             log_scheduled: false,
             log_free_at: 0,
             file_jobs: VecDeque::new(),
             segments: SegmentOptions { segment_bytes, reused_max: 1 },
             checked: LogIndex(0),
+            clock: Clock::default(),
         }
     }
 

@@ -15,8 +15,9 @@
 //!
 //! Checked all along: each replica keeps what it has promised (`promises.rs`); applies the same entries
 //! with the same result, and has the state and the members of a cell which no fault touches, also when
-//! it starts again (`truth.rs`); the audit and the naive reference at every version; views that follow a
-//! replica have its state. At the end all faults stop, and the replicas must come to agree and take
+//! it starts again (`truth.rs`); the naive reference at every version, the audit and the hash of the whole state
+//! at every eighth entry and the last; views that follow a replica have its state. At the end all faults
+//! stop, and the replicas, in some runs a majority of them alone at first, must come to agree and take
 //! commands within a bounded time; then the history is checked (`checker.rs`).
 //!
 //! That all this finds anything is proven by mistakes made on purpose (`planted.rs`).
@@ -24,6 +25,7 @@
 mod agreement;
 pub mod checker;
 pub mod client;
+mod clock;
 pub mod damage;
 mod digest;
 mod faults;
@@ -48,14 +50,14 @@ use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Again, Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, StartError, Started,
-    Stop, TornTail,
+    Again, Answer, AskId, FileDone, Output, PeerMessage, Settings, StartError, Started, Stop,
+    TornTail,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
-use promises::{Bound, Promises};
+use promises::Promises;
 use std::collections::BTreeMap;
-use truth::Truth;
+use truth::{ENTRIES_BETWEEN, Truth};
 
 /// Duration of a tick.
 const TICK: Micros = 50_000;
@@ -82,6 +84,7 @@ enum Event {
     Deadline(usize, AskId),
     Restart(usize),
     Room(usize),
+    Clock,
     Operator,
     Fault,
 }
@@ -91,6 +94,8 @@ enum Event {
 pub struct World {
     plan: Plan,
     dice: Dice,
+    /// The chance of clocks: apart, so that runs with right clocks are as they were.
+    clock_dice: Dice,
     now: Micros,
     events: BTreeMap<(Micros, u64), Event>,
     next_event: u64,
@@ -128,7 +133,7 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 /// # Errors
 /// What went wrong.
 pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation> {
-    run_with_plan(seed, |_| {})
+    run_with_plan(seed, |plan| plan.extend(&mut Dice::new(!seed)))
 }
 
 /// Runs with a changed plan: `adjust` changes the one that the seed has drawn.
@@ -180,6 +185,7 @@ impl World {
             clients: (0..plan.clients).map(client).collect(),
             plan,
             dice,
+            clock_dice: Dice::new(seed.rotate_left(32)),
             now: 0,
             events: BTreeMap::new(),
             next_event: 0,
@@ -187,7 +193,7 @@ impl World {
             operator: Operator::new(ids.len() as u64),
             waiting: BTreeMap::new(),
             history: History::default(),
-            truth: Truth::new(&kinds),
+            truth: Truth::sampled(&kinds, ENTRIES_BETWEEN),
             promises: Promises::default(),
             settings,
             calm: false,
@@ -200,6 +206,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.start(host)?;
         }
+        self.wind_clocks();
         for client in 0..self.clients.len() {
             self.after(1000 * client as Micros, Event::Client(client));
         }
@@ -208,7 +215,9 @@ impl World {
         while self.now < self.plan.faulty_for {
             self.next()?;
         }
+        self.report.simulated = self.now;
         self.make_calm()?;
+        self.recover_without_minority()?;
         while !self.agree() {
             if self.now > self.plan.faulty_for + CALM_MAX {
                 return Err(self.why_not());
@@ -220,7 +229,7 @@ impl World {
         for client in &mut self.clients {
             client.end(self.now, &mut self.history);
         }
-        self.report.simulated = self.now;
+        self.report.recovery_max = self.now - self.plan.faulty_for;
         self.report.entries = self.truth.last().0;
         self.report.asked = self.history.asked.len();
         self.hosts.iter().for_each(|host| self.digest.host(host));
@@ -243,7 +252,7 @@ impl World {
         match event {
             Event::Tick(host, life) => {
                 if self.lives(host, life) {
-                    self.after(TICK, Event::Tick(host, life));
+                    self.after(self.hosts[host].clock.tick, Event::Tick(host, life));
                     self.with(host, |running| running.replica.tick())?;
                 }
             }
@@ -270,6 +279,7 @@ impl World {
             Event::Client(client) => self.client(client)?,
             Event::Deadline(client, id) => self.give_up(client, id),
             Event::Restart(host) => self.restart(host)?,
+            Event::Clock => self.clock()?,
             Event::Room(host) => self.hosts[host].disk.set_capacity(None),
             Event::Operator => self.operate()?,
             Event::Fault => self.fault()?,
@@ -283,7 +293,7 @@ impl World {
     }
 
     fn start(&mut self, host: usize) -> Result<(), String> {
-        let lost = self.calm && self.hosts.iter().any(|host| host.gone);
+        let lost = self.is_one_lost();
         let one = &mut self.hosts[host];
         if lost && !one.rotten {
             one.torn_tail = TornTail::Forgive;
@@ -324,19 +334,9 @@ impl World {
         }
     }
 
-    /// Compares what a replica found on its disk with what it has promised.
-    fn remembers(&mut self, host: usize) -> Result<(), String> {
-        let one = &self.hosts[host];
-        let Some(running) = &one.running else { return Ok(()) };
-        let bound = if one.rotten { Bound::Proven } else { Bound::Promised };
-        // Where more than one bit is damaged, the end may be lost without a trace.
-        let known = !one.rotten || one.bit_rot;
-        if known { self.promises.remembers(running.replica.node(), bound) } else { Ok(()) }
-    }
-
     fn restart(&mut self, host: usize) -> Result<(), String> {
         let one = &self.hosts[host];
-        if one.running.is_some() || one.gone { Ok(()) } else { self.start(host) }
+        if one.running.is_some() || one.gone || one.kept_down { Ok(()) } else { self.start(host) }
     }
 
     /// Tells a host's replica something and does what it wants done. One that stands still is told
@@ -345,6 +345,9 @@ impl World {
         let one = &mut self.hosts[host];
         let Some(running) = one.running.as_mut() else { return Ok(()) };
         tell(running);
+        if self.plan.clocks != plan::Clocks::Right {
+            running.replica.tell_time(one.clock.shows_ms(self.now));
+        }
         if one.paused_until > self.now {
             return Ok(());
         }
@@ -386,22 +389,6 @@ impl World {
         drop(state);
         one.checked = to;
         self.compare(host)
-    }
-
-    /// Compares the state of a replica with what was agreed on.
-    fn compare(&mut self, host: usize) -> Result<(), String> {
-        let one = &self.hosts[host];
-        let Some(running) = &one.running else { return Ok(()) };
-        let node = running.replica.node();
-        let state = running.replica.applied().lock();
-        let index = state.position.index;
-        // One that has just joined has nothing yet.
-        if index < FIRST.index {
-            return Ok(());
-        }
-        let compared = self.truth.compare(index, state.cell.state_hash());
-        let members = compared.and_then(|()| self.truth.members(index, node.membership()));
-        members.map_err(|error| format!("{}: {error}", one.id))
     }
 
     /// Does what a replica wants done.

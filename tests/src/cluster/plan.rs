@@ -47,6 +47,22 @@ pub struct Plan {
     pub fault_every: Micros,
     /// Weight of each kind of fault.
     pub weights: [(Fault, usize); 10],
+    /// The longest that a replica stands still.
+    pub pause_max: Micros,
+    /// Clock settings of the replicas.
+    pub clocks: Clocks,
+    /// Whether, of the replicas, only a majority comes back at first.
+    pub majority_first: bool,
+}
+
+/// The way in which the clocks of replicas go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clocks {
+    /// As ours does.
+    Right,
+    /// Each at a rate of its own, from half to twice ours; and each is put forward or back by up to an hour now and then,
+    /// on average so often.
+    Wrong(Micros),
 }
 
 /// A fault, or something that may show one.
@@ -116,6 +132,23 @@ impl Plan {
             log_keep_bytes: *dice.pick(&[0, 1_000, 5_000]),
             fault_every: *dice.pick(&[50_000, 300_000, 300_000, 1_000_000]),
             weights,
+            pause_max: 2_000_000,
+            clocks: Clocks::Right,
+            majority_first: false,
+        }
+    }
+
+    /// Adds what is drawn apart, so that the runs of injected bugs stay as they are: clocks that are wrong, longer
+    /// pauses, a majority that comes back alone, and minutes of faults with requests now and then.
+    pub fn extend(&mut self, dice: &mut Dice) {
+        self.pause_max = *dice.pick(&[2_000_000, 2_000_000, 10_000_000]);
+        self.clocks =
+            *dice.pick(&[Clocks::Right, Clocks::Wrong(300_000), Clocks::Wrong(3_000_000)]);
+        self.majority_first = dice.chance(50);
+        if dice.chance(33) {
+            self.faulty_for = 60_000_000;
+            self.think_max = *dice.pick(&[200_000, 1_000_000, 1_000_000]);
+            self.fault_every = *dice.pick(&[500_000, 1_000_000, 2_000_000]);
         }
     }
 

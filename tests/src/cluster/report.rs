@@ -14,8 +14,12 @@ pub struct Report {
     pub asked: usize,
     /// Faults of each kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The time that passed in it.
+    /// The time in which faults went on. What follows, until all agree, does not count.
     pub simulated: Micros,
+    /// The longest that replicas took to agree after the faults, with a majority's time before the others came back.
+    pub recovery_max: Micros,
+    /// The longest that a majority alone took to answer all clients.
+    pub majority_max: Micros,
     /// A hash of all that happened: two runs of a seed have the same.
     pub digest: u64,
 }
@@ -28,6 +32,8 @@ impl Report {
         self.asked += other.asked;
         self.simulated += other.simulated;
         self.digest ^= other.digest;
+        self.recovery_max = self.recovery_max.max(other.recovery_max);
+        self.majority_max = self.majority_max.max(other.majority_max);
         for (fault, count) in &other.faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -37,8 +43,11 @@ impl Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Report { events, entries, asked, simulated, digest, .. } = self;
+        let seconds = |time: Micros| time as f64 / 1e6;
         let hours = *simulated as f64 / 3.6e9;
-        write!(f, "{hours:.2} hours, {events} events, {entries} entries, {asked} commands")?;
+        write!(f, "{hours:.3} hours, {events} events, {entries} entries, {asked} commands")?;
+        let (all, majority) = (seconds(self.recovery_max), seconds(self.majority_max));
+        write!(f, ", recovered in {all:.2} s at most, a majority alone in {majority:.2} s")?;
         for (fault, count) in &self.faults {
             write!(f, ", {fault}: {count}")?;
         }

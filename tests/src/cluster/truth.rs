@@ -11,7 +11,11 @@ use omega_core::{Command, Kinds, Outcome, Rejection, Version};
 use omega_store::log::{Entry, EntryKind, LogIndex};
 use omega_store::membership::Membership;
 use omega_store::replica::FIRST;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Entries between two comparisons of whole states, in the simulation. Between them, the fingerprints of all outcomes are
+/// compared.
+pub const ENTRIES_BETWEEN: u64 = 8;
 
 /// A command that was applied, and what became of it.
 #[derive(Clone, Debug)]
@@ -30,8 +34,12 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Truth {
     entries: Vec<Entry>,
-    /// The state hash after each entry, the first state's before them.
-    hashes: Vec<u64>,
+    /// Entries from one state hash to the next.
+    between: u64,
+    /// The state hashes after those entries, and that of the first state.
+    hashes: BTreeMap<LogIndex, u64>,
+    /// The fingerprint of all outcomes after each entry, as the first replica that applied it has it.
+    fingerprints: HashMap<LogIndex, u64>,
     /// All that was applied, in order.
     pub done: Vec<Done>,
     cell: Cell,
@@ -44,10 +52,18 @@ impl Truth {
     /// Nothing is agreed on but the empty cell.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Truth {
+        Truth::sampled(kinds, 1)
+    }
+
+    /// Nothing is agreed on; the whole state is hashed and audited only once in so many entries.
+    #[must_use]
+    pub fn sampled(kinds: &Kinds, between: u64) -> Truth {
         let cell = Cell::new(kinds.clone());
         Truth {
+            between,
             entries: Vec::new(),
-            hashes: vec![cell.state_hash()],
+            hashes: BTreeMap::from([(FIRST.index, cell.state_hash())]),
+            fingerprints: HashMap::new(),
             done: Vec::new(),
             cell,
             reference: Reference::new(kinds.clone()),
@@ -61,7 +77,7 @@ impl Truth {
     /// If the cell and its reference disagree about it.
     pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
         self.do_command(FIRST.index, command)?;
-        self.hashes = vec![self.cell.state_hash()];
+        self.hashes = BTreeMap::from([(FIRST.index, self.cell.state_hash())]);
         Ok(())
     }
 
@@ -114,7 +130,10 @@ impl Truth {
             }
         }
         self.entries.push(entry.clone());
-        self.hashes.push(self.cell.state_hash());
+        if index.0.is_multiple_of(self.between) {
+            self.hashes.insert(index, self.cell.state_hash());
+            self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
+        }
         Ok(())
     }
 
@@ -125,21 +144,58 @@ impl Truth {
             .map_err(|error| format!("entry {index}: {error}"))?;
         let version = self.cell.version();
         self.done.push(Done { index, command, outcome, version });
-        self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
         Ok(())
     }
 
-    /// A replica has this state after an entry.
+    /// A replica has this state hash after an entry, of those whose states are hashed.
     ///
     /// # Errors
     /// If it should have another.
     pub fn compare(&self, index: LogIndex, hash: u64) -> Result<(), String> {
-        let place = index.0.checked_sub(FIRST.index.0);
-        match place.and_then(|place| self.hashes.get(place as usize)) {
-            Some(known) if *known == hash => Ok(()),
-            Some(_) => Err(format!("after entry {index} the state is another one")),
-            None => Err(format!("nobody has applied entry {index}")),
+        if index > self.last() {
+            return Err(format!("nobody has applied entry {index}"));
         }
+        match self.hashes.get(&index) {
+            Some(known) if *known != hash => {
+                Err(format!("after entry {index} the state is another one"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A replica has this fingerprint of all outcomes after an entry, and this state.
+    ///
+    /// # Errors
+    /// If it should have another.
+    pub fn compare_all(
+        &mut self,
+        index: LogIndex,
+        fingerprint: u64,
+        cell: &Cell,
+    ) -> Result<(), String> {
+        if index > self.last() {
+            return Err(format!("nobody has applied entry {index}"));
+        }
+        let known = *self.fingerprints.entry(index).or_insert(fingerprint);
+        if known != fingerprint {
+            return Err(format!("after entry {index} the outcomes had another fingerprint"));
+        }
+        if self.hashes.contains_key(&index) {
+            self.compare(index, cell.state_hash())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A replica that has applied all entries has this state. To be called when nothing changes any more.
+    ///
+    /// # Errors
+    /// If it should have another.
+    pub fn compare_last(&self, cell: &Cell) -> Result<(), String> {
+        if cell.state_hash() == self.cell.state_hash() {
+            return Ok(());
+        }
+        Err(format!("after the last entry {} the state is another one", self.last()))
     }
 
     /// A replica takes these for the members after an entry.

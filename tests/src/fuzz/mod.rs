@@ -12,6 +12,8 @@
 mod files;
 mod mutate;
 mod peer;
+mod profiles;
+mod requests;
 
 use crate::history;
 use crate::random::Dice;
@@ -42,11 +44,15 @@ pub enum Target {
     Segment,
     /// A snapshot.
     Snapshot,
+    /// A job, machine or transaction of the API.
+    Request,
+    /// A profile file.
+    Profile,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 8] = [
+    pub const ALL: [Target; 10] = [
         Target::Command,
         Target::Entry,
         Target::Membership,
@@ -55,6 +61,8 @@ impl Target {
         Target::Identity,
         Target::Segment,
         Target::Snapshot,
+        Target::Request,
+        Target::Profile,
     ];
 
     /// Its name on a command line.
@@ -69,6 +77,8 @@ impl Target {
             Target::Identity => "identity",
             Target::Segment => "segment",
             Target::Snapshot => "snapshot",
+            Target::Request => "request",
+            Target::Profile => "profile",
         }
     }
 }
@@ -104,6 +114,8 @@ impl Fuzzer {
             Target::Identity => vec![files.identity()],
             Target::Segment => files.segments(),
             Target::Snapshot => files.snapshots(),
+            Target::Request => requests::corpus(),
+            Target::Profile => profiles::corpus(),
         };
         Fuzzer { target, corpus, files }
     }
@@ -121,6 +133,7 @@ impl Fuzzer {
             Target::Identity if mended => files::mutate_identity(base, &mut dice),
             Target::Segment if mended => files::mutate_segment(base, &mut dice),
             Target::Snapshot if mended => files::mutate_snapshot(&base, &mut dice),
+            Target::Profile if mended => profiles::mutate(base, &mut dice),
             _ => mutate(base, &self.corpus, &mut dice),
         }
     }
@@ -142,6 +155,8 @@ impl Fuzzer {
             Target::Identity => self.files.check_identity(input),
             Target::Segment => self.files.check_segment(seed, input),
             Target::Snapshot => self.files.check_snapshot(seed, input),
+            Target::Request => requests::check(input),
+            Target::Profile => profiles::check(input),
         };
         if read { Verdict::Read } else { Verdict::Refused }
     }

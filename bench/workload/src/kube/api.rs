@@ -42,6 +42,8 @@ objects! {
     Metadata {
         "name" name: String,
         "namespace" namespace: String,
+        "uid" uid: String,
+        "resourceVersion" version: String,
         "labels" labels: BTreeMap<String, String>,
         "annotations" annotations: BTreeMap<String, String>,
         "ownerReferences" owners: Vec<Owner>,

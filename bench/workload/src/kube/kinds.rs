@@ -93,6 +93,16 @@ impl KindTable {
         Ok(KindTable { kinds, ids: ids.collect() })
     }
 
+    /// Returns the kinds, in the order of their ids.
+    pub(super) fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// Whether a resource, by Kubernetes' name, has a kind.
+    pub(super) fn knows(&self, resource: &str) -> bool {
+        self.ids.contains_key(resource)
+    }
+
     /// The kinds themselves.
     pub(super) fn into_kinds(self) -> Kinds {
         self.kinds

@@ -19,6 +19,7 @@ mod budget;
 pub mod input;
 mod jobs;
 pub mod kinds;
+pub mod live;
 pub mod node;
 mod notes;
 mod pod;

@@ -75,6 +75,11 @@ impl Topology {
         Topology { hostname_is_machine: names.len() == machines.len() }
     }
 
+    /// Returns a topology in which every key stands for a label.
+    pub(super) fn of_labels() -> Topology {
+        Topology { hostname_is_machine: false }
+    }
+
     /// The level that a topology key names.
     pub(super) fn level(&self, key: &str) -> TopologyLevel {
         if key == HOSTNAME && self.hostname_is_machine {

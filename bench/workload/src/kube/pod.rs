@@ -111,7 +111,7 @@ pub(super) enum Claims {
 }
 
 /// Whether a volume comes from what few machines can reach, or few pods can share.
-fn is_on_disk(volume: &PodVolume) -> bool {
+pub(super) fn is_on_disk(volume: &PodVolume) -> bool {
     let PodVolume { aws, azure, cinder, gce, iscsi, rbd, .. } = volume;
     [aws, azure, cinder, gce, iscsi, rbd].into_iter().any(Option::is_some)
 }

@@ -5,11 +5,11 @@
 use super::endings::Endings;
 use super::records::{Follows, Records, Told};
 use super::{AgentSettings, Found, Order, PAUSE, Task};
-use crate::{ApiError, ErrorCode};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentDirectives, AgentReport};
+use crate::{ApiError, ErrorCode};
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -299,19 +299,51 @@ mod tests {
 
     type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
-    #[test]
-    fn what_is_in_doubt_when_its_sender_gives_up_is_sent_again_as_a_retry() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// A line with some transactions in it, and no replica. It lives as long as its runtime.
+    fn line(runtime: &Runtime, waiting: VecDeque<Waiting>) -> Line {
         let address = Address::plain(["127.0.0.1:1"]);
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();
-        let (_entrance, new) = mpsc::unbounded_channel();
+        let (_, new) = mpsc::unbounded_channel();
         let (doubts, wanted) = (BTreeMap::new(), Arc::default());
         let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        Line { connections, new, waiting, doubts, wanted, heard, silence, silent }
+    }
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn empty(number: u64) -> CommitStreamResponse {
+        let name = ErrorCode::TransactionEmpty.name().to_owned();
+        let error = crate::proto::Error { code: name, ..Default::default() };
+        let answer = Some(commit_stream_response::Answer::Error(error));
+        CommitStreamResponse { number, answer }
+    }
+
+    #[test]
+    fn answers_out_of_order_are_not_taken() {
+        let runtime = runtime();
+        let (first, first_answer) = waiting(0, 4, true);
+        let (second, second_answer) = waiting(0, 5, true);
+        let mut line = line(&runtime, VecDeque::from([first, second]));
+        assert!(!line.answer(empty(5)), "the stream is given up");
+        assert_eq!(line.waiting.len(), 2);
+        assert!(first_answer.is_empty() && second_answer.is_empty());
+        assert!(line.answer(empty(4)));
+        assert!(second_answer.is_empty(), "only the first is answered");
+        assert!(first_answer.try_recv().is_ok());
+        assert!(!line.answer(empty(4)), "the same answer again");
+        assert!(line.answer(empty(5)));
+        assert!(second_answer.try_recv().is_ok());
+        assert!(!line.answer(empty(6)), "an answer that nobody waits for");
+    }
+
+    #[test]
+    fn what_is_in_doubt_when_its_sender_gives_up_is_sent_again_as_a_retry() {
+        let runtime = runtime();
         let (sent, in_doubt) = waiting(0, 4, true);
         let (unsent, not_done) = waiting(0, 5, false);
-        let waits = VecDeque::from([sent, unsent]);
-        let mut line =
-            Line { connections, new, waiting: waits, doubts, wanted, heard, silence, silent };
+        let mut line = line(&runtime, VecDeque::from([sent, unsent]));
         line.give_up_late();
         assert_eq!(in_doubt.try_recv(), Ok(Err(HandleError::Unknown)));
         assert_eq!(not_done.try_recv(), Ok(Err(HandleError::Unavailable)));

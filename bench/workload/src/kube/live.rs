@@ -1,0 +1,96 @@
+//! Conversion of single objects, for a cluster that is watched rather than read from a file.
+//!
+//! The kinds of a cell are fixed when it is made, from the nodes and pods that there are then; a request for a
+//! resource that has no kind is an obstacle of its pod, never ignored.
+
+use super::api::{Namespace, Node, Pod, PodSpec, Resources};
+use super::input::Fault;
+use super::kinds::KindTable;
+use super::node::{self, Topology};
+use super::pod;
+use super::quantity::Quantity;
+use super::request::{nominal_request, pod_request};
+use super::rules::{self, Surroundings};
+use super::selector::Namespaces;
+use omega_core::{Job, JobKind, Kinds, Labels, Machine, Precedence, Preemption, TaskGroup, Text};
+
+/// The converter of a live cluster's objects.
+pub struct Converter {
+    kinds: KindTable,
+    around: Surroundings,
+}
+
+impl Converter {
+    /// Returns the converter of a cluster that has these objects at the start.
+    ///
+    /// # Errors
+    /// If the pods request more extended resources than a cell has kinds.
+    pub fn new(nodes: &[Node], pods: &[Pod], namespaces: &[Namespace]) -> Result<Converter, Fault> {
+        let requests: Vec<Resources> = pods.iter().map(|pod| pod_request(&pod.spec)).collect();
+        let kinds = KindTable::choose(nodes.iter().map(node::capacity), &requests)?.table;
+        // Two nodes may share a hostname later, so no topology key stands for the machine itself.
+        let topology = Topology::of_labels();
+        let namespaces = Namespaces::new(namespaces, pods.iter().map(pod::namespace));
+        Ok(Converter { kinds, around: Surroundings { topology, namespaces } })
+    }
+
+    /// Returns the kinds of the cell.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        self.kinds.kinds()
+    }
+
+    /// Returns the machine that a node is.
+    #[must_use]
+    pub fn machine(&self, node: &Node) -> Machine {
+        node::machine(node, &self.kinds).0
+    }
+
+    /// Returns the job of one task that a pod is. It never preempts: an eviction in the cell deletes no pod.
+    #[must_use]
+    pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
+        let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
+        let (request, _) = self.kinds.request(&request, &nominal);
+        let labels = pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let terminating = pod.metadata.deleted.is_some().then_some((pod::TERMINATING, ""));
+        let labels: Labels = labels.chain(terminating).collect();
+        let (rules, _) = rules::rules(pod, &self.around);
+        let images = pod::images(&pod.spec);
+        let group = TaskGroup { labels, images, rules, ..TaskGroup::new(1, request) };
+        Job {
+            tenant: pod::namespace(pod).into(),
+            scheduler,
+            precedence: Precedence(pod.spec.priority),
+            preemption: Preemption::Never,
+            kind: JobKind::Service,
+            ..Job::batch(name, group)
+        }
+    }
+
+    /// Returns the first property of a pod that is not understood, and without which a node could be wrong.
+    #[must_use]
+    pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
+        let volume = spec.volumes.iter().find(|volume| {
+            volume.claim.is_some()
+                || volume.ephemeral.is_some()
+                || volume.csi.is_some()
+                || pod::is_on_disk(volume)
+        });
+        if let Some(volume) = volume {
+            return Some(format!("spec.volumes: {:?} is not on the node's own disk", volume.name));
+        }
+        if !spec.claims.is_empty() {
+            return Some("spec.resourceClaims is not understood".into());
+        }
+        if spec.scheduling_group.is_some() || spec.workload.is_some() {
+            return Some("spec.schedulingGroup is not understood".into());
+        }
+        let known = |name: &str| self.kinds.knows(name);
+        let request = pod_request(spec);
+        let missing =
+            request.iter().find(|(name, amount)| **amount != Quantity::default() && !known(name));
+        missing.map(|(name, _)| {
+            format!("the resource {name:?} was in no node or pod at the start; restart omega-kube")
+        })
+    }
+}

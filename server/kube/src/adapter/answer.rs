@@ -1,0 +1,132 @@
+//! Answers of the API server to bindings, and the step that follows each.
+//!
+//! | answer | step |
+//! |---|---|
+//! | 201 | none: the pod stays assumed until the watch shows it |
+//! | 409, 404, timeout, reset, 5xx | get the pod: it may be bound by us or by another, gated, or gone |
+//! | 429 | send again after `Retry-After` |
+//!
+//! A pod that is still unbound is sent to the same node again, because the first request may still arrive. After
+//! [`FAILURES_MAX`] failures it is parked for at least a request's timeout, with its room kept, and then decided anew.
+
+use super::{Adapter, Binding, PodName, State};
+use omega_workload::kube::api::Pod;
+
+/// Interval at which a binding is sent before the decision is given up.
+pub const FAILURES_MAX: u32 = 5;
+
+/// The longest backoff of a pod that cannot be bound, in milliseconds.
+const BACKOFF_MAX_MS: u64 = 300_000;
+
+/// The answer to a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 201.
+    Bound,
+    /// 404 or 409.
+    Conflict,
+    /// 429: not before so many milliseconds.
+    Throttled(u64),
+    /// Another status, which need not mean that nothing was done.
+    Failed,
+    /// No answer: a timeout or a broken connection.
+    Unknown,
+}
+
+/// The pod that a GET returned.
+#[derive(Debug)]
+pub enum Found {
+    /// 200.
+    Pod(Box<Pod>),
+    /// 404.
+    Gone,
+    /// Anything else.
+    Unknown,
+}
+
+/// A step to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send the binding (again) at this time.
+    Bind(Binding, u64),
+    /// Get the pod at this time.
+    Get(Binding, u64),
+}
+
+impl Adapter {
+    /// Takes in the answer to a binding.
+    pub fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) -> Option<Action> {
+        let counter = match answer {
+            Answer::Bound => &mut self.counters.bound,
+            Answer::Conflict => &mut self.counters.conflicts,
+            Answer::Throttled(_) => &mut self.counters.throttled,
+            Answer::Failed | Answer::Unknown => &mut self.counters.unknown,
+        };
+        *counter += 1;
+        if !self.is_present(&binding) {
+            return None;
+        }
+        match answer {
+            Answer::Bound => None,
+            Answer::Throttled(ms) => Some(Action::Bind(binding, now_ms + ms)),
+            Answer::Conflict | Answer::Failed | Answer::Unknown => {
+                Some(Action::Get(binding, now_ms))
+            }
+        }
+    }
+
+    /// Takes in the pod of a binding whose outcome was not plain.
+    pub fn found(&mut self, binding: Binding, found: Found, now_ms: u64) -> Option<Action> {
+        match found {
+            Found::Unknown => {
+                self.is_present(&binding).then_some(Action::Get(binding, now_ms + 1000))
+            }
+            Found::Gone => {
+                if self.is_present(&binding) {
+                    self.forget(&binding.pod);
+                }
+                None
+            }
+            Found::Pod(pod) => self.found_pod(binding, *pod, now_ms),
+        }
+    }
+
+    fn found_pod(&mut self, binding: Binding, pod: Pod, now_ms: u64) -> Option<Action> {
+        let unbound = pod.spec.node_name.is_empty();
+        let open = pod.spec.gates.is_empty() && pod.metadata.deleted.is_none();
+        self.pod_changed(pod);
+        if !unbound || !self.is_present(&binding) {
+            return None;
+        }
+        let entry = self.pods.get_mut(&binding.pod)?;
+        entry.failures += 1;
+        let failures = entry.failures;
+        if open && failures < FAILURES_MAX && self.nodes.contains_key(&binding.node) {
+            return Some(Action::Bind(binding, now_ms + (50 << failures)));
+        }
+        self.give_up(&binding.pod, now_ms);
+        None
+    }
+
+    /// Gives a decision up. The pod waits, and keeps its room in the cell, for as long as a late request could still
+    /// bind it, and longer each time.
+    fn give_up(&mut self, name: &PodName, now_ms: u64) {
+        self.counters.given_up += 1;
+        self.leave_node(name);
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        let backoff = (1000 << entry.parked.min(16)).min(BACKOFF_MAX_MS);
+        entry.parked += 1;
+        let until_ms = now_ms + self.settings.request_timeout_ms.max(backoff);
+        entry.state = State::Parked { until_ms };
+        self.settle(name);
+    }
+
+    /// Whether a binding is that of the pod's present decision.
+    fn is_present(&self, binding: &Binding) -> bool {
+        let entry = self.pods.get(&binding.pod);
+        entry.is_some_and(|entry| match &entry.state {
+            State::Assumed { decision, .. } => *decision == binding.decision,
+            State::Held(_) | State::Pending | State::Bound(_) | State::Parked { .. } => false,
+        })
+    }
+}

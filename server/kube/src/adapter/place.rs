@@ -1,0 +1,199 @@
+//! The pods of the API server as jobs of the cell.
+
+use super::{Adapter, Entry, PodName, State, WORKERS};
+use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGroup, TaskId};
+use omega_workload::kube::api::Pod;
+use std::sync::Arc;
+
+/// The scheduler name of jobs that are bound already; no worker takes it.
+const PLACED: &str = "bound";
+
+impl Adapter {
+    /// Brings a pod's job in line with the pod.
+    pub(super) fn settle(&mut self, name: &PodName) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let pod = Arc::clone(&entry.pod);
+        if !pod.spec.node_name.is_empty() {
+            self.bound(name, &pod.spec.node_name);
+            return;
+        }
+        let (assumed, parked) = match entry.state {
+            State::Assumed { .. } => (true, false),
+            State::Parked { .. } => (false, true),
+            _ => (false, false),
+        };
+        // The answer to the binding settles it.
+        if assumed {
+            return;
+        }
+        match self.held(&pod) {
+            Some(why) => {
+                self.replace(name, None);
+                self.set(name, State::Held(why));
+            }
+            None if parked => {}
+            None => self.submit(name),
+        }
+    }
+
+    /// Returns the reason for which a pod is not scheduled by us, if there is one.
+    fn held(&self, pod: &Pod) -> Option<String> {
+        let scheduler = match pod.spec.scheduler_name.as_str() {
+            "" => "default-scheduler",
+            name => name,
+        };
+        if !self.settings.scheduler_names.contains(scheduler) {
+            return Some(format!("spec.schedulerName is {scheduler:?}"));
+        }
+        if pod.metadata.deleted.is_some() {
+            return Some("it is being deleted".into());
+        }
+        if !pod.spec.gates.is_empty() {
+            return Some("spec.schedulingGates is not empty".into());
+        }
+        self.converter.obstacle(&pod.spec)
+    }
+
+    /// Makes a pod a pending task, unless it is one of this form already.
+    fn submit(&mut self, name: &PodName) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let job = self.converter.job(&entry.pod, "".into(), WORKERS.into());
+        if entry.state == State::Pending && self.is_same(entry, &job) {
+            return;
+        }
+        self.replace(name, Some((job, None)));
+        let submitted = self.pods.get(name).is_some_and(|entry| entry.job.is_some());
+        let rejected = || State::Held("the cell rejects it; see the log".into());
+        self.set(name, if submitted { State::Pending } else { rejected() });
+    }
+
+    /// Notes that a pod is bound to a node, whoever did it.
+    fn bound(&mut self, name: &PodName, node: &str) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let job = self.converter.job(&entry.pod, "".into(), PLACED.into());
+        let there = match &entry.state {
+            State::Bound(at) => at == node,
+            State::Assumed { node: at, .. } => at == node,
+            _ => false,
+        };
+        if !there {
+            self.counters.foreign += 1;
+            self.leave_node(name);
+        }
+        self.set(name, State::Bound(node.to_owned()));
+        self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
+        self.place(name, job);
+    }
+
+    /// Puts a pod that is bound or assumed onto its node, if the node is there.
+    pub(super) fn place(&mut self, name: &PodName, job: Job) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let Some(node) = node_of(&entry.state) else { return };
+        let Some(machine) = self.nodes.get(node).copied() else {
+            self.replace(name, None);
+            return;
+        };
+        if self.is_same(entry, &job) && self.machine_of(entry) == Some(machine) {
+            return;
+        }
+        self.replace(name, Some((job.clone(), Some(machine))));
+        if self.pods.get(name).is_some_and(|entry| entry.job.is_some()) {
+            return;
+        }
+        // Its room counts even if the cell cannot have its rules.
+        let Some(group) = job.groups.first() else { return };
+        let bare = TaskGroup { rules: PlacementRules::default(), ..group.clone() };
+        self.replace(name, Some((Job { groups: vec![bare], ..job }, Some(machine))));
+    }
+
+    /// Returns the job of a pod that is placed already.
+    pub(super) fn placed_job(&self, name: &PodName) -> Option<Job> {
+        let entry = self.pods.get(name)?;
+        Some(self.converter.job(&entry.pod, "".into(), PLACED.into()))
+    }
+
+    fn machine_of(&self, entry: &Entry) -> Option<MachineId> {
+        let task = TaskId { job: entry.job?, index: 0 };
+        self.cell.read(|cell| cell.task(task)).and_then(|state| state.machine())
+    }
+
+    /// Whether the cell has the pod's job in this form.
+    fn is_same(&self, entry: &Entry, job: &Job) -> bool {
+        let Some(id) = entry.job else { return false };
+        self.cell.read(|cell| {
+            let known = cell.job(id);
+            known.is_some_and(|known| {
+                known.groups == job.groups && known.precedence == job.precedence
+            })
+        })
+    }
+
+    /// Replaces a pod's job in one piece: the new one is there before the old one leaves, and nobody sees it pending
+    /// in between. So no worker takes the room.
+    pub(super) fn replace(&mut self, name: &PodName, job: Option<(Job, Option<MachineId>)>) {
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        let old = entry.job.take();
+        let mut commands = Vec::new();
+        if let Some((mut job, machine)) = job {
+            self.submitted += 1;
+            job.name = format!("{name}#{}", self.submitted).into();
+            // Only the adapter submits jobs, so this is the id of the next one.
+            let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
+            commands.push(Command::SubmitJob(job));
+            commands.extend(machine.map(|machine| Command::AdoptTask { task, machine }));
+        }
+        let submits = !commands.is_empty();
+        commands.extend(old.map(|job| Command::KillJob { job }));
+        let outcomes = self.cell.apply_all(commands);
+        if let Some(old) = old {
+            self.jobs.remove(&old);
+        }
+        match outcomes.into_iter().next().filter(|_| submits) {
+            Some(Ok(Outcome::Job(id))) => self.note(name, id),
+            Some(Err(why)) => tracing::warn!(pod = %name, %why, "the cell rejects the pod"),
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, name: &PodName, id: JobId) {
+        self.jobs.insert(id, name.clone());
+        if let Some(entry) = self.pods.get_mut(name) {
+            entry.job = Some(id);
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &PodName, state: State) {
+        if let Some(entry) = self.pods.get_mut(name) {
+            entry.state = state;
+        }
+    }
+
+    /// Removes a pod from the pods of its node.
+    pub(super) fn leave_node(&mut self, name: &PodName) {
+        let Some(node) = self.pods.get(name).and_then(|entry| node_of(&entry.state)) else {
+            return;
+        };
+        if let Some(pods) = self.on_node.get_mut(node) {
+            pods.remove(name);
+            if pods.is_empty() {
+                let node = node.to_owned();
+                self.on_node.remove(&node);
+            }
+        }
+    }
+
+    /// Forgets a pod that is gone or has ended.
+    pub(super) fn forget(&mut self, name: &PodName) {
+        self.leave_node(name);
+        self.replace(name, None);
+        self.pods.remove(name);
+    }
+}
+
+/// Returns the node that a pod is on or is to go to.
+pub(super) fn node_of(state: &State) -> Option<&str> {
+    match state {
+        State::Bound(node) | State::Assumed { node, .. } => Some(node),
+        State::Held(_) | State::Pending | State::Parked { .. } => None,
+    }
+}

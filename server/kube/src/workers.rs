@@ -1,0 +1,133 @@
+//! Worker threads: schedulers that decide in parallel on one cell, with kube-scheduler's filters and scores.
+
+use crate::adapter::WORKERS;
+use omega_cellstate::SharedCell;
+use omega_core::{Commit, MachineId, TaskId, Transaction};
+use omega_schedulers::{Observer, Profile, Scheduler, Settings};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// An accepted claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The task.
+    pub task: TaskId,
+    /// Its machine.
+    pub machine: MachineId,
+}
+
+/// The observer that collects accepted claims.
+#[derive(Debug, Default)]
+pub struct Collect(pub Vec<Accepted>);
+
+impl Observer for Collect {
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        let claims = txn.claims.iter().enumerate();
+        let accepted = claims.filter(|(i, _)| commit.conflict_of_claim(*i).is_none());
+        self.0.extend(accepted.map(|(_, c)| Accepted { task: c.task, machine: c.machine }));
+    }
+}
+
+/// Returns the scheduler of one worker.
+///
+/// # Errors
+/// If the cell refuses its name.
+pub fn worker(
+    cell: &SharedCell,
+    index: u32,
+    of: u32,
+) -> Result<Scheduler, omega_cellstate::HandleError> {
+    let profile = cell.read(|cell| Profile::kube(cell.kinds()));
+    Scheduler::new(cell, profile, Settings::worker(WORKERS, index, of))
+}
+
+/// A signal that the cell has changed.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<u64>,
+    changed: Condvar,
+    stopped: AtomicBool,
+}
+
+/// The running workers. They stop when this is dropped.
+#[derive(Debug)]
+pub struct Workers {
+    bell: Arc<Bell>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts workers, which pass accepted claims on.
+    ///
+    /// # Errors
+    /// If the cell refuses a worker's name, or the system a thread.
+    pub fn start(
+        cell: &SharedCell,
+        count: u32,
+        accepted: impl Fn(Vec<Accepted>) + Clone + Send + 'static,
+    ) -> std::io::Result<Workers> {
+        let bell = Arc::<Bell>::default();
+        let mut threads = Vec::new();
+        for index in 0..count {
+            let scheduler = worker(cell, index, count).map_err(std::io::Error::other)?;
+            let (cell, bell, accepted) = (cell.clone(), Arc::clone(&bell), accepted.clone());
+            let name = format!("worker-{index}");
+            let work = move || work(scheduler, &cell, &bell, &accepted);
+            threads.push(std::thread::Builder::new().name(name).spawn(work)?);
+        }
+        Ok(Workers { bell, threads })
+    }
+
+    /// Wakes idle workers.
+    pub fn wake(&self) {
+        *self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.bell.changed.notify_all();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.bell.stopped.store(true, Ordering::Relaxed);
+        self.wake();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Steps a scheduler until the workers stop.
+fn work(
+    mut scheduler: Scheduler,
+    cell: &SharedCell,
+    bell: &Bell,
+    accepted: &impl Fn(Vec<Accepted>),
+) {
+    let started = Instant::now();
+    let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let read = || *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+    while !bell.stopped.load(Ordering::Relaxed) {
+        // What rings from here on is not missed.
+        let rung = read();
+        let mut collect = Collect::default();
+        let step = scheduler.step(cell, now(), &mut collect);
+        if !collect.0.is_empty() {
+            accepted(collect.0);
+        }
+        match step {
+            Ok(step) if step.idle => {
+                let wait = step.until.map(|until| until.saturating_sub(now()));
+                let wait =
+                    Duration::from_nanos(wait.unwrap_or(u64::MAX)).min(Duration::from_secs(1));
+                let guard = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(bell.changed.wait_timeout_while(guard, wait, |now| *now == rung));
+            }
+            Ok(_) => {}
+            Err(why) => {
+                tracing::error!(%why, "a worker stops");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Clocks of replicas that go wrong: too fast or slow, and put forward and back.
+//!
+//! A replica has two: one counts ticks, and never goes back, as the system's monotonic clock; the other gives the
+//! cell's time, and does both. A jump of the first is many ticks at once, as after a suspended machine.
+
+use super::plan::{Clocks, Micros};
+use super::{Event, TICK, World};
+use crate::random::Dice;
+
+/// Reading of all clocks when a run begins, in milliseconds: so a clock that is put back by an hour has a time.
+const BEGIN_MS: u64 = 10_000_000_000;
+
+/// The furthest that a clock of the cell's time is put, in milliseconds.
+const JUMP_MS_MAX: usize = 3_600_000;
+
+/// The most ticks that come at once: several election timeouts.
+const TICKS_AT_ONCE_MAX: usize = 60;
+
+/// The clock of one host.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// The time between two ticks.
+    pub tick: Micros,
+    /// By how much the cell's time differs, in milliseconds.
+    offset_ms: i64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { tick: TICK, offset_ms: 0 }
+    }
+}
+
+impl Clock {
+    /// A clock at a rate of its own.
+    #[must_use]
+    pub fn drifting(dice: &mut Dice) -> Clock {
+        let tick = TICK / 2 + dice.below(3 * TICK as usize / 2) as Micros;
+        Clock { tick, offset_ms: 0 }
+    }
+
+    /// Reading of the clock, in milliseconds.
+    #[must_use]
+    pub fn shows_ms(&self, now: Micros) -> u64 {
+        let run_ms = now * TICK / self.tick / 1000;
+        (BEGIN_MS + run_ms).saturating_add_signed(self.offset_ms)
+    }
+
+    fn jump(&mut self, dice: &mut Dice) {
+        self.offset_ms = dice.below(2 * JUMP_MS_MAX) as i64 - JUMP_MS_MAX as i64;
+    }
+}
+
+impl World {
+    /// Sets the clocks, and lets the first of them jump some time later.
+    pub(super) fn wind_clocks(&mut self) {
+        if let Clocks::Wrong(every) = self.plan.clocks {
+            self.hosts
+                .iter_mut()
+                .for_each(|host| host.clock = Clock::drifting(&mut self.clock_dice));
+            self.after(every, Event::Clock);
+        }
+    }
+
+    /// A clock jumps.
+    pub(super) fn clock(&mut self) -> Result<(), String> {
+        let Clocks::Wrong(every) = self.plan.clocks else { return Ok(()) };
+        if self.calm {
+            return Ok(());
+        }
+        let delay = every / 2 + self.clock_dice.below(every as usize) as Micros;
+        self.after(delay, Event::Clock);
+        let host = self.clock_dice.below(self.hosts.len());
+        *self.report.faults.entry("clock jump").or_default() += 1;
+        if self.clock_dice.chance(50) {
+            self.hosts[host].clock.jump(&mut self.clock_dice);
+            return Ok(());
+        }
+        let ticks = 1 + self.clock_dice.below(TICKS_AT_ONCE_MAX);
+        self.with(host, |running| (0..ticks).for_each(|_| running.replica.tick()))
+    }
+
+    /// Faults are over: all clocks go right again, as far as clocks may be put back.
+    pub(super) fn set_clocks_right(&mut self) {
+        self.hosts.iter_mut().for_each(|host| host.clock.tick = TICK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_drifts_and_jumps_both_ways() {
+        let right = Clock::default();
+        assert_eq!(right.shows_ms(2_000_000) - right.shows_ms(0), 2_000);
+        let fast = Clock { tick: TICK / 2, ..right };
+        assert_eq!(fast.shows_ms(2_000_000) - fast.shows_ms(0), 4_000);
+        let mut dice = Dice::new(1);
+        let jumps: Vec<u64> = (0..50)
+            .map(|_| {
+                let mut clock = right;
+                clock.jump(&mut dice);
+                clock.shows_ms(0)
+            })
+            .collect();
+        assert!(
+            jumps.iter().any(|shown| *shown < BEGIN_MS)
+                && jumps.iter().any(|shown| *shown > BEGIN_MS)
+        );
+    }
+}
