@@ -57,6 +57,16 @@ impl World {
         (0..self.hosts.len()).filter(is_member).collect()
     }
 
+    /// Whether all members that run know the same members. Where only the leader knows of a promotion, its loss leaves
+    /// the others with the voters of before, of which it may be half.
+    pub(super) fn members_agree(&self) -> bool {
+        let members = self.members();
+        let running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
+        let mut known = running.map(|running| running.replica.node().membership());
+        let first = known.next();
+        known.all(|one| Some(one) == first)
+    }
+
     /// Whether all faults are over and forgotten: every member has the same state, which is all that
     /// was agreed on, and nobody waits.
     pub(super) fn agree(&self) -> bool {

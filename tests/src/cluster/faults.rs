@@ -105,7 +105,12 @@ impl World {
         let all_well = self.hosts.iter().all(|one| one.gone || one.is_up(self.now) && !one.rotten);
         let members = self.members();
         let enough = members.len() >= 3 && members.iter().all(|host| !self.hosts[*host].gone);
-        if !all_well || !enough || !self.operator.is_idle() || !members.contains(&host) {
+        if !all_well
+            || !enough
+            || !self.members_agree()
+            || !self.operator.is_idle()
+            || !members.contains(&host)
+        {
             return None;
         }
         let crashed = self.crash(host);
