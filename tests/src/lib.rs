@@ -7,7 +7,7 @@
 //!      └── looks at the reference, to ask for what makes sense
 //! ```
 //!
-//! - [`reference`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
+//! - [`mod@reference`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
 //! - [`random`]: commands by the dice, the sensible and the senseless.
 //! - [`compare`]: everything that is public of a cell and of its reference, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
