@@ -12,7 +12,7 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit.rs`, and the policies in `policy/`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
@@ -25,7 +25,6 @@
 use crate::answers::Answers;
 use crate::cap::{EvictionCounts, EvictionLog};
 use crate::changes::ChangeLog;
-use crate::cluster_resources::{ClusterResources, count_of_cell};
 use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
@@ -38,7 +37,8 @@ use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
 use crate::missed_deadline::DueCounts;
-use crate::peaks::PeakCounts;
+use crate::policy::peaks::PeakCounts;
+use crate::policy::{Placement, Policies, PolicySet};
 use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
@@ -66,10 +66,8 @@ pub(crate) enum Change {
     Quota,
     /// Evictions may be taken that would not have been before.
     Evictions,
-    /// A reservation came or went.
-    Reservations,
-    /// A calendar of peaks came, changed or went, or other peaks hold than before.
-    Peaks,
+    /// Settings of these policies changed, or have another effect by now.
+    Policy(PolicySet),
 }
 
 /// A scheduler that may commit.
@@ -93,8 +91,8 @@ pub struct Cell {
     pub(crate) jobs: Jobs,
     pub(crate) job_names: FastMap<Text, JobId>,
     pub(crate) tenants: Tenants,
-    /// What belongs to no machine.
-    pub(crate) resources: ClusterResources,
+    /// What each policy keeps.
+    pub(crate) policies: Policies,
     pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
@@ -148,7 +146,7 @@ impl Cell {
             jobs: Jobs::default(),
             job_names: FastMap::default(),
             tenants: Tenants::new(count),
-            resources: ClusterResources::default(),
+            policies: Policies::default(),
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
@@ -259,7 +257,7 @@ impl Cell {
     /// Gives a pending task its part of a machine, which the judge has allowed. What it holds, if that is not
     /// its group's request, is noted before.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
-        let Parts { job, machines, tenants, resources, facts, now_ms } = parts;
+        let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
         task.devices = grant.devices;
@@ -270,11 +268,9 @@ impl Cell {
         let part = job.part(id.index);
         machines.take(machine.row(), id, part);
         let need = &job.groups[group].need;
-        tenants.count(job.tenant, part.request, 1);
-        if let Some(request) = &need.cluster_request {
-            count_of_cell((resources, tenants), (job.tenant, request), 1);
-        }
-        facts.peaks.count(machine.row(), (job.spec.kind, part.request), 1);
+        tenants.count(job.tenant, &need.charged(part.request), 1);
+        let (row, request) = (machine.row(), part.request);
+        policies.count(&Placement { row, job: &job.spec, need, request }, 1);
         if let Some(rules) = &need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
@@ -283,7 +279,7 @@ impl Cell {
     /// Takes a placed task off its machine and gives it another state. The answer is what it held, if that was
     /// not its group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
-        let Parts { job, machines, tenants, resources, facts, .. } = parts;
+        let Parts { job, machines, tenants, policies, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
         let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
@@ -293,11 +289,9 @@ impl Cell {
         };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
-        tenants.count(job.tenant, part.request, -1);
-        if let Some(request) = &need.cluster_request {
-            count_of_cell((resources, tenants), (job.tenant, request), -1);
-        }
-        facts.peaks.count(machine.row(), (job.spec.kind, part.request), -1);
+        tenants.count(job.tenant, &need.charged(part.request), -1);
+        let (row, request) = (machine.row(), part.request);
+        policies.count(&Placement { row, job: &job.spec, need, request }, -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
         task.devices = DeviceSet::default();
@@ -335,7 +329,7 @@ impl Cell {
             job: self.jobs.get_mut(job)?,
             machines: &mut self.machines,
             tenants: &mut self.tenants,
-            resources: &mut self.resources,
+            policies: &mut self.policies,
             facts: &mut self.facts,
             now_ms: self.now_ms,
         })
@@ -347,7 +341,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) job: &'a mut JobRecord,
     pub(crate) machines: &'a mut Machines,
     pub(crate) tenants: &'a mut Tenants,
-    pub(crate) resources: &'a mut ClusterResources,
+    pub(crate) policies: &'a mut Policies,
     pub(crate) facts: &'a mut Facts,
     pub(crate) now_ms: u64,
 }

@@ -34,8 +34,7 @@ impl Cell {
             | Change::Count(..)
             | Change::Quota
             | Change::Evictions
-            | Change::Reservations
-            | Change::Peaks => None,
+            | Change::Policy(_) => None,
         }))
     }
 

@@ -19,9 +19,10 @@ use crate::answers;
 use crate::cell::{Cell, Parts};
 use crate::held::Values;
 use crate::jobs::{OwnerId, TaskRecord};
-use crate::judge::{Grant, Spot, judge};
+use crate::judge::{Asked, Grant, Rules, judge};
 use crate::map::FastMap;
-use crate::peaks::PeakCounts;
+use crate::policy::peaks::PeakCounts;
+use crate::policy::{Context, Placement};
 use crate::tenants::{Borrower, Claimant};
 use omega_core::bands::band_of;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -271,7 +272,7 @@ impl Cell {
         check: ConflictCheck,
         scratch: &mut Scratch,
     ) -> Result<(), Reason> {
-        let Cell { jobs, machines, facts, tenants, resources, now_ms, .. } = self;
+        let Cell { jobs, machines, facts, tenants, policies, now_ms, .. } = self;
         let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
         let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
         match task.state {
@@ -287,23 +288,17 @@ impl Cell {
         let grant = match crate::planted!(EarlyJudgementTrusted) {
             true => Grant { devices: claim.devices, cores: NodeCores::NONE },
             false => {
-                let reserved = facts.is_reserved(claim.machine, (job, tenants), *now_ms);
-                let asked = (claim.take, claim.devices);
-                let batch = (job.spec.kind, &**need.taken(claim.take).0);
-                let over_peak = facts.over_peak(claim.machine.row(), batch);
-                let spot = machines.spot(claim.machine, row);
-                judge(claim.machine, &Spot { reserved, over_peak, ..spot }, need, facts, asked)?
+                let request = need.taken(claim.take).0;
+                let at = Placement { row: claim.machine.row(), job: &job.spec, need, request };
+                let context = Context { facts, now_ms: *now_ms, tenants };
+                let rules = Rules { policies, context: &context };
+                let asked = Asked { take: claim.take, devices: claim.devices };
+                judge(claim.machine, &machines.spot(claim.machine, row), &at, &rules, asked)?
             }
         };
         scratch.optional |= need.optional.is_some();
         let request = need.taken(claim.take).0;
-        match &need.cluster_request {
-            None => tenants.judge(job.tenant, request)?,
-            Some(of_cell) => {
-                resources.judge(of_cell)?;
-                tenants.judge(job.tenant, &need.charged(request))?;
-            }
-        }
+        tenants.judge(job.tenant, &need.charged(request))?;
         if claim.take == Take::WithOptional {
             let request = request.clone();
             job.hold(claim.task.index, request);
@@ -311,7 +306,7 @@ impl Cell {
         scratch.gangs |= job.spec.is_placed_at_once();
         scratch.holds |= job.spec.gang_timeout_ms.is_some();
         let owner = job.owner;
-        let parts = Parts { job, machines, tenants, resources, facts, now_ms: *now_ms };
+        let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
         // It is written where it stays: it is smaller than the place that any step may need.
         scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });

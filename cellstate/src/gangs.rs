@@ -93,17 +93,13 @@ impl Cell {
     pub fn waits_for_time(&self) -> bool {
         !self.holding.is_empty()
             || self.evicted.iter().next().is_some()
-            || self.facts.calendar.is_near_an_edge(self.now_ms)
-            || self.facts.peaks.is_near_an_edge(self.now_ms)
+            || self.policies.are_near_an_edge(self.now_ms)
     }
 
     /// Whether what commands do may depend on the time: then the cell should be told it with them.
     #[must_use]
     pub fn goes_by_time(&self) -> bool {
-        self.policy.eviction_cap.is_some()
-            || !self.holding.is_empty()
-            || !self.facts.calendar.is_empty()
-            || !self.facts.peaks.is_empty()
+        self.policy.eviction_cap.is_some() || !self.holding.is_empty() || self.policies.go_by_time()
     }
 
     /// How often gangs held places, since this process has the cell.

@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
+//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `policy/`, `rules/`,
 //! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #[cfg(doctest)]
@@ -46,12 +46,10 @@ struct TheExampleInTheDocs;
 mod admission;
 mod answers;
 mod audit;
-mod calendar;
 mod cap;
 mod cell;
 mod changed;
 mod changes;
-mod cluster_resources;
 mod commit;
 mod cores;
 mod delta;
@@ -74,8 +72,8 @@ mod machines;
 mod map;
 mod merge;
 mod missed_deadline;
-mod peaks;
 pub mod planted;
+mod policy;
 mod resize;
 mod rules;
 mod runtime_affinity;
@@ -92,7 +90,6 @@ pub use audit::AuditError;
 pub use cap::EvictionCounts;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
-pub use cluster_resources::ClusterResources;
 pub use cores::{CoreCounts, CoresLeft};
 pub use delta::{
     Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
@@ -109,7 +106,8 @@ pub use jobs::TaskRecord;
 pub use judge::{Grant, MachineStatus};
 pub use load::LoadReport;
 pub use missed_deadline::DueCounts;
-pub use peaks::PeakCounts;
+pub use policy::cluster_resources::ClusterResources;
+pub use policy::peaks::PeakCounts;
 pub use resize::HeldCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,

@@ -10,6 +10,7 @@ use crate::commit::{Scratch, Step};
 use crate::held::{Values, amounts_of, values_of};
 use crate::jobs::OwnerId;
 use crate::judge::room;
+use crate::policy::Placement;
 use omega_core::{Amounts, Item, JobKind, Reason, Resize, TaskId, Transaction};
 
 /// How often tasks were resized, and took what they want, since this process has the cell. It is no part of its
@@ -74,14 +75,17 @@ impl Cell {
         let part = job.part(task.index);
         let more = difference(&to, &self.machines.freed_by(slot as usize, part));
         let grows = difference(&to, part.request);
-        if let Some(kind) = self.facts.over_peak(slot as usize, (job.spec.kind, &grows)) {
+        if let Some(kind) =
+            self.policies.peaks.over_peak(slot as usize, (job.spec.kind, &grows), &self.facts)
+        {
             return Err(Reason::PeakHours(kind));
         }
         room(self.machines.free(slot as usize), &more)?;
         self.tenants.judge(job.tenant, &grows)?;
         let owner = job.owner;
         let (less, more) = (grows.iter().any(|more| *more < 0), grows.iter().any(|more| *more > 0));
-        let batch = job.spec.kind == JobKind::Batch && self.facts.has_calendar(slot as usize);
+        let batch = job.spec.kind == JobKind::Batch
+            && self.policies.peaks.has_calendar(slot as usize, &self.facts);
         scratch.peaks.throttled += u64::from(steps_back && less);
         scratch.peaks.grown += u64::from(batch && more);
         scratch.held.push((task, job.part(task.index).request.into()));
@@ -130,7 +134,13 @@ impl Cell {
         job.hold(task.index, to);
         self.machines.count(slot as usize, job.part(task.index), -1);
         self.tenants.count(job.tenant, &more, 1);
-        self.facts.peaks.count(slot as usize, (job.spec.kind, &more), 1);
+        let need = job.need(&job.tasks[task.index as usize]);
+        self.policies.resize(&Placement {
+            row: slot as usize,
+            job: &job.spec,
+            need,
+            request: &more,
+        });
     }
 }
 

@@ -348,7 +348,7 @@ impl View {
                 let claims = (request.as_slice(), Some(&group.cluster_request));
                 self.tenants.count(self.tenants.find(&job.tenant), claims, -sign);
             }
-            self.facts.peaks.count(row, (job.kind, &request), -sign);
+            self.policies.peaks.count_batch_task(row, (job.kind, &request), -sign);
             return;
         }
         let group = self.compile_placed(task, &job);
