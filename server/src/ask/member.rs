@@ -151,7 +151,7 @@ fn table(members: &[MemberShape], asked: Asked) -> String {
     let row = |member: &MemberShape| {
         let leads = if member.leads { "yes" } else { "" };
         let replica = format!("r{}", member.replica);
-        let address = member.peer_address.clone().unwrap_or_else(|| "as --peers says".to_owned());
+        let address = member.peer_address.clone().unwrap_or_else(|| "-".to_owned());
         vec![replica, member.role.to_owned(), leads.to_owned(), heard(member, asked), address]
     };
     let rows: Vec<Vec<String>> = members.iter().map(row).collect();

@@ -364,7 +364,7 @@ fn a_replica_of_one_tells_of_itself() {
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
     let said = say_at(dir.path(), &address, "member list");
     assert_eq!(
-        said.stdout, "REPLICA  ROLE   LEADS  HEARD\nr1       voter  yes    now\n",
+        said.stdout, "REPLICA  ROLE   LEADS  HEARD  ADDRESS\nr1       voter  yes    now    -\n",
         "{}",
         said.stderr
     );
@@ -373,7 +373,7 @@ fn a_replica_of_one_tells_of_itself() {
     assert_eq!((&members[1]["replica"], &members[1]["role"]), (&2.into(), &"learner".into()));
     let said = say_at(dir.path(), &address, "member remove 2");
     assert_eq!(
-        said.stdout, "REPLICA  ROLE   LEADS  HEARD\nr1       voter  yes    now\n",
+        said.stdout, "REPLICA  ROLE   LEADS  HEARD  ADDRESS\nr1       voter  yes    now    -\n",
         "{}",
         said.stderr
     );
@@ -526,6 +526,7 @@ fn the_help_of_each_verb_has_an_example() {
         "policy set",
         "member list",
         "member add",
+        "member update",
         "member promote",
         "member remove",
         "member transfer",

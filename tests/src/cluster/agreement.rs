@@ -67,6 +67,18 @@ impl World {
         known.all(|one| Some(one) == first)
     }
 
+    /// Whether the voters that all members that run know are a majority without a replica.
+    pub(super) fn voters_can_spare(&self, host: usize) -> bool {
+        let id = self.hosts[host].id;
+        let members = self.members();
+        let mut running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
+        running.all(|running| {
+            let voters = &running.replica.node().membership().voters;
+            let left = voters.iter().filter(|voter| **voter != id).count();
+            2 * left > voters.len()
+        })
+    }
+
     /// Whether all faults are over and forgotten: every member has the same state, which is all that
     /// was agreed on, and nobody waits.
     pub(super) fn agree(&self) -> bool {
