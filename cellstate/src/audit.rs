@@ -153,7 +153,7 @@ impl Cell {
             if (placed, alive) != (job.placed as usize, job.alive as usize) {
                 return Err(AuditError::JobCounts(id));
             }
-            let listed = self.holding.contains(&id);
+            let listed = self.policies.gangs.is_holding(id);
             if !job.hold_is_right(self.now_ms) || listed != job.hold.is_some() {
                 return Err(AuditError::GangHold(id));
             }

@@ -23,12 +23,10 @@
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
-use crate::cap::{EvictionCounts, EvictionLog};
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
-use crate::gangs::GangCounts;
 use crate::held::Values;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
@@ -37,9 +35,7 @@ use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
 use crate::missed_deadline::DueCounts;
-use crate::policy::peaks::PeakCounts;
 use crate::policy::{Placement, Policies, PolicySet};
-use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
 use crate::texts;
@@ -49,7 +45,7 @@ use omega_core::{
     Command, DeviceSet, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
     Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A change that is no change of a machine's amounts alone. What is now so is looked up when a
@@ -64,8 +60,6 @@ pub(crate) enum Change {
     Count(TrackerId, Domain),
     /// A tenant may claim more or less than before.
     Quota,
-    /// Evictions may be taken that would not have been before.
-    Evictions,
     /// Settings of these policies changed, or have another effect by now.
     Policy(PolicySet),
 }
@@ -97,20 +91,8 @@ pub struct Cell {
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
-    /// The jobs whose tasks hold their places.
-    pub(crate) holding: BTreeSet<JobId>,
-    /// What became of such jobs, for those who look on.
-    pub(crate) gang_counts: GangCounts,
-    /// Evictions that count against the policy's cap.
-    pub(crate) evicted: EvictionLog,
-    /// How many there were, for those who look on.
-    pub(crate) eviction_counts: EvictionCounts,
     /// Tasks that moved, since this process has the cell.
     pub(crate) moves: u64,
-    /// How often tasks came to hold something else than their group's request, for those who look on.
-    pub(crate) held_counts: HeldCounts,
-    /// How often batch stepped back for peaks, and grew again, for those who look on.
-    pub(crate) peak_counts: PeakCounts,
     /// How many jobs ended when they were due, for those who look on.
     pub(crate) due_counts: DueCounts,
     /// Rows whose amounts changed.
@@ -150,13 +132,7 @@ impl Cell {
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
-            holding: BTreeSet::new(),
-            gang_counts: GangCounts::default(),
-            evicted: EvictionLog::default(),
-            eviction_counts: EvictionCounts::default(),
             moves: 0,
-            held_counts: HeldCounts::default(),
-            peak_counts: PeakCounts::default(),
             due_counts: DueCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
@@ -171,6 +147,15 @@ impl Cell {
     /// # Errors
     /// If the command asks for something that makes no sense here; then nothing changed.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        if let Command::Commit(txn) = &command {
+            return Ok(Outcome::Commit(self.commit(txn)?));
+        }
+        let outcome = self.apply_command(command);
+        self.policies.refresh(&self.facts);
+        outcome
+    }
+
+    fn apply_command(&mut self, command: Command) -> Result<Outcome, Rejection> {
         match command {
             Command::RegisterScheduler { name } => self.register_scheduler(name),
             Command::RegisterMachine(machine) => self.register_machine(machine),
@@ -187,7 +172,6 @@ impl Cell {
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
             Command::SetPolicy(policy) => self.set_policy(policy),
-            Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {
                 self.hold_scheduler(name, Hold { holder, lease_ms })
@@ -373,6 +357,18 @@ pub struct MachineState<'a> {
 
 /// Looking at the cell.
 impl Cell {
+    /// Whether something happens soon that only the time brings about: then the cell should be told it often.
+    #[must_use]
+    pub fn waits_for_time(&self) -> bool {
+        self.policies.are_near_an_edge(self.now_ms)
+    }
+
+    /// Whether what commands do may depend on the time: then the cell should be told it with them.
+    #[must_use]
+    pub fn goes_by_time(&self) -> bool {
+        self.policy.eviction_cap.is_some() || self.policies.go_by_time()
+    }
+
     /// The cell's version.
     #[must_use]
     pub fn version(&self) -> Version {

@@ -359,7 +359,6 @@ impl Cell {
                     }
                 }
                 Change::Quota => delta.quotas = true,
-                Change::Evictions => delta.refilled = true,
                 Change::Policy(some) => self.policies.write_change(some, delta),
                 Change::Job(id, owner) if optional.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if optional.includes(owner, id.job) => {

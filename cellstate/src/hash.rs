@@ -7,10 +7,10 @@
 
 use crate::answers::Answer;
 use crate::cell::Cell;
-use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
 use crate::policy::Policies;
+use crate::policy::gangs::GangHold;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
 };
@@ -51,7 +51,7 @@ impl Cell {
             hash.tenant_config(&tenant.terms.name, &tenant.terms.tenant_config);
             hash.admission(&tenant.terms.name, tenant.admits.as_ref());
         }
-        hash.preemption(&self.policy, self.evicted.iter());
+        hash.preemption(&self.policy, self.counted_evictions());
         self.policies.hash(&mut hash);
         hash.finish()
     }

@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `policy/`, `rules/`,
+//! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`,
 //! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #[cfg(doctest)]
@@ -46,7 +46,6 @@ struct TheExampleInTheDocs;
 mod admission;
 mod answers;
 mod audit;
-mod cap;
 mod cell;
 mod changed;
 mod changes;
@@ -57,7 +56,6 @@ mod demand_profiles;
 mod devices;
 mod early;
 mod facts;
-mod gangs;
 mod handle;
 mod hash;
 mod held;
@@ -74,9 +72,7 @@ mod merge;
 mod missed_deadline;
 pub mod planted;
 mod policy;
-mod resize;
 mod rules;
-mod runtime_affinity;
 mod sets;
 mod shared;
 mod sparse;
@@ -87,7 +83,6 @@ mod view;
 
 pub use answers::Answer;
 pub use audit::AuditError;
-pub use cap::EvictionCounts;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
 pub use cores::{CoreCounts, CoresLeft};
@@ -98,7 +93,6 @@ pub use delta::{
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
-pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
@@ -106,9 +100,11 @@ pub use jobs::TaskRecord;
 pub use judge::{Grant, MachineStatus};
 pub use load::LoadReport;
 pub use missed_deadline::DueCounts;
+pub use policy::allocations::HeldCounts;
 pub use policy::cluster_resources::ClusterResources;
+pub use policy::evictions::EvictionCounts;
+pub use policy::gangs::{GangCounts, GangHold};
 pub use policy::peaks::PeakCounts;
-pub use resize::HeldCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };

@@ -235,7 +235,7 @@ impl Cell {
             version: self.version,
             now_ms: self.now_ms,
             policy: self.policy.clone(),
-            evicted: self.evicted.iter().collect(),
+            evicted: Vec::new(),
             reservations: Vec::new(),
             cluster_capacity: Amounts::zero(),
             peaks: Vec::new(),

@@ -6,7 +6,6 @@
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
-use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
 use crate::cores::TaskCores;
@@ -55,8 +54,6 @@ impl Cell {
         cell.now_ms = image.now_ms;
         validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
-        let cap = image.policy.eviction_cap;
-        cell.evicted = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
         cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
@@ -103,6 +100,7 @@ impl Cell {
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;
         }
+        cell.policies.refresh(&cell.facts);
         Ok(cell)
     }
 
@@ -220,7 +218,7 @@ impl Cell {
         self.restore_held(&mut job, &held).ok_or(ImageError::Held(id))?;
         restore_cores(id, &mut job, &cores)?;
         if hold.is_some() {
-            self.holding.insert(id);
+            self.policies.gangs.restore_hold(id);
         }
         for (index, task) in (0..).zip(&job.tasks) {
             self.restore_task(TaskId { job: id, index }, &job, task)?;

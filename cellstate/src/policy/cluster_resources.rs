@@ -94,6 +94,7 @@ impl Ledger for ClusterResources {
 
 impl Policy for ClusterResources {
     type Mirror = ClusterResources;
+    type Note = ();
 
     fn concerns(_: &Job, group: &TaskGroup) -> bool {
         !group.cluster_request.is_zero()

@@ -34,18 +34,18 @@ macro_rules! ledgers {
             fn default() -> $all {
                 let (checking, counting) = (PolicySet::NONE, PolicySet::NONE);
                 let mut all = $all { checking, counting, $($name: Default::default(),)+ };
-                all.refresh();
+                all.refresh(&Facts::default());
                 all
             }
         }
 
         impl $all {
             /// Looks up anew which policies check and count: after each change of their settings.
-            pub(crate) fn refresh(&mut self) {
+            pub(crate) fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
                     let bit = <$state as Listed>::BIT;
-                    self.checking |= bit.when(self.$name.is_checking());
+                    self.checking |= bit.when(self.$name.is_checking(facts));
                     self.counting |= bit.when(self.$name.is_counting());
                 )+
             }
@@ -92,6 +92,12 @@ macro_rules! policies {
             $($(#[$doc])* pub(crate) $name: <$state as Policy>::Mirror,)+
         }
 
+        /// The notes of every policy of one transaction.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Notes {
+            $($name: <$state as Policy>::Note,)+
+        }
+
         ledgers!(Policies: $($name: $state,)+);
         ledgers!(Mirrors: $($name: $state,)+);
 
@@ -104,17 +110,97 @@ macro_rules! policies {
             }
         }
 
+        impl PolicySet {
+            /// The policies that concern a transaction whatever its tasks are.
+            #[inline]
+            pub(crate) fn of_transaction(txn: &Transaction) -> PolicySet {
+                let mut set = PolicySet::NONE;
+                $(set |= <$state as Listed>::BIT.when(<$state>::concerns_transaction(txn));)+
+                set
+            }
+        }
+
+        impl Policies {
+            /// The policies that concern a group's tasks and check at present.
+            #[inline]
+            pub(crate) fn meeting(&self, need: &Need) -> PolicySet {
+                need.policies & self.checking
+            }
+
+            /// Checks whether a placed task may be allocated so much more.
+            ///
+            /// # Errors
+            /// The first reason against it, in the order of the list.
+            pub(crate) fn check_resize(
+                &self,
+                by: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                let met = self.meeting(by.need);
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.check_resize(by, context)?;
+                })+
+                Ok(())
+            }
+
+            /// Notes that a task is about to be resized.
+            pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+                let met = by.need.policies & self.counting;
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.note_resize(by, facts, &mut notes.$name);
+                })+
+            }
+
+            /// Notes that a task is about to be released or evicted.
+            #[inline]
+            pub(crate) fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+                let met = self.meeting(at.need);
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.note_removal(at, facts, &mut notes.$name);
+                })+
+            }
+
+            /// Checks a transaction as a whole by those of its policies that it met.
+            #[inline]
+            pub(crate) fn check_all(
+                cell: &Cell,
+                (review, met): (&Review<'_>, PolicySet),
+                notes: &mut Notes,
+                late: &mut Vec<Conflict>,
+            ) {
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    <$state>::check_all(cell, review, &mut notes.$name, late);
+                })+
+            }
+
+            /// Concludes a transaction for those of its policies that it met.
+            #[inline]
+            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, (met, notes): (PolicySet, Notes)) {
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    <$state>::settle(cell, review, notes.$name);
+                })+
+            }
+        }
+
         impl Mirrors {
             /// Forgets all that refers to a view's machines.
             pub(crate) fn reset(&mut self) {
                 $(self.$name.reset();)+
-                self.refresh();
             }
 
             /// Takes over what a delta has of every policy.
             pub(crate) fn apply(&mut self, mut applying: Applying<'_>) {
                 $(self.$name.apply(applying.again());)+
-                self.refresh();
+                self.refresh(applying.facts);
             }
         }
 
@@ -131,7 +217,6 @@ macro_rules! policies {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
                 })+
-                self.refresh();
             }
 
             /// Whether the passing of time changes something soon.
@@ -193,7 +278,7 @@ macro_rules! policies {
             /// The first part that no cell can have had.
             pub(crate) fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
                 $(self.$name.restore(restoring.again())?;)+
-                self.refresh();
+                self.refresh(restoring.facts);
                 Ok(())
             }
 
@@ -209,9 +294,8 @@ macro_rules! policies {
 
             /// Creates the states without anything counted.
             pub(crate) fn uncounted(&self) -> Policies {
-                let mut all = Policies { $($name: self.$name.uncounted(),)+ ..Policies::default() };
-                all.refresh();
-                all
+                let Policies { checking, counting, .. } = *self;
+                Policies { checking, counting, $($name: self.$name.uncounted(),)+ }
             }
 
             /// Compares all sums with those of a recount.

@@ -20,29 +20,35 @@
 #[macro_use]
 mod macros;
 
+pub(crate) mod allocations;
 pub(crate) mod cluster_resources;
+pub(crate) mod evictions;
+pub(crate) mod gangs;
 mod list;
 pub(crate) mod peaks;
 mod placement;
 pub(crate) mod reservations;
+mod runtime_affinity;
 mod set;
 
-pub(crate) use list::{Mirrors, Policies};
+pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;
 
 use crate::audit::AuditError;
+use crate::cell::Cell;
+use crate::commit::Review;
 use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
 use crate::view::Tally;
-use omega_core::{Job, Kinds, Reason, TaskGroup};
+use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
 
 /// The side of a policy that the cell and every view share: it checks a placement and counts it.
 pub(crate) trait Ledger: Default {
     /// Whether it may reject a placement at present.
-    fn is_checking(&self) -> bool {
+    fn is_checking(&self, _facts: &Facts) -> bool {
         true
     }
 
@@ -72,10 +78,20 @@ pub(crate) trait Ledger: Default {
     /// Counts a placed task, or with `sign` -1 one that left: exact inverses.
     #[inline]
     fn count(&mut self, _at: &Placement<'_>, _sign: i64) {}
-
-    /// Counts a placed task that came to be allocated so much more, or less where that is below zero.
-    fn resize(&mut self, _by: &Placement<'_>) {}
 }
+
+/// The mirror of a policy that schedulers need not know.
+impl Ledger for () {
+    fn is_checking(&self, _: &Facts) -> bool {
+        false
+    }
+
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Mirror for () {}
 
 /// The checks of all policies, in the cell or in a view.
 pub(crate) trait Checks {
@@ -94,11 +110,48 @@ pub(crate) trait Checks {
 
 /// A policy, with its state in the cell. Equal sequences of commands give equal states.
 pub(crate) trait Policy: Ledger {
-    /// Its part of a view; often the same type.
+    /// Its part of a view: often the same type, `()` where schedulers need not know.
     type Mirror: Mirror;
+    /// Its notes of one transaction, for its counters.
+    type Note: Default + Copy;
 
     /// Whether it concerns the tasks of a group: asked once, when the group is compiled.
     fn concerns(job: &Job, group: &TaskGroup) -> bool;
+
+    /// Whether it concerns a transaction whatever its tasks are.
+    fn concerns_transaction(_txn: &Transaction) -> bool {
+        false
+    }
+
+    /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+    ///
+    /// # Errors
+    /// The reason against it.
+    fn check_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// Counts a placed task that came to be allocated so much more, or less where that is below zero.
+    fn resize(&mut self, _by: &Placement<'_>) {}
+
+    /// Notes that a task is about to be resized.
+    fn note_resize(&self, _by: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
+
+    /// Notes that a task is about to be released or evicted.
+    fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
+
+    /// Checks a transaction as a whole, and adds the items to reject. Then its steps are undone, and it is checked
+    /// again without those items.
+    fn check_all(
+        _cell: &Cell,
+        _review: &Review<'_>,
+        _note: &mut Self::Note,
+        _late: &mut Vec<Conflict>,
+    ) {
+    }
+
+    /// Concludes a transaction that was committed, or of which nothing was.
+    fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
 
     /// Writes its columns of a row that changed.
     #[inline]
@@ -162,7 +215,9 @@ pub(crate) trait Policy: Ledger {
     }
 
     /// Creates a state with the same settings and nothing counted, for a recount.
-    fn uncounted(&self) -> Self;
+    fn uncounted(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// A policy's part of a view.

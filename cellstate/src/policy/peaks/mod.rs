@@ -16,6 +16,7 @@ use super::list::Listed;
 use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
 use crate::audit::AuditError;
 use crate::cell::{Cell, Change};
+use crate::commit::Review;
 use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
@@ -25,7 +26,7 @@ use crate::validate;
 use omega_core::limits::PEAK_CALENDARS_MAX;
 use omega_core::{
     Job, JobKind, KindId, KindShare, MachineId, Outcome, Peak, PeakCalendar, Reason, Rejection,
-    TaskGroup, TaskId, Text,
+    TaskGroup, Text,
 };
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -41,6 +42,8 @@ pub(crate) struct Peaks {
     /// What batch holds of each kind, machine by machine.
     held: Vec<i64>,
     kinds: usize,
+    /// No part of the cell's state.
+    counts: PeakCounts,
 }
 
 impl Peaks {
@@ -161,7 +164,7 @@ impl Peaks {
     }
 
     /// Whether a calendar is for the machine in a row.
-    pub(crate) fn has_calendar(&self, row: usize, facts: &Facts) -> bool {
+    fn has_calendar(&self, row: usize, facts: &Facts) -> bool {
         self.calendars.iter().any(|(_, machines)| facts.sets.contains(*machines, row))
     }
 
@@ -174,7 +177,7 @@ impl Peaks {
     /// The first kind of which batch would hold more than its share of the machine in a row, if a task of such a job
     /// took so much more there.
     #[inline]
-    pub(crate) fn over_peak(
+    fn over_peak(
         &self,
         row: usize,
         (kind, more): (JobKind, &[i64]),
@@ -215,6 +218,11 @@ impl Peaks {
         self.shares_of(row, facts).filter_map(excess)
     }
 
+    /// Whether batch holds more than its share of the machine in a row now.
+    fn is_over_its_share(&self, row: usize, facts: &Facts) -> bool {
+        self.any_holds() && self.excess(row, facts).next().is_some()
+    }
+
     /// The peak that holds on the machine in a row and bounds a kind, and is over last, with its calendar's name.
     fn peak_on(
         &self,
@@ -240,7 +248,7 @@ fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
 
 impl Ledger for Peaks {
     #[inline]
-    fn is_checking(&self) -> bool {
+    fn is_checking(&self, _: &Facts) -> bool {
         self.any_holds()
     }
 
@@ -258,17 +266,42 @@ impl Ledger for Peaks {
         let held = self.held_mut(at.row).iter_mut();
         held.zip(at.request).for_each(|(held, amount)| *held += sign * amount);
     }
-
-    fn resize(&mut self, by: &Placement<'_>) {
-        self.count(by, 1);
-    }
 }
 
 impl Policy for Peaks {
     type Mirror = Peaks;
+    type Note = PeakCounts;
 
     fn concerns(job: &Job, _: &TaskGroup) -> bool {
         job.kind == JobKind::Batch
+    }
+
+    fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+        self.admit(by, context)
+    }
+
+    fn resize(&mut self, by: &Placement<'_>) {
+        self.count(by, 1);
+    }
+
+    fn note_resize(&self, by: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
+        let shrinks = by.request.iter().any(|more| *more < 0);
+        let grows = by.request.iter().any(|more| *more > 0);
+        note.throttled += u64::from(shrinks && self.is_over_its_share(by.row, facts));
+        note.grown += u64::from(grows && self.has_calendar(by.row, facts));
+    }
+
+    fn note_removal(&self, at: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
+        note.released += u64::from(self.is_over_its_share(at.row, facts));
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, note: PeakCounts) {
+        if !review.steps.is_empty() {
+            let counts = &mut cell.policies.peaks.counts;
+            counts.throttled += note.throttled;
+            counts.released += note.released;
+            counts.grown += note.grown;
+        }
     }
 
     fn write_row(&self, slot: u32, delta: &mut Delta) {
@@ -388,26 +421,7 @@ impl Cell {
     /// How often batch stepped back for peaks, and grew again, since this process has the cell.
     #[must_use]
     pub fn peak_counts(&self) -> PeakCounts {
-        self.peak_counts
-    }
-
-    /// Whether a task is batch on a machine of which batch holds more than its share now.
-    pub(crate) fn is_over_its_share(&self, task: TaskId) -> bool {
-        let row = || {
-            let (job, record) = self.jobs.task(task)?;
-            let row = record.state.machine()?.row();
-            (job.spec.kind == JobKind::Batch).then_some(row)
-        };
-        self.policies.peaks.any_holds()
-            && row()
-                .is_some_and(|row| self.policies.peaks.excess(row, &self.facts).next().is_some())
-    }
-
-    /// Counts what a transaction did, once it is taken.
-    pub(crate) fn count_peaks(&mut self, more: PeakCounts) {
-        self.peak_counts.throttled += more.throttled;
-        self.peak_counts.released += more.released;
-        self.peak_counts.grown += more.grown;
+        self.policies.peaks.counts
     }
 
     /// Every calendar of peaks, by name.
@@ -476,7 +490,6 @@ impl Cell {
             (_, true) => self.policies.peaks.held = Vec::new(),
             (false, false) => {}
         }
-        self.policies.refresh();
     }
 
     /// What batch holds of each kind, machine by machine, counted anew.

@@ -47,6 +47,12 @@ struct Stay {
 }
 
 impl Reservations {
+    /// Whether there is any.
+    #[inline]
+    fn is_any(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// Every reservation, by name.
     fn iter(&self) -> impl Iterator<Item = &Reservation> {
         self.all.iter().map(|(reservation, _)| reservation)
@@ -141,8 +147,8 @@ type Line<'a> = SmallVec<[&'a Text; 4]>;
 
 impl Ledger for Reservations {
     #[inline]
-    fn is_checking(&self) -> bool {
-        !self.all.is_empty()
+    fn is_checking(&self, _: &Facts) -> bool {
+        self.is_any()
     }
 
     fn is_counting(&self) -> bool {
@@ -160,6 +166,7 @@ impl Ledger for Reservations {
 
 impl Policy for Reservations {
     type Mirror = Reservations;
+    type Note = ();
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
         true
@@ -170,7 +177,7 @@ impl Policy for Reservations {
     }
 
     fn write_whole(&self, delta: &mut Delta) {
-        if self.is_checking() {
+        if self.is_any() {
             self.write_change(delta);
         }
     }
@@ -181,7 +188,7 @@ impl Policy for Reservations {
     }
 
     fn goes_by_time(&self) -> bool {
-        self.is_checking()
+        self.is_any()
     }
 
     fn changes_between(&self, _: u64, now_ms: u64) -> bool {
@@ -220,11 +227,6 @@ impl Policy for Reservations {
     fn hash_image(image: &Image, into: &mut impl Hasher) {
         image.reservations.iter().for_each(|reservation| ("reserved", reservation).hash(into));
     }
-
-    /// No placement is counted, so none can differ.
-    fn uncounted(&self) -> Reservations {
-        Reservations::default()
-    }
 }
 
 impl Mirror for Reservations {
@@ -260,7 +262,6 @@ impl Cell {
         validate::all_reservations(self.policies.reservations.iter().chain([&reservation]))?;
         let version = self.begin();
         self.policies.reservations.book(reservation, &mut self.facts);
-        self.policies.refresh();
         self.log.push(Change::Policy(Reservations::BIT));
         Ok(Outcome::Done(version))
     }
@@ -271,7 +272,6 @@ impl Cell {
         }
         let version = self.begin();
         self.policies.reservations.cancel(name, &mut self.facts);
-        self.policies.refresh();
         self.log.push(Change::Policy(Reservations::BIT));
         Ok(Outcome::Done(version))
     }

@@ -1,7 +1,7 @@
 //! Reservations in a view: all of them, so that it checks as the cell does at its time.
 
 use super::{Line, Stay};
-use crate::policy::{Ledger, TenantTree};
+use crate::policy::TenantTree;
 use crate::view::{Block, View};
 use omega_core::{Job, Reservation};
 
@@ -9,7 +9,7 @@ impl View {
     /// Whether there is a reservation.
     #[must_use]
     pub fn any_reservation(&self) -> bool {
-        self.mirrors().reservations.is_checking()
+        self.mirrors().reservations.is_any()
     }
 
     /// Every reservation, by name.
