@@ -3,8 +3,9 @@
 use super::host::Host;
 use super::promises::Bound;
 use super::{CALM_MAX, World};
+use omega_store::log::ReplicaId;
 use omega_store::replica::FIRST;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 impl World {
     /// Compares what a replica found on its disk with what it has promised.
@@ -67,15 +68,18 @@ impl World {
         known.all(|one| Some(one) == first)
     }
 
-    /// Whether the voters that all members that run know are a majority without a replica.
-    pub(super) fn voters_can_spare(&self, host: usize) -> bool {
-        let id = self.hosts[host].id;
+    /// Whether the voters that each running member knows are a majority without some replicas.
+    pub(super) fn voters_can_spare(&self, hosts: &[usize]) -> bool {
+        let spared: Vec<ReplicaId> = hosts.iter().map(|host| self.hosts[*host].id).collect();
+        let is_majority = |voters: &BTreeSet<ReplicaId>| {
+            let left = voters.iter().filter(|voter| !spared.contains(voter)).count();
+            voters.is_empty() || 2 * left > voters.len()
+        };
         let members = self.members();
         let mut running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
         running.all(|running| {
-            let voters = &running.replica.node().membership().voters;
-            let left = voters.iter().filter(|voter| **voter != id).count();
-            2 * left > voters.len()
+            let known = running.replica.node().membership();
+            is_majority(&known.voters) && is_majority(&known.voters_outgoing)
         })
     }
 
@@ -108,7 +112,11 @@ impl World {
         }
         let first = self.dice.below(members.len());
         let minority = members.iter().cycle().skip(first).take((members.len() - 1) / 2);
-        for host in minority.copied().collect::<Vec<_>>() {
+        let minority: Vec<usize> = minority.copied().collect();
+        if !self.voters_can_spare(&minority) {
+            return Ok(());
+        }
+        for host in minority {
             self.hosts[host].kept_down = true;
             *self.report.faults.entry("kept down").or_default() += 1;
             self.crash(host)?;

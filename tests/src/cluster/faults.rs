@@ -108,7 +108,7 @@ impl World {
         if !all_well
             || !enough
             || !self.members_agree()
-            || !self.voters_can_spare(host)
+            || !self.voters_can_spare(&[host])
             || !self.operator.is_idle()
             || !members.contains(&host)
         {

@@ -122,7 +122,10 @@ impl Operator {
                 | ChangeError::Empty,
             )) => _ = self.todo.pop_front(),
             // It can be made when others are back, or after what else is to be done.
-            Answer::Changed(Err(ChangeError::NoQuorum { .. })) => self.todo.rotate_left(1),
+            Answer::Changed(Err(ChangeError::NoQuorum { .. })) => {
+                let first = self.todo.pop_front();
+                self.todo.extend(first);
+            }
             // The leader cannot remove itself: any other one may.
             Answer::Changed(Err(ChangeError::Leads(id))) => self.leads = Some(*id),
             _ => {}

@@ -34,7 +34,8 @@ pub(super) struct Link {
 impl Link {
     /// A stream to a peer, and what takes the messages for it. It ends when that is dropped.
     pub(super) fn new(
-        (me, address): (Whoami, &str),
+        me: Whoami,
+        address: &str,
         to: ReplicaId,
         dial: Dial,
     ) -> (Link, mpsc::Sender<PeerMessage>) {

@@ -107,7 +107,7 @@ impl Peers {
         let Inner { me, address: own, dialer, runtime, .. } = &*self.0;
         match dialer(address) {
             Ok(dial) => {
-                let (link, messages) = Link::new((*me, own), to, dial);
+                let (link, messages) = Link::new(*me, own, to, dial);
                 runtime.spawn(link.run());
                 Some(Open { address: address.to_owned(), messages })
             }
