@@ -192,6 +192,12 @@ macro_rules! policies {
         }
 
         impl Mirrors {
+            /// Whether a mirror counts the tasks of a group at present.
+            pub(crate) fn count_tasks_of(&self, job: &Job, group: &TaskGroup) -> bool {
+                !self.counting.is_empty()
+                    && !(PolicySet::concerning(job, group) & self.counting).is_empty()
+            }
+
             /// Forgets all that refers to a view's machines.
             pub(crate) fn reset(&mut self) {
                 $(self.$name.reset();)+

@@ -78,19 +78,6 @@ impl Peaks {
         self.shares.sort_by_key(|(_, share)| share.kind);
     }
 
-    /// Counts a task whose group is not compiled.
-    pub(crate) fn count_batch_task(
-        &mut self,
-        row: usize,
-        (kind, amounts): (JobKind, &[i64]),
-        sign: i64,
-    ) {
-        if self.is_counting() && kind == JobKind::Batch {
-            let held = self.held_mut(row).iter_mut();
-            held.zip(amounts).for_each(|(held, amount)| *held += sign * amount);
-        }
-    }
-
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.calendars.binary_search_by(|(known, _)| (*known.name).cmp(name))
     }
