@@ -7,6 +7,7 @@ use super::cluster_resources::ClusterResources;
 use super::evictions::Evictions;
 use super::gangs::Gangs;
 use super::peaks::Peaks;
+use super::quotas::Quotas;
 use super::reservations::Reservations;
 use super::runtime_affinity::RuntimeAffinity;
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
@@ -40,4 +41,6 @@ policies! {
     cluster_resources: ClusterResources,
     /// Hours in which batch may have only a share of a machine.
     peaks: Peaks,
+    /// The most that tenants may claim.
+    quotas: Quotas,
 }

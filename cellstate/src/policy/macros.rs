@@ -127,7 +127,23 @@ macro_rules! policies {
                 need.policies & self.checking
             }
 
-            /// Checks whether a placed task may be allocated so much more.
+            /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+            ///
+            /// # Errors
+            /// The first reason against it, in the order of the list.
+            pub(crate) fn admit_resize(
+                &self,
+                by: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                let met = self.meeting(by.need);
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.admit_resize(by, context)?;
+                })+
+                Ok(())
+            }
+
+            /// Checks whether a placed task may be allocated so much more, for which its machine has room.
             ///
             /// # Errors
             /// The first reason against it, in the order of the list.

@@ -27,6 +27,7 @@ pub(crate) mod gangs;
 mod list;
 pub(crate) mod peaks;
 mod placement;
+mod quotas;
 pub(crate) mod reservations;
 mod runtime_affinity;
 mod set;
@@ -124,6 +125,14 @@ pub(crate) trait Policy: Ledger {
     }
 
     /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+    ///
+    /// # Errors
+    /// The reason against it.
+    fn admit_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// Checks whether a placed task may be allocated so much more, for which its machine has room.
     ///
     /// # Errors
     /// The reason against it.

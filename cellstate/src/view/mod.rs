@@ -587,7 +587,7 @@ impl View {
         let id = self.machine_id(row);
         let cores = self.cores(row);
         let spot = Spot { id, status, free: &free, demand_profiles, devices, cores };
-        let at = Placement { row, job, need, request: &need.request };
+        let at = Placement { row, job, tenant: 0, need, request: &need.request };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };
         judge(machine, &spot, &at, &rules, Asked::default())

@@ -263,7 +263,7 @@ impl Policy for Peaks {
         job.kind == JobKind::Batch
     }
 
-    fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+    fn admit_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         self.admit(by, context)
     }
 
