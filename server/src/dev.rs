@@ -31,6 +31,9 @@ pub(crate) struct DevArgs {
     /// Workers of the scheduler `default`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// The profile of the scheduler: a file, as in docs/profiles.md.
+    #[arg(long, value_name = "FILE.toml")]
+    profile: Option<PathBuf>,
     /// Simulated machines, spoken for by one agent; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     machines: u32,
@@ -114,7 +117,10 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     // A cell that goes on may still know the scheduler of its last life: it waits until that one is over.
     let scheduler =
         ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
-    let scheduler = scheduler.map(str::to_owned);
+    let mut scheduler = scheduler.map(str::to_owned).to_vec();
+    if let Some(profile) = &args.profile {
+        scheduler.extend(["--profile".to_owned(), profile.display().to_string()]);
+    }
     parts.push(start("scheduler", &root, &scheduler)?);
     if args.machines > 0 {
         let machines = args.machines.to_string();

@@ -51,7 +51,7 @@ fn often(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
-    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
     if !take_name((&args.name, args.standby), &cell, &mut end)? {
         return Ok(());

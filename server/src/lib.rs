@@ -30,6 +30,8 @@ mod cert;
 #[cfg(feature = "serve")]
 mod connect;
 #[cfg(feature = "serve")]
+mod context;
+#[cfg(feature = "serve")]
 mod dev;
 #[cfg(feature = "serve")]
 mod events;

@@ -74,6 +74,9 @@ pub(crate) enum Verb {
     Txn(ask::txn::TxnCommand),
     /// Definition of a cell, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
+    /// The cells that you speak to, by name.
+    #[command(subcommand)]
+    Context(ask::context::ContextCommand),
     /// Watch a cell: how full it is, what its schedulers do, what waits and why.
     Top(ask::top::TopArgs),
     /// Look at audit logs.
@@ -88,9 +91,11 @@ pub(crate) enum Verb {
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
     )]
     Completions(manual::CompletionArgs),
-    /// Print the manual page.
-    #[command(after_help = "Example:\n  omega man | man -l -")]
-    Man,
+    /// Print the manual, or write a page for each command.
+    #[command(
+        after_help = "Examples:\n  omega man | man -l -\n  omega man --dir /usr/local/share/man/man1"
+    )]
+    Man(manual::ManualArgs),
 }
 
 /// Why a verb failed. One line for the user.
@@ -164,12 +169,13 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Lease(command) => ask::lease::run(&command)?,
         Verb::Txn(command) => ask::txn::run(&command)?,
         Verb::Cell(args) => ask::cell::run(&args)?,
+        Verb::Context(command) => ask::context::run(&command)?,
         Verb::Top(args) => ask::top::run(&args)?,
         Verb::Audit(command) => audit::run(&command)?,
         Verb::Backup(args) => ask::backup::run(&args)?,
         Verb::Restore(args) => restore::run(&args)?,
         Verb::Completions(args) => manual::completions(&args)?,
-        Verb::Man => manual::page()?,
+        Verb::Man(args) => manual::manual(&args)?,
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ pub(crate) const HELP: &str = "This build only runs workloads. To serve and oper
     cargo build --release --features serve: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
 /// The verbs of the feature; a test compares them with those of `served.rs`.
-pub(crate) const SERVED: [&str; 24] = [
+pub(crate) const SERVED: [&str; 25] = [
     "serve",
     "cert",
     "dev",
@@ -26,6 +26,7 @@ pub(crate) const SERVED: [&str; 24] = [
     "lease",
     "txn",
     "cell",
+    "context",
     "top",
     "audit",
     "backup",

@@ -5,7 +5,7 @@ use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
 use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, listed};
-use super::show::{self, Align, and_more, clean_name, columns, facts};
+use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
 use crate::file;
@@ -27,7 +27,7 @@ pub(crate) enum JobCommand {
     #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
     List(ListArgs),
     /// Show one job, and where its tasks are.
-    #[command(after_help = "Example:\n  omega job get web")]
+    #[command(visible_alias = "status", after_help = "Example:\n  omega job get web")]
     Get(NameArgs),
     /// Submit a job. The same job under the same name again does nothing twice.
     #[command(after_help = "Examples:\n  \
@@ -35,10 +35,10 @@ pub(crate) enum JobCommand {
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
     /// Change how many tasks a group of a job wants.
-    #[command(after_help = "Example:\n  omega job resize web 5")]
+    #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
     /// End a job and all its tasks.
-    #[command(after_help = "Example:\n  omega job kill web")]
+    #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
     /// Tell of every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
@@ -122,7 +122,7 @@ pub(super) fn by_name(name: &str) -> Option<proto::JobRef> {
 fn list(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
         let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
         let ended = args.ended || args.all;
         let request = proto::ListJobsRequest {
@@ -144,16 +144,18 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
         let shapes = shapes.collect::<Result<_, _>>()?;
         Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
     })?;
+    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
     let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
 }
 
 /// The most bytes of a page of jobs: sixteen times what other messages have.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
-fn table(jobs: &[JobShape]) -> String {
+fn table(jobs: &[JobShape], wide: bool) -> String {
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
-    let heading = [
+    let mut heading = vec![
         left("name"),
         left("kind"),
         left("tenant"),
@@ -164,6 +166,9 @@ fn table(jobs: &[JobShape]) -> String {
         right("running"),
         right("ended"),
     ];
+    if wide {
+        heading.extend([right("failed"), right("precedence"), left("id")]);
+    }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
         let ended = tasks.finished + tasks.failed + tasks.killed;
@@ -171,6 +176,9 @@ fn table(jobs: &[JobShape]) -> String {
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
+        if wide {
+            row.extend([tasks.failed.to_string(), job.precedence.to_string(), job.id.clone()]);
+        }
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();

@@ -39,7 +39,8 @@ pub(super) struct JobFlags {
     /// Who pays [default: default].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Whom its tasks may displace [default: 0].
+    /// Precedence: its scheduler may evict tasks of a lower one, if its profile has a preemption plugin, which the
+    /// ready-made profiles have not [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
     /// How long a task is expected to run: 30s, 5m, 2h.

@@ -13,6 +13,7 @@ pub(crate) mod amount;
 pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
+pub(crate) mod context;
 pub(crate) mod explain;
 pub(crate) mod job;
 mod job_file;
@@ -39,6 +40,7 @@ mod txn_file;
 mod watch;
 
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
@@ -77,7 +79,7 @@ pub(crate) struct AskArgs {
 
 impl AskArgs {
     fn caller(&self) -> Result<Caller, AskError> {
-        Caller::new(&self.cell.address(), self.timeout)
+        Caller::new(&self.cell.address()?, self.timeout)
     }
 }
 
@@ -134,6 +136,9 @@ pub(crate) enum AskError {
         /// Of how many.
         items: usize,
     },
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// See the error.
     #[error(transparent)]
     File(#[from] crate::file::FileError),

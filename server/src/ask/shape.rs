@@ -56,7 +56,7 @@ pub(super) struct MadeShape {
 pub(super) struct MachineShape {
     pub(super) name: String,
     pub(super) id: String,
-    /// `up` or `draining`.
+    /// `up`, `draining` or `unreachable`.
     pub(super) status: &'static str,
     pub(super) tasks: u32,
     pub(super) devices: u8,

@@ -9,6 +9,7 @@ mod listen;
 mod plugins;
 
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output::{self, OutputError};
@@ -81,6 +82,9 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
 /// Why a scheduler does not start, or ends early. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchedulerError {
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// Correct the address.
     #[error(transparent)]
     Address(#[from] ApiError),
@@ -164,7 +168,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let profiles = args.profile.as_deref().map(read).transpose()?;
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
-    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let figures = args.metrics.serve()?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
     if !take_name((&args.name, args.standby), &cell, &mut end)? {

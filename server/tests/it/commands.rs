@@ -536,6 +536,10 @@ fn the_help_of_each_verb_has_an_example() {
         "txn get",
         "txn commit",
         "cell",
+        "context list",
+        "context set",
+        "context use",
+        "context remove",
         "backup",
         "restore",
         "audit verify",
@@ -550,7 +554,9 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit"] {
+    for noun in
+        ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit", "context"]
+    {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {

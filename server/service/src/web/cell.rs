@@ -38,7 +38,7 @@ struct ReplicaShape {
     replica: u64,
     role: &'static str,
     leads: bool,
-    /// `null`: only the leader knows.
+    /// Absent on followers: the leader measures it.
     lag_entries: Option<u64>,
 }
 

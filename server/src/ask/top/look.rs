@@ -43,7 +43,7 @@ impl Watched {
     /// # Errors
     /// If the address is none.
     pub(super) fn new(ask: &AskArgs) -> Result<Watched, AskError> {
-        let address = ask.cell.address();
+        let address = ask.cell.address()?;
         let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.timeout };
         let one = |replica: &String| {
             let alone = Address { replicas: vec![replica.clone()], tls: address.tls.clone() };
