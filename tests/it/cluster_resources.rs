@@ -2,15 +2,16 @@
 //! ends, what is said of it, and races.
 
 use crate::small::{LONG, add_machine, amounts, placed, report, run, scheduler, submit, task};
-use omega_cellstate::{Cell, SharedCell};
+use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
-    Amounts, Command, Job, KindId, Kinds, Machine, Precedence, Preemption, ResourceKind, TaskId,
-    TaskReport, Unit,
+    Amounts, Command, Job, KindId, Kinds, Machine, Precedence, Preemption, Reason, ResourceKind,
+    SchedulerId, TaskId, TaskReport, Unit,
 };
 use omega_schedulers::explain::{describe, describe_obstacle, describe_remedy};
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Observer, Profile, Scheduler, Settings, Unobserved};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The kind that comes after the usual ones.
@@ -133,6 +134,25 @@ fn nobody_is_evicted_for_a_licence() {
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!((placed(&cell, low), placed(&cell, large)), (0, 1), "for room it is");
     assert_eq!(claimed(&cell), 0);
+}
+
+#[test]
+fn a_task_taken_off_in_a_view_leaves_its_licence_there() {
+    let cell = licensed(&[4], 1);
+    submit(&cell, job("first", 1, 1));
+    run(&mut scheduler(&cell, "default"), &cell, LONG);
+    let next = job("next", 1, 1);
+    let id = submit(&cell, next.clone());
+    let mut view = View::new(SchedulerId(0), 0).with_placements();
+    view.sync(&cell).unwrap();
+    let group = view.compile(id, &Arc::new(next), 0);
+    let exhausted = (0, Some(Reason::CellExhausted(LICENCE)));
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
+    let running = view.tasks_on(0)[0];
+    view.lift(0, running);
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), (1, None));
+    view.put_back(0, running);
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
 }
 
 #[test]
