@@ -130,7 +130,7 @@ pub enum Command {
     SetTenant {
         /// Which tenant.
         tenant: Text,
-        /// The way in which it stands from now on.
+        /// Configuration of the tenant from now on.
         tenant_config: TenantConfig,
     },
     /// Limits what a tenant's jobs may ask for together, placed or not, with those of tenants below it; `None` lifts

@@ -259,7 +259,7 @@ pub struct PlacementRules {
     pub affinity: Affinity,
     /// Which taints the tasks put up with.
     pub tolerations: Vec<Toleration>,
-    /// The way in which the tasks stand to other tasks.
+    /// Rules about other tasks.
     pub tasks: Vec<TaskRule>,
     /// Ports that each task has to itself on its machine.
     pub ports: Vec<Port>,
@@ -283,7 +283,7 @@ pub struct Preferred {
     pub machines: MachineSelector,
 }
 
-/// The way in which a task stands to other tasks.
+/// Rule that relates a task to other tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -99,7 +99,7 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// The way in which a toleration compares values.
+/// Operator of a toleration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TolerationOperator {

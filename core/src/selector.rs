@@ -1,4 +1,4 @@
-//! The way in which jobs point at machines and at each other's tasks: by labels.
+//! Selectors by label, of machines and of other jobs' tasks.
 
 use crate::machine::{Labels, Machine};
 use crate::text::Text;

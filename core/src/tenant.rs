@@ -20,8 +20,8 @@ use crate::amounts::Amounts;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// The way in which a tenant stands among the others. A tenant of which nothing was said stands alone, with no
-/// guarantee and weight 1.
+/// Configuration of a tenant: parent, guarantee and weight. A tenant without one has no parent, no
+/// guarantee, and weight 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TenantConfig {
     /// The tenant above it, if there is one.

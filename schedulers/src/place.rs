@@ -22,7 +22,7 @@ use rand::{Rng, RngExt};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// The way in which a scheduler places.
+/// Settings of placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
     /// Extent of the search.

@@ -39,7 +39,7 @@ pub use patience::Patience;
 /// Nanoseconds since any fixed moment, from the caller.
 pub type Nanos = u64;
 
-/// The way in which a job's turn ended.
+/// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Request was placed; if tasks are left, the next turn is at once.

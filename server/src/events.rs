@@ -51,7 +51,7 @@ impl TryFrom<String> for LogLevel {
     }
 }
 
-/// The way in which it is told.
+/// Format of log events: text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {

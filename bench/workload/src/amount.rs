@@ -32,7 +32,7 @@ pub enum AmountError {
     OtherUnit {
         /// The text.
         text: String,
-        /// The way in which it may be written.
+        /// Accepted notation.
         like: &'static str,
     },
     /// Write less.

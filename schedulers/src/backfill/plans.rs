@@ -100,7 +100,7 @@ pub(crate) struct Plans {
     pub(crate) figures: BackfillFigures,
 }
 
-/// The way in which the plans of a job bind another one.
+/// Restrictions that the plans of other jobs put on a job.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// By those of all others.

@@ -97,7 +97,7 @@ pub(super) fn could_fit(
 /// Of how many kinds a score may be the mean: as many as there is a loop for.
 pub const SCORED_KINDS_MAX: usize = 4;
 
-/// The way in which a score weighs the kinds. The shares of the kinds are averaged by these weights.
+/// Weights of the kinds in a score, which is the weighted mean of their shares.
 #[derive(Clone, Debug)]
 struct Weights {
     kinds: Vec<KindId>,

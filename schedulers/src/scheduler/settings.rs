@@ -1,4 +1,4 @@
-//! The way in which a scheduler works.
+//! Settings of a scheduler.
 
 use crate::place::Placement;
 use crate::queue::{Nanos, Patience};
@@ -6,7 +6,7 @@ use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
 
-/// The way in which a scheduler works.
+/// Settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name under which it registers; each running scheduler needs one of its own.
@@ -15,7 +15,7 @@ pub struct Settings {
     pub takes: Text,
     /// Which of those jobs, if several workers divide them.
     pub share: Share,
-    /// The way in which it places.
+    /// Settings of placement.
     pub placement: Placement,
     /// Whether tasks spare others of their class the search when they found no machine, until
     /// something happens that may help them.

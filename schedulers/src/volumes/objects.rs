@@ -134,7 +134,7 @@ pub struct Volume {
     pub driver: Text,
     /// Size.
     pub bytes: u64,
-    /// The way in which it can be used.
+    /// Access modes that the volume supports.
     pub modes: AccessModes,
     /// Content: a file system or a block device.
     pub mode: VolumeMode,
@@ -154,7 +154,7 @@ pub struct VolumeClaim {
     pub class: Text,
     /// Minimum size.
     pub bytes: u64,
-    /// The way in which it is to be used.
+    /// Access modes that the claim requests.
     pub modes: AccessModes,
     /// Required content: a file system or a block device.
     pub mode: VolumeMode,

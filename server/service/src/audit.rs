@@ -41,7 +41,7 @@ pub struct Event<'a> {
     pub call: &'a str,
     /// Of which, if the call said it: a transaction, a job, a machine.
     pub of: &'a str,
-    /// The way in which it ended: `OK`, or the code of the error.
+    /// Result of the call: `OK`, or the code of the error.
     pub outcome: &'a str,
 }
 

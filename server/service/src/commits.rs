@@ -46,7 +46,7 @@ pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), 
     Ok((request.try_into()?, try_))
 }
 
-/// The way in which a transaction is called in the audit log.
+/// Name of a transaction in the audit log.
 pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
     format!("transaction {} of scheduler {}", request.number, request.scheduler)
 }
@@ -83,7 +83,7 @@ struct Begun {
     evictions: usize,
     /// Version that it was decided on.
     base: Version,
-    /// The way in which the audit log calls it, where there is one.
+    /// Name of the transaction in the audit log, if there is an audit log.
     of: String,
     /// Why it did not get as far as the cell.
     refused: Option<ApiError>,

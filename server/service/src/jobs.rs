@@ -94,7 +94,7 @@ fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
     )
 }
 
-/// The way in which a job is called in the audit log.
+/// Name of a job in the audit log.
 fn named(job: Option<&proto::JobRef>) -> String {
     use proto::job_ref::Job as Given;
     match job.and_then(|job| job.job.as_ref()) {

@@ -81,7 +81,7 @@ impl Machines {
     }
 }
 
-/// The way in which a machine is called in the audit log.
+/// Name of a machine in the audit log.
 fn named(machine: Option<&proto::MachineRef>) -> String {
     use proto::machine_ref::Machine as Given;
     match machine.and_then(|machine| machine.machine.as_ref()) {

@@ -58,7 +58,7 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// The way in which a tenant stands.
+/// Configuration of a tenant.
 #[derive(Debug, Args)]
 pub(crate) struct GuaranteeArgs {
     /// The tenant.

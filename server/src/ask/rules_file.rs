@@ -82,7 +82,7 @@ pub(super) struct TolerationFile {
     effect: Option<EffectFile>,
 }
 
-/// The way in which a toleration compares values.
+/// Operator of a toleration.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TolerationOperatorFile {
@@ -130,7 +130,7 @@ enum ProtocolFile {
     Sctp,
 }
 
-/// The way in which a task stands to other tasks.
+/// Rule that relates a task to other tasks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RuleFile {

@@ -1,4 +1,4 @@
-//! The way in which an answer is printed: a table for people, or JSON or YAML for programs.
+//! Output of replies: a table for people, JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};

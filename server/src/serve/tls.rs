@@ -126,7 +126,7 @@ pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, Tl
     Ok(Doors { clients: door(&files.clients)?, peers: door(&files.peers)? })
 }
 
-/// The way in which a peer at `host:port` is reached.
+/// Connection settings for the peer at `host:port`.
 ///
 /// # Errors
 /// If it is not an address.

@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 use votes::Votes;
 use window::Window;
 
-/// The way in which a node behaves. Times are in ticks.
+/// Settings of a node. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Silence of the leader after which a replica stands for election, at the least; at the most

@@ -279,7 +279,7 @@ impl CellHandle for ReplicatedCell {
 
 /// Commits.
 impl ReplicatedCell {
-    /// The way in which a transaction is asked for.
+    /// Kind of a commit request.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }

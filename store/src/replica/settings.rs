@@ -1,4 +1,4 @@
-//! The way in which a replica behaves: sizes and times, none of which decides what is agreed on.
+//! Settings of a replica: sizes and times. None of them changes the results of commands.
 
 use crate::node;
 use std::time::Duration;
@@ -13,10 +13,10 @@ pub enum TornTail {
     Forgive,
 }
 
-/// The way in which a replica behaves.
+/// Settings of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The way in which its node does.
+    /// Settings of its Raft node.
     pub node: node::Settings,
     /// Tells this start of the replica from all others: a number that was never used before.
     pub incarnation: u64,

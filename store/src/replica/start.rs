@@ -1,4 +1,4 @@
-//! The way in which a replica comes to life: founded with its cell, joined to one, or gone on where it stopped.
+//! Start of a replica: it bootstraps a cell, joins one, or continues where it stopped.
 //!
 //! ```text
 //!   founded     every founding replica has the same first snapshot: an empty cell, at entry 1

@@ -133,7 +133,7 @@ impl Notes {
     }
 }
 
-/// The way in which a scheduler speaks to its cell.
+/// Connection of a test scheduler to its cell.
 #[derive(Debug)]
 pub enum Line {
     /// By calls of its own.

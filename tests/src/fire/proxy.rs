@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Number of times a relay looks whether its wire has changed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The way in which a wire is.
+/// State of a relayed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// All passes.

@@ -46,7 +46,7 @@ pub struct CapacityArgs {
     /// The folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
@@ -82,7 +82,7 @@ struct ObjectiveArgs {
     used: Option<f64>,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people, each probe as soon as it is done.

@@ -40,7 +40,7 @@ pub struct FgdArgs {
     /// End with exit code 1 if a mean is further from the published one than it may be
     #[arg(long)]
     check: bool,
-    /// The way in which the results are printed
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }

@@ -27,7 +27,7 @@ pub struct FutureArgs {
     /// Time for which a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
     #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
     run_time: Option<f64>,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
@@ -62,7 +62,7 @@ struct ChangeArgs {
     new_service: Option<u32>,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.

@@ -1,4 +1,4 @@
-//! The way in which a cell is simulated, by the flags that several verbs share: the architecture, its schedulers, and when a run ends.
+//! Simulation flags that several commands share: architecture, schedulers, and the end of a run.
 
 use crate::engine::DecisionTime;
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The architecture and its schedulers.
 #[derive(Debug, Args)]
 pub struct HowArgs {
-    /// The way in which the schedulers share the cell.
+    /// Scheduler architecture.
     #[arg(long, value_enum, default_value = "omega")]
     pub(super) arch: ArchitectureKind,
     /// Schedulers of batch jobs.

@@ -22,12 +22,12 @@ pub struct RunArgs {
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.

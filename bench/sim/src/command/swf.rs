@@ -35,7 +35,7 @@ pub struct SwfArgs {
     /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
-    /// The way in which the results are printed
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }

@@ -51,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// The way in which each job of a kind fared.
+    /// Outcome of each job of a kind.
     #[must_use]
     pub fn jobs(&self, kind: Kind) -> &[JobRecord] {
         jobs_of(&self.books, self.batch_jobs, kind)
@@ -164,7 +164,7 @@ fn access(architecture: Architecture) -> Access {
     }
 }
 
-/// The way in which the reference's allocator offers.
+/// Settings of the reference's allocator.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 

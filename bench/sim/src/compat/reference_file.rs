@@ -30,7 +30,7 @@ pub struct Point {
     pub machines: u32,
     /// Duration of the run, in seconds.
     pub end_s: f64,
-    /// The way in which the schedulers share the cell.
+    /// Scheduler architecture.
     pub architecture: Architecture,
     /// Number of schedulers the batch jobs have.
     pub batch_schedulers: u32,

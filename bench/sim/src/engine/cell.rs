@@ -1,6 +1,6 @@
 //! Interface of the event loop to a cell. Schedulers are numbered, and the cell keeps the view of each.
 
-/// The way in which a claim is judged, and how much of a transaction is taken if one is refused.
+/// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// Subject of the comparison.
@@ -12,7 +12,7 @@ pub struct Judgement {
 /// Granularity: part of a transaction with a conflict that is committed.
 pub use omega_core::Granularity;
 
-/// The way in which a scheduler sees the cell while it decides.
+/// Access of a scheduler to the cell during a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.

@@ -7,7 +7,7 @@ use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which an allocator offers.
+/// Settings of the two-level allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
     /// Time for which it gathers what becomes free, in seconds.

@@ -25,7 +25,7 @@ pub struct SchedulerRecord {
     pub left_in_queue: u64,
 }
 
-/// The way in which one job fared.
+/// Record of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobRecord {
     /// Number of tasks it has: as many as were asked for, if the cell did not size it.

@@ -8,7 +8,7 @@ use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which machines are sampled.
+/// Settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingSettings {
     /// Number of machines that are asked for each task.

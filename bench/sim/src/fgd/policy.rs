@@ -42,7 +42,7 @@ impl Policy {
         Policy::FgdAhead,
     ];
 
-    /// The way in which the published table calls it.
+    /// Name of the policy in the published table.
     #[must_use]
     pub fn published_name(self) -> Option<&'static str> {
         Some(match self {

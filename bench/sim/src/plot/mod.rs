@@ -38,7 +38,7 @@ pub struct Plot {
 pub struct Axis {
     /// The quantity and its unit: "decision time of a service job, seconds".
     pub label: String,
-    /// The way in which its values are spread.
+    /// Scale of the axis: linear or logarithmic.
     pub scale: Scale,
     /// Unit of its numbers.
     pub unit: Unit,
@@ -77,14 +77,14 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// From where to where each point goes, if it is the mean of several: drawn as a whisker. Empty, or one for each point.
     pub spread: Vec<(f64, f64)>,
-    /// The way in which it is drawn.
+    /// Style of the line.
     pub style: Style,
     /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
     /// line has its own.
     pub colour: Option<usize>,
 }
 
-/// The way in which a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// From point to point, with a dot at each if they are few.

@@ -1,10 +1,10 @@
-//! The way in which each job fared, for whoever asks more than what a scheduler did.
+//! Outcome of each job, for reports by job instead of by scheduler.
 
 use super::Outcome;
 use crate::engine::Kind;
 use omega_core::JobKind;
 
-/// The way in which one job fared.
+/// Outcome of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobOutcome {
     /// Its kind.
@@ -18,7 +18,7 @@ pub struct JobOutcome {
 }
 
 impl Outcome {
-    /// The way in which the jobs that were there by the end fared, by number.
+    /// Outcomes of the jobs that arrived before the end, by number.
     pub fn jobs(&self) -> impl Iterator<Item = JobOutcome> + '_ {
         (0..self.roll.jobs.len()).filter_map(|number| self.fare(number))
     }

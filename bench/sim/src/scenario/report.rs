@@ -88,7 +88,7 @@ pub struct TenantReport {
 pub struct Report {
     /// Description of the run.
     pub workload: String,
-    /// The way in which the schedulers shared the cell.
+    /// Scheduler architecture.
     pub architecture: ArchitectureKind,
     /// The seed of all chance.
     pub seed: u64,

@@ -9,7 +9,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// The way in which schedulers share a cell.
+/// Scheduler architecture: how schedulers share a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchitectureKind {
@@ -40,7 +40,7 @@ pub enum ArchitectureKind {
 /// Definition of a run.
 #[derive(Clone, Debug)]
 pub struct ScenarioSettings {
-    /// The way in which schedulers share the cell.
+    /// Scheduler architecture.
     pub architecture: ArchitectureKind,
     /// Schedulers of batch jobs.
     pub batch_schedulers: u32,
@@ -77,7 +77,7 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// The way in which a scheduler sees the cell. Alone on its machines, it sees them as they are.
+    /// Access of a scheduler to the cell. A scheduler alone on its machines reads their current state.
     #[must_use]
     pub fn access(self) -> Access {
         match self {

@@ -33,7 +33,7 @@ impl Taste {
     }
 }
 
-/// The way in which a scheduler is set up.
+/// Configuration of a scheduler.
 #[derive(Clone, Debug)]
 pub struct PlacerSettings {
     /// Its profile.

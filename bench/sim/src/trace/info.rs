@@ -96,7 +96,7 @@ pub struct SizeInfo {
 pub struct ValuesInfo {
     /// Subject.
     pub what: String,
-    /// The way in which it is counted.
+    /// Unit of the quantity.
     pub unit: ValueUnit,
     /// Number of values there are.
     pub count: u64,
@@ -118,7 +118,7 @@ pub struct ValuesInfo {
     pub percentiles: Vec<u64>,
 }
 
-/// The way in which a quantity is counted.
+/// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueUnit {

@@ -56,7 +56,7 @@ pub struct SynthOptions {
     pub seed: u64,
 }
 
-/// The way in which the tables are written.
+/// Format of the written tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As text.

@@ -332,7 +332,7 @@ pub enum NumberOrShare {
     Share(String),
 }
 
-/// The way in which an expression compares.
+/// Operator of an expression.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum Operator {
     #[default]
@@ -344,7 +344,7 @@ pub enum Operator {
     Lt,
 }
 
-/// The way in which a toleration compares; `Gt` and `Lt` compare numbers.
+/// Operator of a toleration; `Gt` and `Lt` compare numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TolerationOperator {
     #[default]
@@ -355,7 +355,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// The way in which a volume is used.
+/// Access mode of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
     #[serde(rename = "ReadWriteOnce")]

@@ -59,7 +59,7 @@ pub enum Portion {
     AtMost(Amounts),
 }
 
-/// The way in which a front offers.
+/// Settings of an offer frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler are for its frameworks.

@@ -108,7 +108,7 @@ pub struct Container {
     pub locality: Locality,
 }
 
-/// The way in which a container came to its end.
+/// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
     /// Its task came to its end.
@@ -133,7 +133,7 @@ pub struct Completed {
     pub task: TaskId,
     /// The machine that it had.
     pub machine: MachineId,
-    /// The way in which it ended.
+    /// Cause of the end.
     pub how: How,
 }
 
@@ -208,7 +208,7 @@ pub enum HeartbeatError {
     },
 }
 
-/// The way in which a front serves.
+/// Settings of a request frontend.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler may join.
@@ -223,7 +223,7 @@ pub struct Settings {
     /// After how long without a heartbeat an application is served no more, until the next one; one whose job
     /// is over is forgotten. `None`: never.
     pub silence_max: Option<Nanos>,
-    /// The way in which machines are looked for, where any will do.
+    /// Search for machines, for requests that accept any machine.
     pub placement: Placement,
     /// At most so many containers a step.
     pub claims_max: usize,

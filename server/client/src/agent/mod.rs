@@ -85,7 +85,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time for which a machine is tried to be registered: many elections have their time in it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way in which an agent does its work.
+/// Settings of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
     /// Heartbeat interval of each machine.

@@ -57,7 +57,7 @@ pub(super) enum Ask {
     Submit(Arc<Job>),
     /// To kill the job of this id.
     Kill(u64),
-    /// The way in which the task of the job of this id is.
+    /// State of the task of the job with this id.
     Look(u64),
 }
 

@@ -96,7 +96,7 @@ pub enum ContainerState {
     Ended(Completed),
 }
 
-/// The way in which a container ended, and where.
+/// Cause of a container's end, and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Kind of the end.
@@ -106,7 +106,7 @@ pub struct Completed {
     pub machine: Option<Text>,
 }
 
-/// The way in which a container ended.
+/// Cause of a container's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It came to its end.

@@ -93,7 +93,7 @@ pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// The way in which a tenant stands by a message; nothing said is alone, with no guarantee.
+/// Converts a tenant's configuration. Without fields: no parent and no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };

@@ -33,7 +33,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Time to try to revoke the leases. They end by themselves, too.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// The way in which a process holds the names that it registers.
+/// Settings of the leases of the names that a process registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Time that the process may be silent before another one may take its names: from one second to one

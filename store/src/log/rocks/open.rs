@@ -1,4 +1,4 @@
-//! The way in which a log in RocksDB is made, looked at and opened; see the head of `mod.rs` for what is checked.
+//! Creation, inspection and opening of a log in RocksDB. The head of `mod.rs` lists the checks.
 
 use super::endless;
 use super::mark::{self, Mark};

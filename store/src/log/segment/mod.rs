@@ -78,7 +78,7 @@ const SMALL: u64 = 256;
 /// Bytes of memory that are kept between appends: a batch of four thousand small entries.
 const BUFFER: usize = 2 << 20;
 
-/// The way in which a log is laid out. A log can be opened with other options than it was made with.
+/// Layout of a log's files. A log can be opened with other options than those it was created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// Time for which segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.

@@ -1,4 +1,4 @@
-//! The way in which a sweep is laid out on paper: what goes from left to right, which combinations are lines of one plot, and which have
+//! Layout of a sweep's plots: the setting on the x axis, which combinations are lines of one plot, and which have
 //! plots of their own.
 //!
 //! The numeric setting with most values is the level axis. The others make lines, as many as a plot has colours for; where
