@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(super) fn plugin() -> Plugin {
     Plugin::around(Point::Filter, "delay", make, Profile::with_delay)
         .describe::<Waits>()
-        .about("Tasks that prefer machines wait a bounded time for one, then for one near it, before they take another.")
+        .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
 /// A machine with twenty tasks of a minute has a place free every three seconds.

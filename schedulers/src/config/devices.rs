@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) fn plugin() -> Plugin {
     score("device_fragments", |args: &Expected, _| args.shapes().map(DeviceFragments::new))
-        .about("Tasks go where the devices that the next task could not use grow least.")
+        .about("Prefers machines where device capacity that the next task cannot use grows least.")
 }
 
 /// The arguments of `device_fragments`.

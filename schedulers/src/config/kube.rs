@@ -23,13 +23,13 @@ pub(super) fn filters() -> [Plugin; 7] {
     [
         filter("node_unschedulable", |_: &NoArguments, _| Ok(NodeUnschedulable::default()))
             .alias("NodeUnschedulable")
-            .about("The machine takes tasks, or these tolerate that it is closed to others."),
+            .about("The machine is not cordoned, or the task tolerates that."),
         filter("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
-            .about("The task tolerates every taint that keeps tasks off."),
+            .about("The task tolerates the machine's `NoSchedule` and `NoExecute` taints."),
         filter("node_affinity", |added: &Required, _| Ok(added.plugin()))
             .alias("NodeAffinity")
-            .about("The machine matches the required affinity, and that of the profile."),
+            .about("The machine matches the required affinity of the task and of the profile."),
         filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
             .alias("NodePorts")
             .about("No task on the machine has one of the task's ports."),
@@ -40,14 +40,14 @@ pub(super) fn filters() -> [Plugin; 7] {
         })
         .alias("NodeResourcesFit")
         .about(
-            "The machine has what the task requests; what is ignored here the cell still judges.",
+            "The machine has enough of every requested kind; the cell also checks the ignored ones.",
         ),
         filter("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Required spreads stay as even as they are to be."),
+            .about("With the task, the skew of each required spread stays within its maximum."),
         filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
             .alias("InterPodAffinity")
-            .about("Required affinities and anti-affinities hold, those of tasks that run too."),
+            .about("Required affinities and anti-affinities hold, also those of running tasks."),
     ]
 }
 
@@ -55,16 +55,16 @@ pub(super) fn volumes() -> [Plugin; 4] {
     [
         Plugin::volumes::<NoArguments>("volume_restrictions", Aspect::Restrictions)
             .alias("VolumeRestrictions")
-            .about("Nobody uses the task's volumes beside whom they must not be used."),
+            .about("No other task uses the task's volumes against their access modes."),
         Plugin::volumes::<NoArguments>("volume_limits", Aspect::Limits)
             .alias("NodeVolumeLimits")
-            .about("No more volumes of a driver are on the machine than can be attached."),
+            .about("The machine stays within each driver's limit of attached volumes."),
         Plugin::volumes::<NoArguments>("volume_binding", Aspect::Binding)
             .alias("VolumeBinding")
-            .about("Each claim of the task has, or can have, a volume that the machine reaches."),
+            .about("Each claim of the task has, or can get, a volume that the machine can reach."),
         Plugin::volumes::<NoArguments>("volume_zone", Aspect::Zone)
             .alias("VolumeZone")
-            .about("The volumes that the task's claims have are reachable from the machine."),
+            .about("The bound volumes of the task's claims are reachable from the machine."),
     ]
 }
 
@@ -72,25 +72,25 @@ pub(super) fn scores() -> [Plugin; 7] {
     [
         relative("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
-            .about("Few taints of the machine ask the task to stay away."),
+            .about("Prefers machines with few `PreferNoSchedule` taints that the task does not tolerate."),
         relative("node_affinity", |added: &Wishes, _| Ok(added.plugin()))
             .alias("NodeAffinity")
-            .about("The machine matches much of what the task or the profile prefers."),
+            .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("The machine's domains have few tasks of the wished spreads."),
+            .about("Prefers domains with few tasks that the task's soft spreads count."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
-            .about("Many preferences speak for the machine, those of tasks that run too."),
+            .about("Prefers machines that meet preferred affinities of the task and of running tasks."),
         score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
             .alias("NodeResourcesFit")
-            .about("How full the machine would be, by a strategy."),
+            .about("Scores the machine's allocation with the task, by a strategy."),
         score("balanced_allocation", |balance: &Balance, kinds| balance.plugin(kinds))
             .alias("NodeResourcesBalancedAllocation")
-            .about("The task leaves the kinds of the machine in even use."),
+            .about("Prefers machines whose kinds are evenly allocated with the task."),
         score("image_locality", |_: &NoArguments, _| Ok(ImageLocality))
             .alias("ImageLocality")
-            .about("The machine holds much of the task's images."),
+            .about("Prefers machines that already have the task's images."),
     ]
 }
 

@@ -17,12 +17,12 @@ pub(super) fn plugins() -> [Plugin; 2] {
         filter("load_limit", |limits: &Limits, kinds| {
             Ok(LoadLimit::new(HalfLife::seconds(limits.half_life_seconds), &limits.find(kinds)?))
         })
-        .about("With the task, no more of the machine is in use, by its reports, than services or batch jobs may have of it."),
+        .about("With the task, measured use of the machine stays within the percentage for services or batch jobs."),
         score("load_aware", |args: &Aware, kinds| {
             let weights = find_all(&args.kinds, kinds)?;
             Ok(LoadAware::new(HalfLife::seconds(args.half_life_seconds), &weights))
         })
-        .about("The less of the machine is in use, by its reports, the better; what was claimed since counts, too."),
+        .about("Prefers machines with less measured use, including claims since the last report."),
     ]
 }
 

@@ -18,7 +18,7 @@ pub(super) fn post_filters() -> [Plugin; 1] {
     [Plugin::post_filter("default_preemption", make)
         .describe::<Arguments>()
         .alias("DefaultPreemption")
-        .about("Evicts tasks of lower precedence where that hurts least.")]
+        .about("Evicts tasks of lower precedence, as few and as unimportant as possible.")]
 }
 
 /// Extent of the search, and whom to spare.

@@ -14,10 +14,12 @@ pub(super) fn plugins() -> [Plugin; 2] {
     [
         Plugin::around(Point::Order, "least_slack", slack, Profile::with_order)
             .describe::<NoArguments>()
-            .about("The job goes first that can wait least and still be done when it is due."),
+            .about("The job with the least slack before its deadline is first."),
         Plugin::around(Point::Order, "shortest_first", make, Profile::with_order)
             .describe::<Steps>()
-            .about("The shortest job goes first, and each is overtaken by a bounded number of younger ones."),
+            .about(
+                "The shortest job is first; a bounded number of younger jobs overtakes each job.",
+            ),
     ]
 }
 
