@@ -30,7 +30,7 @@ pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
     bands.iter().copied().find(|band| band.includes(precedence))
 }
 
-/// At most so many evictions in any span of so much time.
+/// Limit of evictions: at most `count` in any span of `per_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EvictionCap {
     /// The number.

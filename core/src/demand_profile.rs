@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// demand profiles (a quota, an agent, a score) goes by the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DemandProfile {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
     /// Amount, from the beginning of the day on.
     pub points: Vec<u64>,

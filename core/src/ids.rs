@@ -35,8 +35,8 @@ define_id!(
     "s"
 );
 define_id!(
-    /// A process that holds names of schedulers. It draws the number by chance when it starts, so that no
-    /// two processes have the same, nor one after it was started again.
+    /// A process that owns names of schedulers. It draws the number at random when it starts, so no
+    /// two processes, and no two starts of one, share a number.
     HolderId(u64),
     "h"
 );
@@ -121,7 +121,7 @@ impl fmt::Display for MachineId {
 pub struct TaskId {
     /// The job.
     pub job: JobId,
-    /// Which task of the job.
+    /// Index of the task in its job.
     pub index: u32,
 }
 

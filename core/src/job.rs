@@ -14,9 +14,9 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// It runs until it is stopped, and is to stay up.
+    /// A job without a planned end.
     Service,
-    /// It runs to its end.
+    /// A job that runs to its end.
     Batch,
 }
 
@@ -26,7 +26,7 @@ pub enum JobKind {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Preemption {
-    /// Those of lower precedence, where a scheduler makes room by evicting.
+    /// It may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
     /// None: its precedence only orders the queue, and protects it. (Kubernetes'
@@ -59,7 +59,7 @@ pub struct Job {
     /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
     /// machines. Without it one transaction places the gang.
     pub gang_timeout_ms: Option<u32>,
-    /// Time for which a task is expected to run, in milliseconds, if anyone knows.
+    /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
     /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
@@ -108,14 +108,14 @@ pub struct TaskGroup {
     pub request: Amounts,
     /// Accelerator devices that each task needs. They are counted in `request` too.
     pub devices: Option<DeviceRequest>,
-    /// Labels by which rules of other jobs select these tasks.
+    /// Labels of the tasks, by which rules of other jobs select them.
     pub labels: Labels,
     /// Number of times a task that fails is started again before it counts as failed; above 65,535, for
     /// ever.
     pub restarts: u32,
     /// The images of its containers, one for each: machines that hold them already start sooner.
     pub images: Vec<Text>,
-    /// Where its tasks may run.
+    /// Placement rules of the tasks.
     pub rules: PlacementRules,
     /// The claims to volumes that each of its tasks uses, by name. The cell does not know volumes:
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
@@ -126,7 +126,7 @@ pub struct TaskGroup {
     pub grace_ms: u32,
     /// Demand that varies over the day, ascending by kind: `request` has the highest point of each.
     pub demand_profiles: Vec<DemandProfile>,
-    /// Resources that each task takes on top of its request where that is free, and does without elsewhere.
+    /// Optional resources of each task, added to the request where they are free.
     pub optional: Option<OptionalResources>,
     /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
@@ -177,8 +177,7 @@ impl TaskGroup {
     }
 }
 
-/// Resources that a task takes on top of its request, where it is free. (A preferred resource, such as a device that makes
-/// it faster.)
+/// Optional resources of a task, such as a device that makes it faster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OptionalResources {
     /// Amount of each kind.
@@ -247,7 +246,7 @@ pub struct DeviceRequest {
     pub milli_each: u16,
 }
 
-/// Where the tasks of a group may run, and where they would rather.
+/// Placement rules of a group: requirements and preferences.
 ///
 /// All but the preferences and the spread of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*:
 /// the cell refuses a claim that breaks them, whichever scheduler made it.
@@ -255,9 +254,9 @@ pub struct DeviceRequest {
 pub struct PlacementRules {
     /// The name of the only machine, if there is only one. (Kubernetes' `nodeName`.)
     pub machine: Option<Text>,
-    /// Which machines.
+    /// Required and preferred machines.
     pub affinity: Affinity,
-    /// Which taints the tasks put up with.
+    /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
     /// Rules about other tasks.
     pub tasks: Vec<TaskRule>,
@@ -265,12 +264,12 @@ pub struct PlacementRules {
     pub ports: Vec<Port>,
 }
 
-/// Which machines a task must have, and which it would rather have.
+/// Required and preferred machines of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Affinity {
-    /// The machine must match one of these, if this is given.
+    /// Selectors of which the machine must match at least one, if given.
     pub required: Option<Vec<MachineSelector>>,
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     pub preferred: Vec<Preferred>,
 }
 
@@ -279,7 +278,7 @@ pub struct Affinity {
 pub struct Preferred {
     /// Weight of a match, 1 to 100.
     pub weight: u32,
-    /// Which machines.
+    /// Selector of the machines.
     pub machines: MachineSelector,
 }
 
@@ -290,7 +289,7 @@ pub struct Preferred {
 pub enum TaskRule {
     /// No selected task runs in the same domain, neither before nor after this one.
     AntiAffinity {
-        /// From which tasks.
+        /// Selector of the tasks to keep away from.
         from: TaskSelector,
         /// Domain level of the rule.
         level: TopologyLevel,
@@ -301,21 +300,21 @@ pub enum TaskRule {
     Affinity(Vec<Near>),
     /// The nearer to selected tasks the better, or with a negative weight the farther.
     Prefer {
-        /// Which tasks, and how near.
+        /// The tasks, and the level at which they are near.
         near: Near,
         /// Weight of each selected task in the domain, -100 to 100.
         weight: i32,
     },
-    /// A domain holds at most so many selected tasks, this one included.
+    /// A domain has at most `count` selected tasks, this one included.
     MaxPerDomain {
-        /// Which tasks are counted.
+        /// Selector of the counted tasks.
         of: TaskSelector,
         /// Definition of a domain.
         level: TopologyLevel,
         /// The number.
         count: u32,
     },
-    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    /// A domain has at most this share of the group's tasks, but may always have one.
     MaxShare {
         /// Definition of a domain.
         level: TopologyLevel,
@@ -328,7 +327,7 @@ pub enum TaskRule {
     /// included where it is selected: neither when this one comes nor when one of those does.
     /// ([`TaskRule::AntiAffinity`] is the rule that lets none run there.)
     MaxColocated {
-        /// Which tasks are counted.
+        /// Selector of the counted tasks.
         of: TaskSelector,
         /// Definition of a domain.
         level: TopologyLevel,
@@ -344,7 +343,7 @@ pub enum TaskRule {
 /// Tasks, and how near to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Near {
-    /// Which tasks.
+    /// Selector of the tasks.
     pub tasks: TaskSelector,
     /// In the same domain of which level.
     pub level: TopologyLevel,
@@ -357,7 +356,7 @@ pub struct Near {
 /// tasks elsewhere are not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
-    /// Which tasks are counted.
+    /// Selector of the counted tasks.
     pub of: TaskSelector,
     /// Definition of a domain.
     pub level: TopologyLevel,
@@ -376,8 +375,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// A rule to spread these tasks, of which the one to be placed is one, with at most so much
-    /// skew over the machines that meet the group's required affinity.
+    /// A hard spread of the group's own tasks with a maximum skew, over the machines that meet the
+    /// group's required affinity.
     #[must_use]
     pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
         Spread {
@@ -418,7 +417,7 @@ pub enum Protocol {
 /// A port of a machine that one task has to itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Port {
-    /// On which address; `None` is every address of the machine.
+    /// Address of the port; `None` means every address of the machine.
     pub address: Option<Text>,
     /// The protocol.
     pub protocol: Protocol,
@@ -433,7 +432,7 @@ impl Port {
         Port { address: None, protocol: Protocol::Tcp, number }
     }
 
-    /// Whether two tasks on one machine could not both have these.
+    /// Whether these ports conflict on one machine.
     #[must_use]
     pub fn collides(&self, other: &Port) -> bool {
         self.number == other.number
@@ -460,7 +459,7 @@ pub enum TaskState {
     Placed(MachineId),
     /// Its machine reported that it runs.
     Running(MachineId),
-    /// It came to its end.
+    /// The task has finished.
     Finished,
     /// It failed more often than it may.
     Failed,
@@ -480,7 +479,7 @@ impl TaskState {
         }
     }
 
-    /// Whether nothing will happen to it any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn ended(self) -> bool {
         matches!(self, TaskState::Finished | TaskState::Failed | TaskState::Killed)

@@ -93,8 +93,7 @@ pub const EVICTION_SPAN_MS_MAX: u32 = 86_400_000;
 /// The longest that a task may take to end after it was told to: who comes next waits as long.
 pub const GRACE_MS_MAX: u32 = 3_600_000;
 
-/// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
-/// from others is worth more than the gang.
+/// Maximum gang timeout. Beyond it, the reserved room costs others more than the gang is worth.
 pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
 
 /// Reservations of machines that are known at once: each that a task would reach is looked at for its claim, and

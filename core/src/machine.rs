@@ -109,7 +109,7 @@ pub enum TolerationOperator {
     Exists,
 }
 
-/// Which taints a task puts up with.
+/// A tolerated taint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// The taint's key; `None` (with `Exists`) tolerates every key.
@@ -178,7 +178,7 @@ impl Overcommit {
         Overcommit::default()
     }
 
-    /// Returns these factors with one kind set. 0 is taken as 100.
+    /// Returns these factors with one kind set. 0 means 100.
     #[must_use]
     pub fn with(mut self, kind: KindId, percent: u32) -> Overcommit {
         let percents = self.0.get_or_insert_default();
@@ -246,7 +246,7 @@ impl DeviceSet {
     }
 }
 
-/// An image that a machine holds.
+/// An image present on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Image {
     /// One of its names; an image with several is listed with each.
@@ -268,7 +268,7 @@ pub struct Machine {
     pub labels: Labels,
     /// Taints: tasks without a matching toleration are kept off.
     pub taints: Box<[Taint]>,
-    /// Images that it already holds.
+    /// Images present on the machine.
     pub images: Box<[Image]>,
     /// Number of accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// Returns this machine with `count` devices, and as much of the kind `gpu` as they have together.
+    /// Returns this machine with `count` devices, and the matching amount of the kind `gpu`.
     #[must_use]
     pub fn with_devices(mut self, gpu: KindId, count: u8) -> Machine {
         self.devices = count.min(DEVICES_MAX);

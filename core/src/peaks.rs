@@ -22,7 +22,7 @@ pub const DAY_MS: u32 = 86_400_000;
 pub struct PeakCalendar {
     /// Its name; no two calendars of a cell share one.
     pub name: Text,
-    /// Which machines: those that match now, and those that come to match.
+    /// Selector of the machines, including ones that match later.
     pub machines: MachineSelector,
     /// The peaks of its day.
     pub peaks: Vec<Peak>,
@@ -31,19 +31,19 @@ pub struct PeakCalendar {
 /// A part of each day, and what batch may hold in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peak {
-    /// When it begins, in milliseconds of the day.
+    /// Start, in milliseconds of the day.
     pub from_ms: u32,
-    /// When it is over, in milliseconds of the day. Before the beginning, it goes on over midnight.
+    /// End, in milliseconds of the day. If it is before the start, the peak crosses midnight.
     pub until_ms: u32,
-    /// Resources that the batch tasks of a machine may hold together of what it has, ascending by kind. Of kinds that are not
-    /// named, as much as there is room for.
+    /// Largest share of a machine that its batch tasks may have together, ascending by kind. Kinds
+    /// that are not named are unlimited.
     pub batch_max: Vec<KindShare>,
 }
 
 /// A share of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KindShare {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
     /// In percent of a machine's capacity.
     pub percent: u8,
@@ -58,20 +58,20 @@ impl KindShare {
 }
 
 impl Peak {
-    /// Whether it holds at a time.
+    /// Whether the peak is in effect at a time.
     #[must_use]
     pub fn holds(&self, now_ms: u64) -> bool {
         self.since(now_ms) < self.length_ms()
     }
 
-    /// When it is over, if it holds.
+    /// End of the peak, if it is in effect.
     #[must_use]
     pub fn ends_ms(&self, now_ms: u64) -> Option<u64> {
         let left = self.length_ms().checked_sub(self.since(now_ms)).filter(|left| *left > 0)?;
         Some(now_ms.saturating_add(u64::from(left)))
     }
 
-    /// Whether it begins or is over within so many milliseconds.
+    /// Whether the peak begins or ends within a number of milliseconds.
     #[must_use]
     pub fn changes_within(&self, now_ms: u64, within_ms: u32) -> bool {
         let until = |edge: u32| (edge % DAY_MS + DAY_MS - day_ms(now_ms)) % DAY_MS;

@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 pub struct Reservation {
     /// Its name; no two reservations of a cell share one while both are known.
     pub name: Text,
-    /// Which machines: those that match now, and those that come to match.
+    /// Selector of the machines, including ones that match later.
     pub machines: MachineSelector,
     /// Tenants that may place tasks there, with all tenants below them.
     pub tenants: Vec<Text>,
-    /// When it begins, in milliseconds of [`Command::Expire`](crate::Command::Expire).
+    /// Start, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,
-    /// When it is over, and forgotten.
+    /// End, after which the reservation is forgotten.
     pub until_ms: u64,
 }
 
 impl Reservation {
-    /// Whether it keeps a task of somebody else off its machines that would be placed now and run for so long,
-    /// if anyone knows.
+    /// Whether it excludes a task of another tenant that would be placed now and run for the given
+    /// time, if known.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)

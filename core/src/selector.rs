@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
-    /// It is one of the values.
+    /// The label has one of the values.
     In,
-    /// It is none of the values, or the label is absent.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// It is an integer above the one value.
+    /// The label is an integer above the value.
     Gt,
-    /// It is an integer below the one value.
+    /// The label is an integer below the value.
     Lt,
 }
 
@@ -72,7 +72,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Whether these labels meet every requirement.
+    /// Whether these labels meet all requirements.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|r| r.accepts(labels.get(&r.key).map(|value| &**value)))
@@ -110,15 +110,15 @@ impl MachineSelector {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tenants {
-    /// Those of the tenant of the job that carries the rule.
+    /// Tasks of the tenant of the job that has the rule.
     Own,
     /// Everyone's.
     Any,
-    /// Those of these tenants.
+    /// Tasks of these tenants.
     Named(Vec<Text>),
 }
 
-/// Tasks that a rule looks at.
+/// Selector of the tasks that a rule counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskSelector {

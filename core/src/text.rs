@@ -54,7 +54,7 @@ pub fn shown(text: &str) -> String {
     text.replace(is_hidden, "\u{fffd}")
 }
 
-/// Why a text is refused.
+/// Reason for which a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFlaw {
     /// Names have at least one byte.

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 /// A wish to give a task its part of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// Which task. What it needs is in its job.
+    /// Id of the task. Its request is in its job.
     pub task: TaskId,
-    /// On which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// The machine's sequence number in the view that the claim was decided on.
     pub seen: SequenceNumber,
     /// The accelerator devices to use. Empty: the cell takes the fullest that fit.
     pub devices: DeviceSet,
-    /// Amount that it takes.
+    /// Amounts to claim: the request, or with optional resources.
     pub take: Take,
 }
 
@@ -32,7 +32,7 @@ impl Claim {
     }
 }
 
-/// Amount of a machine a claim takes.
+/// Amounts that a claim takes of a machine.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -46,13 +46,13 @@ pub enum Take {
     WithOptional,
 }
 
-/// A wish that a placed task holds more or less of its machine from now on.
+/// A resize: a placed task gets more or less of its machine.
 ///
 /// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
 /// needs. The devices and cores that it has stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
-    /// Which task.
+    /// Id of the task.
     pub task: TaskId,
     /// New allocation of each kind.
     pub to: Amounts,
@@ -62,13 +62,13 @@ pub struct Resize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
-    /// The rest is taken.
+    /// The other items are applied.
     Incremental,
-    /// Nothing is taken.
+    /// No item is applied.
     AllOrNothing,
 }
 
-/// When a claim conflicts with what others did since the view was synced.
+/// Conflict check of claims against commits since the view was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictCheck {
@@ -85,7 +85,7 @@ pub struct Transaction {
     pub id: TransactionId,
     /// The version of the view that it was decided on.
     pub base: Version,
-    /// All or nothing, or what still holds.
+    /// Whether the other items are applied if one is rejected.
     pub granularity: Granularity,
     /// Definition of a conflict.
     pub check: ConflictCheck,
@@ -126,20 +126,20 @@ impl Transaction {
     }
 }
 
-/// Why a part of a transaction was refused.
+/// Reason for which an item of a transaction was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
     /// The machine has too little left of this kind.
     NoRoom(KindId),
-    /// No devices of the machine have enough left, or not those that were asked for.
+    /// No devices of the machine have enough left, or not the requested ones.
     NoDevices,
     /// The machine changed since the view was synced (sequence-number check only).
     MachineChanged,
     /// The machine was removed, or never was.
     MachineGone,
-    /// The machine takes no new tasks.
+    /// The machine is draining.
     MachineDraining,
     /// The task names another machine.
     OtherMachine,
@@ -155,9 +155,9 @@ pub enum Reason {
     TaskAffinityUnmet,
     /// The domain would exceed the emptiest by more than the allowed skew.
     Skew,
-    /// The domain holds as many tasks as it may.
+    /// The domain already has the maximum number of tasks.
     DomainFull,
-    /// The machine has no place at the level that a rule speaks of.
+    /// The machine lacks the label of the rule's level.
     NoDomain,
     /// The tenant's quota of this kind is used up.
     QuotaExceeded(KindId),
@@ -176,7 +176,7 @@ pub enum Reason {
     EvictionUnused,
     /// Fewer tasks of the job would run than its gang needs.
     GangIncomplete,
-    /// Another part of an all-or-nothing transaction conflicts.
+    /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
     /// A task that stays in the domain needs this one, or one like it, there (see
     /// [`TaskRule::Runtime affinity`](crate::TaskRule::Runtime affinity)): release that one too, or put another one there.
@@ -184,7 +184,7 @@ pub enum Reason {
     /// The task to be evicted is in the same band of precedence as the most important claim on its machine
     /// (see [`Policy::bands`](crate::Policy::bands)).
     SameBand,
-    /// The cell takes no more evictions until its time has moved (see
+    /// The eviction limit is reached until the cell's time advances (see
     /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
     EvictionsCapped,
     /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
@@ -215,12 +215,12 @@ pub enum Item {
     Resize(u32),
 }
 
-/// A part of a transaction that was refused, and why.
+/// A rejected item of a transaction, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conflict {
-    /// Which part.
+    /// The item.
     pub item: Item,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -237,32 +237,32 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Why a claim was refused, or `None` if it was taken.
+    /// Reason for which a claim was rejected; `None` if it was accepted.
     #[must_use]
     pub fn conflict_of_claim(&self, index: usize) -> Option<Reason> {
         self.conflict_of(Item::Claim(index as u32))
     }
 
-    /// Why a part was refused, or `None` if it was taken.
+    /// Reason for which an item was rejected; `None` if it was accepted.
     #[must_use]
     pub fn conflict_of(&self, item: Item) -> Option<Reason> {
         let found = self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item));
         found.ok().map(|i| self.conflicts[i].reason)
     }
 
-    /// Whether everything was taken.
+    /// Whether all items were accepted.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.conflicts.is_empty()
     }
 }
 
-/// Why a transaction was not judged at all.
+/// Reason for which a transaction was not checked at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Put something into it.
+    /// Add an item.
     #[error("the transaction is empty")]
     Empty,
     /// Split it.

@@ -13,7 +13,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 /// One decision, machine by machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appraisal {
-    /// Machines that some filter refuses, ascending by row.
+    /// Rejected machines, ascending by row.
     pub refused: Vec<Refusal>,
     /// The rows of the others, ascending. All that follows is in this order.
     pub feasible: Vec<u32>,
@@ -25,12 +25,12 @@ pub struct Appraisal {
     pub best: Vec<u32>,
 }
 
-/// A machine that a filter refuses.
+/// A machine that a filter rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Its row.
     pub row: u32,
-    /// The name of the first filter that refuses it, in the order of the profile.
+    /// Name of the first filter that rejects it, in the order of the profile.
     pub filter: &'static str,
     /// Whether fewer tasks on the machine could change that filter's mind.
     pub curable: bool,
@@ -89,14 +89,14 @@ pub fn appraise(view: &View, profile: &Profile, group: GroupRef) -> Appraisal {
     Appraisal { refused, feasible, scores, totals, best }
 }
 
-/// The machines that one filter alone refuses, ascending by row.
+/// The machines that one filter alone rejects, ascending by row.
 #[must_use]
 pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec<Refusal> {
     sift(view, &[filter], group).0
 }
 
-/// Scores of one plugin alone for these rows, which are taken as the feasible machines. `None` if
-/// it has nothing to say.
+/// Scores of one plugin alone for these rows as the feasible machines. `None` if the plugin does
+/// not apply.
 #[must_use]
 pub fn appraise_score(
     view: &View,
@@ -158,7 +158,7 @@ fn rows(words: &[(u32, u64)]) -> Vec<u32> {
     words.iter().flat_map(of_block).collect()
 }
 
-/// Rows as words, of machines that are there.
+/// Words with a bit for each of these rows, without removed machines.
 fn words_of(view: &View, rows: &[u32]) -> Vec<(u32, u64)> {
     let mut words = vec![0u64; view.blocks()];
     for row in rows.iter().filter(|row| view.machine(**row as usize).is_some()) {

@@ -5,7 +5,7 @@ use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve
 use crate::profile::Profile;
 use std::sync::Arc;
 
-/// Plugins by point, each in the order in which it is asked.
+/// Plugins by extension point, in the order of their calls.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) admit: Vec<Box<dyn Admit>>,
@@ -18,13 +18,13 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Whether some plugin stands between a decision and its commit.
+    /// Whether any plugin is called between a decision and its commit.
     #[inline]
     pub(crate) fn guards(&self) -> bool {
         !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
     }
 
-    /// Whether some plugin is told what became of a claim.
+    /// Whether any plugin is called with the result of a claim.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
         !(self.reserve.is_empty() && self.post_bind.is_empty())

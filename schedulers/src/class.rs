@@ -46,7 +46,7 @@ impl Class {
     }
 }
 
-/// Whether two groups differ at most in what no plugin looks at.
+/// Whether two groups differ at most in fields that no plugin reads.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
         // Every field by name: a new one asks here whether it counts.

@@ -11,9 +11,9 @@ use omega_cellstate::{TaskCounts, TaskSet, View};
 /// A number of tasks, or a share of those that are to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// So many.
+    /// A number of tasks.
     Tasks(u32),
-    /// So many percent of the tasks that have not ended, rounded up.
+    /// A percentage of the tasks that have not ended, rounded up.
     Percent(u32),
 }
 
@@ -29,23 +29,23 @@ impl Share {
 /// Number of tasks to keep running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// At least so many have a machine.
+    /// Least number with a machine.
     MinAvailable(Share),
-    /// At most so many have none.
+    /// Largest number without a machine.
     MaxUnavailable(Share),
 }
 
 /// Number of tasks that may be disturbed, whatever runs. (Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
-    /// Which tasks it protects.
+    /// Selector of the protected tasks.
     pub set: TaskSet,
     /// Number of them that are to stay.
     pub keep: Keep,
 }
 
 impl DisruptionBudget {
-    /// Number of its tasks may go, where there are so many, and so many are about to go already.
+    /// Number of further tasks that may be evicted, given the tasks and the evictions in progress.
     #[must_use]
     pub fn allowed(&self, counts: TaskCounts, going: usize) -> u32 {
         let up = match self.keep {

@@ -62,7 +62,7 @@ impl Share {
 /// their amounts are absurd, and then the sum stays at its largest value.
 pub type Sums = Vec<u64>;
 
-/// Adds to sums, or with `sign` -1 takes from them.
+/// Adds to sums, or subtracts with `sign` -1.
 pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     if sums.len() < amounts.len() {
         sums.resize(amounts.len(), 0);
@@ -115,8 +115,8 @@ impl Totals {
         self.0.get(kind.index()).copied().unwrap_or(0)
     }
 
-    /// The weighted dominant share of what somebody has. A kind of which no machine has anything
-    /// counts for nothing.
+    /// Weighted dominant share of an allocation. A kind of which no machine has anything counts for
+    /// nothing.
     #[must_use]
     pub fn share<'a>(&self, used: impl IntoIterator<Item = &'a Sums>, weight: Weight) -> Share {
         let mut sums: smallvec::SmallVec<[u64; 8]> = smallvec::smallvec![0; self.0.len()];

@@ -25,7 +25,7 @@ const CLASSES_MAX: usize = 64;
 struct Failed {
     class: Class,
     by: Refusers,
-    /// Whether `by` comes from a look at all machines.
+    /// Whether `by` comes from a search of all machines.
     exact: bool,
     /// The cell's time, if a filter reads it.
     moment: u64,
@@ -46,7 +46,7 @@ impl Failures {
         self.known.is_empty()
     }
 
-    /// Notes that no machine takes a task of a group.
+    /// Records that no machine accepts a task of a group.
     pub(crate) fn note(&mut self, view: &View, profile: &Profile, group: GroupRef) {
         let tasks = tasks(view, group);
         let by = Refusers::suspects(profile, &tasks);
@@ -65,7 +65,7 @@ impl Failures {
         self.known.push(Failed { class, by, exact: false, moment, events, rows });
     }
 
-    /// Whether it is known that no machine takes a task of a group.
+    /// Whether no machine is known to accept a task of a group.
     pub(crate) fn has(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         let Some(index) = self.position(view, group) else { return false };
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
@@ -129,7 +129,7 @@ fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
     if reads { tasks.view.now_ms() } else { 0 }
 }
 
-/// Whether no filter looks at more than one machine and the description of the tasks.
+/// Whether every filter reads only one machine and the description of the tasks.
 fn is_local(profile: &Profile, tasks: &Tasks<'_>) -> bool {
     let more = [Reads::OTHER_MACHINES, Reads::OTHER_DESCRIPTIONS, Reads::JOB];
     let mut active = profile.filters().filter(|filter| filter.applies(tasks));

@@ -9,7 +9,7 @@ use crate::queue::Nanos;
 /// Kind of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Where tasks may run.
+    /// A filter.
     Filter,
     /// Scoring of machines.
     Score,
@@ -24,9 +24,10 @@ pub trait Meter: Send + Sync {
     /// The time, if it is measured.
     fn now(&self) -> Nanos;
 
-    /// A filter refused so many machines of a block that those before it allow. It is told with what is measured.
+    /// A filter rejected machines of a block that earlier filters accept. Called for measured
+    /// searches.
     fn refused(&self, _filter: &'static str, _machines: u32) {}
 
-    /// A plugin took so long for a block, or a relative score for all machines that were found.
+    /// Time of a plugin for a block, or of a relative score for all feasible machines.
     fn took(&self, work: Work, plugin: &'static str, nanos: Nanos);
 }

@@ -76,7 +76,7 @@ pub struct Judged(u16);
 impl Judged {
     /// None of it.
     pub const NOTHING: Judged = Judged(0);
-    /// Whether the machine takes tasks.
+    /// The machine's status: draining or not.
     pub const STATUS: Judged = Judged(1);
     /// The machines that a task requires.
     pub const AFFINITY: Judged = Judged(2);
@@ -152,8 +152,8 @@ pub trait Filter: Send + Sync {
         news.allows_some(self, tasks)
     }
 
-    /// Whether it has anything to say about these tasks. Called once per decision; `false` saves
-    /// the calls for every block.
+    /// Whether it applies to these tasks. Called once per decision; `false` saves the calls for
+    /// every block.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
@@ -173,19 +173,19 @@ pub trait Filter: Send + Sync {
         refused
     }
 
-    /// Why it refuses the machine in a row, in a clause for a person, where there is more to say than
-    /// its name does. Called only to explain.
+    /// Reason for which it rejects the machine in a row, as a clause, if there is more to say than
+    /// its name. Called only for explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
 
-    /// Which part of the cell's judgement it makes as the cell does. A profile adds the cell's own
-    /// filters for what is missing. By default nothing.
+    /// Part of the cell's check that it covers. A profile adds the cell's own filters for the rest.
+    /// By default none.
     fn judges(&self) -> Judged {
         Judged::NOTHING
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
@@ -199,12 +199,12 @@ pub trait Score: Send + Sync {
     /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
-    /// Whether it tells machines apart for these tasks. Called once per decision.
+    /// Whether it distinguishes machines for these tasks. Called once per decision.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes

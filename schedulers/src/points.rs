@@ -37,7 +37,7 @@ pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 /// A job in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
-    /// Which: older jobs have lower numbers.
+    /// Id of the job: older jobs have lower numbers.
     pub id: JobId,
     /// Kind.
     pub job: &'a Arc<Job>,
@@ -48,9 +48,9 @@ pub struct Queued<'a> {
 pub struct Claimed<'a> {
     /// The view, with the claim on it; once the claim was refused or taken, without.
     pub view: &'a View,
-    /// For which task.
+    /// Id of the task.
     pub task: TaskId,
-    /// On which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// The task's job.
     pub job: &'a Arc<Job>,

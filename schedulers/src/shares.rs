@@ -47,9 +47,9 @@ pub(crate) struct Shares {
     free: Sums,
     /// Number of times machines had come, changed or gone when those were counted.
     counted: Option<u64>,
-    /// Whether the cell told of any tenant.
+    /// Whether the cell reported any tenant.
     told: bool,
-    /// Those for which something was claimed since the cell told what they have.
+    /// Tenants with claims since the cell last reported their usage.
     claimed: Vec<NodeId>,
     jobs: usize,
     /// Number of tenants that have jobs that wait.
@@ -62,7 +62,7 @@ struct Node {
     name: Text,
     parent: NodeId,
     weight: Weight,
-    /// Usage of the tenant and all below it, as of the last sync.
+    /// Usage of the tenant and all tenants below it, at the last sync.
     used: Sums,
     /// Claims for it since, and for all below it.
     claimed: Sums,
@@ -133,7 +133,7 @@ impl Shares {
         }
     }
 
-    /// Adds a job that is not there.
+    /// Adds a job that is not in the queue.
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         let node = self.node(&job.tenant);
         let place = Place::new(&self.order, job, id);
@@ -146,7 +146,7 @@ impl Shares {
         }
     }
 
-    /// Takes a job out, if it is there.
+    /// Removes a job, if it is in the queue.
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         let Some(&node) = self.by_name.get(&job.tenant) else { return };
         let place = Place::new(&self.order, job, id);
@@ -161,7 +161,7 @@ impl Shares {
         }
     }
 
-    /// Takes in what a view's last sync brought.
+    /// Applies the last sync of a view.
     pub(crate) fn hear(&mut self, view: &View) {
         let delta = view.delta();
         let tally = view.tally();
@@ -190,7 +190,8 @@ impl Shares {
         self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
     }
 
-    /// Takes in how tenants stand and what they use. With `full`, those that are not named use nothing.
+    /// Applies the tenants' configuration and usage. With `full`, tenants that are not named use
+    /// nothing.
     fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
         for node in std::mem::take(&mut self.claimed) {
             self.nodes[node].claimed.clear();
@@ -256,7 +257,7 @@ impl Shares {
         left
     }
 
-    /// For how many tasks there would be room if all that is free were on one machine.
+    /// Number of tasks that would fit if all free resources were on one machine.
     fn room_for(&self, request: &Amounts) -> usize {
         let asked = request.iter().filter(|(_, amount)| *amount > 0);
         let free = |kind: KindId| self.free.get(kind.index()).copied().unwrap_or(0);
@@ -290,7 +291,7 @@ impl Shares {
         Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
     }
 
-    /// Counts what was claimed for so many tasks of a tenant: for it and all above it.
+    /// Counts claims of a tenant, for it and all tenants above it.
     pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
         for (kind, amount) in request.iter() {
             if let Some(free) = self.free.get_mut(kind.index()) {

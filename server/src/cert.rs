@@ -73,7 +73,7 @@ pub(crate) enum CertError {
     /// Name another folder, or make room.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,

@@ -42,7 +42,7 @@ pub(crate) enum DevError {
     /// Name another folder, or make room.
     #[error("{}: {why}", path.display())]
     Folder {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Underlying error.
         why: io::Error,

@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// See the head of the file.
+/// Explainers by scheduler; see the head of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 

@@ -15,7 +15,7 @@ pub enum BackupError {
     Write {
         /// Which.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name another file.
@@ -23,7 +23,7 @@ pub enum BackupError {
     Read {
         /// Which.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name the right file.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// See the head of the file.
+/// The read only disk; see the head of the file.
 #[derive(Debug, Default)]
 pub struct ReadOnlyDisk {
     /// Guards what was changed since the disk was made. Held for a look-up.

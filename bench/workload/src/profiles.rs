@@ -21,7 +21,7 @@ pub enum ProfileError {
     Read {
         /// Which.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name another file.

@@ -43,7 +43,7 @@ use std::fmt;
 use std::sync::Arc;
 use timeline::{Hold, Part, Timeline, is_too_much};
 
-/// Time after a search the next one may be, unless somebody says otherwise.
+/// Default of the shortest time between two searches for a job's plan.
 const INTERVAL_MS: u64 = 10_000;
 
 /// Its name in profiles.
@@ -75,7 +75,7 @@ impl Default for Backfill {
 }
 
 impl Backfill {
-    /// So many jobs have plans.
+    /// Backfill with plans for the first `depth` jobs.
     #[must_use]
     pub fn new(depth: usize) -> Backfill {
         Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
@@ -160,7 +160,7 @@ impl Filter for Backfill {
     }
 }
 
-/// Whether a task that began now in a row would leave there what holds keep.
+/// Whether a task that starts now on a row leaves the room that plans need there.
 fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
     let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));

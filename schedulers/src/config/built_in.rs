@@ -28,7 +28,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
         .collect()
 }
 
-/// The filters that the cell judges by, in the order in which they are asked.
+/// The cell's own filters, in the order of their calls.
 fn cells_own() -> [Plugin; 11] {
     [
         Plugin::always("cluster_resources").about(

@@ -22,7 +22,7 @@ fn machine_wait() -> u32 {
     3000
 }
 
-/// As long again for a rack, where a task comes by far more machines.
+/// Default of the wait for a rack: a third of the wait for a machine.
 fn rack_wait() -> u32 {
     1000
 }

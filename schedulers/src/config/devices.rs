@@ -1,4 +1,4 @@
-//! The plugin for tasks that share devices, and what it expects.
+//! The plugin for tasks that share devices, and its expected mix of tasks.
 
 use super::arguments::ArgumentError;
 use super::built_in::score;
@@ -20,7 +20,7 @@ pub(super) fn plugin() -> Plugin {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Expected {
-    /// The tasks that are to come; by default those of a published cell.
+    /// Expected mix of tasks; by default that of a published cell.
     #[serde(default)]
     tasks: Option<Vec<ExpectedTask>>,
 }
@@ -30,7 +30,7 @@ struct Expected {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExpectedTask {
-    /// Number of devices each asks for, of any machine's 0 to 32.
+    /// Number of devices that each task requests, from 0 to 32.
     #[serde(default)]
     devices: u32,
     /// Amount of each, in thousandths.

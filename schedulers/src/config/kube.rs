@@ -1,5 +1,4 @@
-//! The plugins that answer as those of kube-scheduler, under its names, with its arguments in our
-//! words.
+//! Plugins that behave as those of kube-scheduler, under its names and with Omega's argument names.
 
 use super::arguments::{
     ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
@@ -100,7 +99,7 @@ pub(super) fn scores() -> [Plugin; 7] {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "ignored"))]
 struct Ignored {
-    /// Kinds that are not looked at, each with a `/` in its name; a cell may be without them.
+    /// Ignored kinds, each with a `/` in its name; the cell need not have them.
     #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
     /// Ignores all kinds with this before the `/` in their names.
@@ -120,7 +119,7 @@ fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Erro
     }
 }
 
-/// Reads what stands before the `/` in names of kinds.
+/// Reads prefixes of kind names, the part before the `/`.
 fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let groups: Vec<String> = Vec::deserialize(from)?;
     match groups.iter().find(|group| group.contains('/')) {
@@ -157,7 +156,7 @@ enum FitStrategy {
     LeastAllocated,
     /// The fuller the better.
     MostAllocated,
-    /// As these points say, with straight lines between them; ascending by percentage.
+    /// Points of the function, ascending by percentage, joined by straight lines.
     #[serde(deserialize_with = "ascending")]
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
@@ -211,13 +210,13 @@ impl Fit {
     }
 }
 
-/// Which kinds are to be in even use.
+/// Kinds to allocate evenly.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "balance"))]
 struct Balance {
-    /// The kinds that are to be in even use.
+    /// Names of the kinds to allocate evenly.
     #[serde(default = "names_of_cpu_and_memory", deserialize_with = "different_names")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     kinds: Vec<KindName>,
@@ -254,7 +253,7 @@ struct Neighbours {
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
-    /// Whether tasks without preferences are scored by those of tasks that run.
+    /// Whether tasks without preferences are scored by the preferences of running tasks.
     #[serde(default)]
     preferences: Whose,
 }
@@ -271,7 +270,7 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "whose"))]
 enum Whose {
-    /// Those of the task, and of tasks that run.
+    /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
     /// Preferences of all, but only for tasks that have preferences of their own.
@@ -294,7 +293,7 @@ impl Neighbours {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "required"))]
 struct Required {
-    /// Each task's machine must match one of these.
+    /// Selectors of which each task's machine must match one.
     #[serde(default)]
     required: Vec<Labelled>,
 }
@@ -305,7 +304,7 @@ struct Required {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "preferred"))]
 struct Wishes {
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     #[serde(default)]
     preferred: Vec<Better>,
 }
@@ -381,7 +380,7 @@ fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Erro
 }
 
 impl Label {
-    /// Refuses what no machine, or every machine, would match for want of sense.
+    /// Rejects selectors that match no machine or every machine.
     fn check(&self) -> Result<(), &'static str> {
         if self.key.is_empty() {
             return Err("an empty key: no label has such a key");

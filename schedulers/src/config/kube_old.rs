@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
-/// Refuses a key in two lists, of which one contradicts the other.
+/// Rejects a key that is in two contradicting lists.
 fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
     match lacks.0.iter().position(|key| has.0.contains(key)) {
         Some(i) => {
@@ -120,7 +120,7 @@ struct Wished {
     prefer_absent: Keys,
 }
 
-/// Where machines say what they would rather not run.
+/// Label with the jobs and tenants to avoid.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -142,7 +142,7 @@ fn prefer_avoid() -> String {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "zones"))]
 struct Zones {
-    /// The label that holds a machine's zone; machines without it count for themselves.
+    /// Label of a machine's zone; a machine without it is a zone of its own.
     #[serde(default = "zone", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     zone: String,

@@ -50,7 +50,7 @@ struct Reader<'a> {
     registry: &'a Registry,
     document: &'a Value<'a>,
     profile: usize,
-    /// The plugins that were named so far, with their lines.
+    /// Plugins named before, with their lines.
     named: Vec<(Point, &'a str, usize)>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Err(self.error(at, fault))
     }
 
-    /// The plugins of the base that are to be left out.
+    /// Plugins of the base to leave out.
     fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
         let base = names_of(table.base);
         let mut without = Vec::with_capacity(table.disable.len());
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         Err(self.error((place, format!("profile[{}].score[{index}].weight", self.profile)), fault))
     }
 
-    /// Refuses a plugin that was named before at its point.
+    /// Rejects a plugin that is named twice at a point.
     fn name_once(
         &mut self,
         plugin: &'a Plugin,

@@ -1,4 +1,4 @@
-//! Which plugins a file may name, what they are called, and how each is made of its arguments.
+//! The registry: the plugins that a file may name, their names, and their constructors.
 
 use super::arguments::ArgumentError;
 use super::describe::{Described, Description};
@@ -15,33 +15,33 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Where a scheduler asks a plugin: see [`crate::points`]. One name may stand for one plugin at each
+/// Extension point of a plugin: see [`crate::points`]. One name may stand for one plugin at each
 /// point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {
-    /// It says whether jobs may be queued.
+    /// Admits jobs to the queue.
     Admit,
-    /// It says which job goes first.
+    /// Orders jobs.
     Order,
-    /// It says where tasks may run.
+    /// Accepts or rejects machines.
     Filter,
-    /// It says how well they would run.
+    /// Scores machines.
     Score,
     /// It makes room for tasks that may run nowhere.
     PostFilter,
     /// It sets aside what goes with a claim.
     Reserve,
-    /// It allows, refuses or delays claims.
+    /// Allows, rejects or delays claims.
     Permit,
     /// It prepares machines.
     PreBind,
-    /// It is told what was taken.
+    /// Is called with committed claims.
     PostBind,
 }
 
 impl Point {
-    /// Every point, in the order in which a scheduler comes to them.
+    /// All points, in the order of a scheduling cycle.
     pub const ALL: [Point; 9] = [
         Point::Admit,
         Point::Order,
@@ -80,9 +80,9 @@ impl fmt::Display for Point {
 /// Whether files may leave a plugin out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
-    /// It is in a profile whose file or base names it.
+    /// Part of profiles whose file or base names it.
     Optional,
-    /// It is in every profile: the cell judges by it too.
+    /// Part of every profile, because the cell checks it too.
     Always,
 }
 
@@ -93,7 +93,7 @@ pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentEr
 /// Reads a plugin's arguments.
 type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + Sync;
 
-/// Arguments that are not what the plugin takes, and in which field of them.
+/// Error of arguments that do not match the plugin's type, with the field.
 pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
 
 /// A plugin as files name it.
@@ -229,7 +229,7 @@ impl Plugin {
         }
     }
 
-    /// One of the filters that the cell judges by: files may name it, but not add or disable it.
+    /// One of the cell's own filters: files may name it, but not add or disable it.
     pub(super) fn always(name: &str) -> Plugin {
         let (name, aliases, about) = (name.to_owned(), Vec::new(), String::new());
         Plugin {
@@ -264,7 +264,7 @@ impl Plugin {
         self
     }
 
-    /// Where it is asked.
+    /// Its extension point.
     #[must_use]
     pub fn point(&self) -> Point {
         self.point
@@ -317,7 +317,7 @@ impl Plugin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is a {point} {name:?} already")]
 pub struct NameTaken {
-    /// At which point.
+    /// Extension point.
     pub point: Point,
     /// The name.
     pub name: String,

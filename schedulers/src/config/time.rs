@@ -38,7 +38,7 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// A job lets one younger job go first for each so many milliseconds that it is expected to run.
+    /// Expected run time for which one younger job may overtake, in milliseconds.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,

@@ -127,7 +127,7 @@ fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     remedies
 }
 
-/// The remedy for a lack of room, given the machines that lack nothing else, the nearest first.
+/// Remedy for a lack of room, among machines that lack nothing else, nearest first.
 fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
     let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
     let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();

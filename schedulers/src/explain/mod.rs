@@ -23,17 +23,17 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::{KindId, Reason};
 
-/// Why the machines of a cell do not take a task.
+/// Reasons for which the machines of a cell reject a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// Number of machines there are.
     pub machines: usize,
     /// Number of those that would take the task now.
     pub feasible: usize,
-    /// Number that the judge refuses for each reason, the most frequent first, or the commit would for something that
-    /// belongs to no machine. A machine that has too little of several kinds counts for each of them.
+    /// Rejected machines by reason, most frequent first. A machine short of several kinds counts
+    /// for each of them.
     pub refused: Vec<(Reason, usize)>,
-    /// Number that each filter of the profile beyond the judge's takes away.
+    /// Machines that each further filter of the profile removes.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
@@ -74,7 +74,7 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation
 }
 
-/// For what the cell would refuse the tasks on any machine.
+/// Reason for which the cell rejects the tasks on every machine.
 fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
     let exhausted = missing_of_cell(tasks).next().map(|(kind, _)| Reason::CellExhausted(kind));
     let over = tasks.view.quota_lack(tasks.compiled);

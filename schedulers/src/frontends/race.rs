@@ -75,7 +75,7 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Asks for all containers; the others may begin once it has some where it wanted them.
+/// Requests all containers; the others begin once some are allocated.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

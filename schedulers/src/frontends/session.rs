@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 /// Outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// The cell judged it.
+    /// The cell checked it.
     Judged(Commit),
-    /// It was not judged, and none of it was taken; or the next sync tells what was.
+    /// It was not checked and changed nothing, or the next sync brings its results.
     Dropped(HandleError),
 }
 
-/// See the head of the file.
+/// The session; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) view: View,

@@ -13,16 +13,17 @@ use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// It waits for a machine.
     Waiting,
     /// This front has claimed a machine for it, and the answer is not known yet.
     Claimed,
-    /// It has a machine.
+    /// The task has a machine.
     Placed(MachineId),
-    /// It is not to be placed: it has ended, or the cell refused it for a reason that the next sync tells.
+    /// The task is not to be placed: it has ended, or the next sync brings the reason of its
+    /// rejection.
     Over,
 }
 
@@ -64,12 +65,12 @@ pub(crate) struct Entry {
     pub(crate) used: Sums,
 }
 
-/// See the head of the file.
+/// The task index; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct TaskIndex {
     jobs: BTreeMap<JobId, Entry>,
     tenants: BTreeMap<Text, Sums>,
-    /// Jobs that changed or ended since they were last asked for: what is compiled of them is old.
+    /// Jobs that changed or ended since the last call: their compiled form is stale.
     stale: BTreeSet<JobId>,
     left: Vec<Left>,
 }
@@ -117,7 +118,7 @@ impl Entry {
         self.waiting.get(group).map_or(0, BTreeSet::len)
     }
 
-    /// Number of tasks it was ever heard to have.
+    /// Largest number of tasks that was seen.
     pub(crate) fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -178,7 +179,7 @@ impl TaskIndex {
         self.jobs.get(&id.job)?.task(id.index)
     }
 
-    /// Notes what this front knows of a task before the cell tells it.
+    /// Records a state of a task before the cell reports it.
     pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
         let Some((group, _)) = self.task(id) else { return };
         self.set(id, (group as u16, mark));
@@ -270,7 +271,7 @@ impl TaskIndex {
         }
     }
 
-    /// Forgets everything, before a delta that tells all. The answer is which tasks had machines.
+    /// Forgets everything before a full delta. Returns the tasks that had machines.
     fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
         let jobs = std::mem::take(&mut self.jobs);
         self.tenants.clear();
@@ -301,7 +302,7 @@ impl TaskIndex {
         }
     }
 
-    /// A delta that tells all knows nothing of claims that wait for their answers.
+    /// Marks tasks with unanswered claims, which a full delta does not contain.
     fn mark_claimed(&mut self, is_claimed: impl Fn(TaskId) -> bool) {
         let ids: Vec<TaskId> = self
             .jobs

@@ -53,15 +53,16 @@ impl Default for Settings {
 /// Changes of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Tasks that gave up what they held beyond their request.
+    /// Tasks that were shrunk to their request.
     pub throttled: u64,
     /// Tasks that were released.
     pub released: u64,
     /// Tasks that grew to what they want.
     pub grown: u64,
-    /// Changes that the cell refused.
+    /// Changes that the cell rejected.
     pub refused: u64,
-    /// Machines on which batch holds more than its share even so: more changes are to come, or budgets keep it.
+    /// Machines on which batch still exceeds its share: further changes follow, or budgets prevent
+    /// them.
     pub over: u64,
 }
 
@@ -80,7 +81,7 @@ impl Kept {
 /// that a quota or the runtime affinity of another task changes, rather than a machine.
 const REST_MS: u64 = 60_000;
 
-/// See the head of the file.
+/// The peak controller; see the head of the file.
 #[derive(Debug)]
 pub struct PeakController {
     view: View,
@@ -108,7 +109,7 @@ impl PeakController {
         Ok(PeakController { view, settings, resting, answered })
     }
 
-    /// Its view of the cell, as of the last step.
+    /// The controller's view of the cell at the last step.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view

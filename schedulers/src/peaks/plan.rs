@@ -21,12 +21,12 @@ pub struct Plan {
     pub releases: Vec<TaskId>,
     /// Tasks that grow to what they want.
     pub grows: Vec<Resize>,
-    /// On how many machines batch holds more than its share even after this.
+    /// Number of machines on which batch exceeds its share after the plan.
     pub over: usize,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Whether the plan is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -124,7 +124,7 @@ impl Room {
         self.0.iter().any(|(_, left)| *left < 0)
     }
 
-    /// Whether it helps if so much is given back.
+    /// Whether freeing these amounts helps.
     fn needs(&self, amounts: &Amounts) -> bool {
         self.0.iter().any(|(kind, left)| *left < 0 && amounts.get(*kind) > 0)
     }
@@ -133,7 +133,7 @@ impl Room {
         self.0.iter_mut().for_each(|(kind, left)| *left += amounts.get(*kind) as i64);
     }
 
-    /// Takes so much, if there is room for it. The answer is whether there was.
+    /// Takes these amounts if they are free. Returns whether it did.
     fn take(&mut self, amounts: &Amounts) -> bool {
         let lacks = |(kind, left): &(KindId, i64)| {
             let amount = amounts.get(*kind) as i64;
@@ -147,7 +147,7 @@ impl Room {
     }
 }
 
-/// Decides who of these steps back, until there is room or nobody is left who may.
+/// Chooses the tasks to throttle, until there is room or no candidate is left.
 fn step_back(
     view: &View,
     (mut tasks, room): (Vec<Batch>, &mut Room),
@@ -184,7 +184,7 @@ fn step_back(
 }
 
 impl Batch {
-    /// Allocation once it has given up what it can.
+    /// Allocation after throttling.
     fn rest(&self) -> Amounts {
         let kinds = (0..).map(KindId).zip(self.holds.as_slice());
         Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub struct BalancedAllocation(Vec<Resource>);
 
 impl BalancedAllocation {
-    /// Over the kinds of these names, as far as the cell has them.
+    /// A score over the kinds with these names that the cell has.
     #[must_use]
     pub fn new(names: &[&str], kinds: &Kinds) -> BalancedAllocation {
         let named = |name: &&str| Resource::named(name, Amount::Claimed, kinds);

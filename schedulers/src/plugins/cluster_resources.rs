@@ -15,7 +15,7 @@ impl Filter for CellWide {
         "cluster_resources"
     }
 
-    /// A claim anywhere takes from all.
+    /// A claim on any machine reduces the amount.
     fn reads(&self) -> Reads {
         Reads::OTHER_MACHINES
     }

@@ -14,9 +14,9 @@ use omega_core::{DeviceRequest, DeviceSet, KindId};
 /// Tasks that are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceShape {
-    /// The devices that each asks for; `None`: none.
+    /// Devices that each task requests; `None`: none.
     pub devices: Option<DeviceRequest>,
-    /// The processors that it asks for, in thousandths.
+    /// Processors that it requests, in thousandths.
     pub cpu_milli: i64,
     /// Relative frequency, beside the others.
     pub weight: u32,
@@ -27,7 +27,7 @@ pub struct DeviceShape {
 pub struct DeviceFragments(Vec<DeviceShape>);
 
 impl DeviceFragments {
-    /// For tasks of these shapes.
+    /// A score for tasks of these shapes.
     #[must_use]
     pub fn new(shapes: Vec<DeviceShape>) -> DeviceFragments {
         DeviceFragments(shapes)
@@ -53,8 +53,8 @@ impl DeviceFragments {
         shapes.map(shape).into()
     }
 
-    /// Part of a machine with so much left that the next task could not use, in thousandths of a device, times the sum
-    /// of the weights.
+    /// Free device capacity of a machine that the next task could not use, in thousandths of a
+    /// device, times the sum of the weights.
     fn fragment(&self, cpu_milli: i64, left: &[i16]) -> i64 {
         let sum =
             |left: &mut dyn Iterator<Item = &i16>| left.map(|left| i64::from((*left).max(0))).sum();

@@ -37,7 +37,7 @@ pub struct HalfLife {
 }
 
 impl HalfLife {
-    /// Of so many seconds; 0 counts as 1.
+    /// A half-life in seconds; 0 counts as 1.
     #[must_use]
     pub fn seconds(seconds: u32) -> HalfLife {
         HalfLife { ms: u64::from(seconds.max(1)) * 1000 }
@@ -160,10 +160,10 @@ impl Score for LoadAware {
     }
 }
 
-/// Part of one kind that may be in use on a machine that takes a task more, in percent of what it has.
+/// Largest used percentage of one kind on a machine that accepts another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
     /// For tasks of services.
     pub service_percent: u32,

@@ -14,7 +14,7 @@ pub struct NodeLabel {
     wished: Vec<MachineSet>,
 }
 
-/// Request of the labels of these keys.
+/// Requirements on labels with these keys.
 fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requirement> + '_ {
     let asked = move |key: &Text| Requirement { key: key.clone(), operator, values: Vec::new() };
     keys.iter().map(asked)
@@ -31,7 +31,7 @@ fn matching(labels: Vec<Requirement>) -> MachineSet {
 }
 
 impl NodeLabel {
-    /// A filter that wants labels of these keys present, and of those absent.
+    /// A filter that requires labels with these keys, and the absence of those.
     #[must_use]
     pub fn requiring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let labels = both(present, absent);
@@ -40,8 +40,7 @@ impl NodeLabel {
         NodeLabel { required, wished: Vec::new() }
     }
 
-    /// A score that would rather have labels of these keys present, and of those absent. Each
-    /// counts as much as another.
+    /// A score that prefers labels with these keys, and the absence of those, with equal weight.
     #[must_use]
     pub fn preferring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let wished = both(present, absent).into_iter().map(|label| matching(vec![label]));

@@ -13,7 +13,7 @@ use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 
-/// The label that a machine says it in, if the profile names no other.
+/// Default label of a machine with jobs and tenants to avoid.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
 /// Score: everything for a machine that does not say that it would rather not have the job, else
@@ -68,7 +68,7 @@ impl Score for NodePreferAvoid {
         Reads::DESCRIPTION | Reads::JOB
     }
 
-    /// Where no machine says anything, all are alike.
+    /// Applies only if a machine has the label.
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
         self.speaking(tasks.view).is_some_and(|set| !tasks.view.is_empty_set(set))
     }

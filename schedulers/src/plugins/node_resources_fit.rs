@@ -24,7 +24,7 @@ pub struct FitArgs {
     pub ignored_groups: Vec<String>,
     /// Scoring strategy by usage.
     pub strategy: Strategy,
-    /// Names of the kinds that the score looks at, each with its weight, 1 to 100.
+    /// Names of the scored kinds, each with its weight, 1 to 100.
     pub resources: Vec<(String, u32)>,
 }
 
@@ -46,8 +46,8 @@ pub enum Strategy {
     LeastAllocated,
     /// The fuller the better.
     MostAllocated,
-    /// As these points say, with straight lines between them, and level before and after. They are
-    /// ascending by their percentage.
+    /// Points of the function, ascending by percentage: straight lines between them, level before
+    /// and after.
     RequestedToCapacityRatio(Vec<ShapePoint>),
 }
 
@@ -83,7 +83,7 @@ enum Prefer {
 }
 
 impl NodeResourcesFit {
-    /// For a cell of these kinds. Kinds that the cell does not have do not count.
+    /// The filter for a cell with these kinds. Kinds that the cell does not have do not count.
     #[must_use]
     pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
         let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());

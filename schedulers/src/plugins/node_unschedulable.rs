@@ -4,7 +4,7 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::{Block, MachineSet, View};
 use omega_core::{Taint, TaintEffect};
 
-/// The taint by which a machine of a Kubernetes cluster says that it is closed to new tasks.
+/// Taint of a cordoned node of a Kubernetes cluster.
 const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
 /// Filter: the machine takes tasks, or these tolerate that it is closed to others.

@@ -32,8 +32,8 @@ fn points_of(raw: i64, most: i64) -> i32 {
 /// rounded down: it is never closer to the next whole number than doubles can tell.
 const EXACT: u64 = 1 << 46;
 
-/// Number of hundredths of `most` a value is, without what is left over. Processors divide doubles
-/// several times faster than integers.
+/// Value in hundredths of `most`, rounded down. Processors divide doubles several times faster than
+/// integers.
 #[inline]
 pub(super) fn hundredths(value: i64, most: i64) -> i64 {
     match value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {

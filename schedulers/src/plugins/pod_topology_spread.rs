@@ -11,7 +11,7 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, RuleFamily, SpreadWish, WishCounts};
 use smallvec::SmallVec;
 
-/// See the head of the file.
+/// The plugin `pod_topology_spread`; see the head of the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodTopologySpread;
 
@@ -126,7 +126,7 @@ struct Spreads<'a> {
 }
 
 impl Spreads<'_> {
-    /// Whether each feasible machine takes part, in their order.
+    /// Whether each feasible machine takes part, in order.
     fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
         let blocks = self.feasible.blocks().zip(&self.placed);
         blocks

@@ -40,7 +40,7 @@ impl Filter for WithinQuota {
         0
     }
 
-    /// Only what the same limit holds for would have to go.
+    /// Evictions help only among tasks that count against the same limit.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let Some(lack) = tasks.view.quota_lack(tasks.compiled) else { return 0 };
         let view = tasks.view;

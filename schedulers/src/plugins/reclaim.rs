@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// On how many machines with tasks that may be reclaimed it is tried.
 const MACHINES_TRIED: usize = 64;
 
-/// See the head of the file.
+/// The plugin `reclaim`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Reclaim {
     /// Drawn from the number of the scheduler: workers begin at different machines.
@@ -107,7 +107,7 @@ fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
     view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }
 
-/// The branches that have borrowed what a tenant is guaranteed and asks for, and how much of each kind.
+/// Branches that borrow a tenant's guarantee in a requested kind, and the borrowed amounts.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     let own = view.own_use();
@@ -135,7 +135,8 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     borrowed
 }
 
-/// Takes what a task has off what its branch has borrowed. The answer is whether it had borrowed any of it.
+/// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether it
+/// borrowed any.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
     let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
         return false;
@@ -151,8 +152,8 @@ fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrow
     had
 }
 
-/// Which tasks on a machine would have to go: `None` if none there may be reclaimed, `Some(None)` if
-/// those that may are not enough.
+/// Victims on a machine: `None` if no task there may be reclaimed, `Some(None)` if those that may
+/// are not enough.
 fn victims(
     view: &mut View,
     lack: &Lack<'_>,

@@ -45,7 +45,7 @@ impl Filter for Reservations {
     }
 }
 
-/// For whom the machine in a row is reserved that is kept from these tasks.
+/// Tenants of the reservation that excludes these tasks from the machine in a row.
 pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();

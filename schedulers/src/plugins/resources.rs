@@ -67,7 +67,7 @@ pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
     if need.cores.is_none() { with_devices } else { block.cores_fit(need, with_devices) }
 }
 
-/// The kind of which each task takes one: how many tasks a machine may have, whatever they are.
+/// Kind with one unit for each task, which bounds the number of tasks on a machine.
 const TASKS_KIND: &str = "pods";
 
 /// Of some machines, those that could hold a task if they were empty. How many tasks a machine may
@@ -164,7 +164,7 @@ impl Weights {
     }
 }
 
-/// The score of one machine by what is left of it on average.
+/// Score of one machine by its mean free share.
 #[inline(always)]
 fn average<const N: usize>(shares: &[(LeftShare<'_>, f32); N], lane: usize, better: Better) -> i32 {
     let mut left = 0.0;

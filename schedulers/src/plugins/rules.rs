@@ -25,7 +25,7 @@ impl Filter for TaskRules {
         block.rules_allow(tasks.need, among)
     }
 
-    /// Where a place or a neighbour is missing, fewer tasks do not help.
+    /// Evictions do not help where a domain or a required neighbour is missing.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let near = block.affinity_met(tasks.need, refused);
         let families = [RuleFamily::Spread, RuleFamily::Limits];
@@ -69,7 +69,7 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Of the machines in `among`, those that a family refuses first for want of a place at a level.
+/// Machines in `among` that a family of rules rejects first because they lack the label of a level.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,

@@ -11,7 +11,7 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View, WishCounts};
 use omega_core::Text;
 
-/// The label that holds a machine's zone, if the profile names no other: Kubernetes' own.
+/// Default label of a machine's zone: Kubernetes' own.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Weight of the zones beside the machines.
@@ -30,7 +30,7 @@ impl Default for SelectorSpread {
 }
 
 impl SelectorSpread {
-    /// With zones that the label with this key tells.
+    /// The score with zones by the label with this key.
     #[must_use]
     pub fn new(zone: impl Into<Text>) -> SelectorSpread {
         SelectorSpread { zone: zone.into() }

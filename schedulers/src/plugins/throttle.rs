@@ -19,7 +19,7 @@ use rand_pcg::Pcg64;
 /// On how many machines with tasks that hold more than their request it is tried.
 const MACHINES_TRIED: usize = 64;
 
-/// See the head of the file.
+/// The plugin `throttle`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
     /// Drawn from the number of the scheduler: workers begin at different machines.
@@ -34,7 +34,7 @@ impl Throttle {
     }
 }
 
-/// Whether somebody less important runs, from whom a job may take something.
+/// Whether a less important task runs that could be throttled for a job.
 fn has_lower(view: &View, job: &Job) -> bool {
     let bound = view.displaces_below(job.precedence);
     let lowest = view.lowest_precedence();
@@ -99,7 +99,7 @@ impl Cost {
     }
 }
 
-/// The tasks in a row below a precedence that have something to give up, the most important first.
+/// Tasks in a row below a precedence with more than their request, the most important first.
 fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> {
     let tasks = view.tasks_on(row).iter();
     let has = |task: &&PlacedTask| {

@@ -47,7 +47,8 @@ pub struct ShortestFirst {
 }
 
 impl Default for ShortestFirst {
-    /// A job of an hour lets sixty younger ones go first, and one of which nobody knows is taken for such a one.
+    /// With the defaults a one-hour job lets sixty younger ones pass; a job without a run time
+    /// counts as one hour.
     fn default() -> ShortestFirst {
         ShortestFirst::new(60_000, 3_600_000)
     }

@@ -29,7 +29,7 @@ pub struct VolumeFilter {
 }
 
 impl VolumeFilter {
-    /// A filter for an aspect of these volumes.
+    /// A filter for one aspect of these volumes.
     #[must_use]
     pub fn new(aspect: Aspect, volumes: &Volumes) -> VolumeFilter {
         VolumeFilter { aspect, volumes: volumes.clone() }
@@ -84,7 +84,7 @@ impl Filter for VolumeFilter {
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,
-    /// Tenant and share of the jobs that the scheduler takes.
+    /// Tenant and share of the scheduler's jobs.
     takes: Option<(Text, Share)>,
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
@@ -93,14 +93,14 @@ pub struct VolumeBinding {
 }
 
 impl VolumeBinding {
-    /// For these volumes.
+    /// The plugin for these volumes.
     #[must_use]
     pub fn new(volumes: &Volumes) -> VolumeBinding {
         let (jobs, told) = (BTreeMap::new(), BTreeSet::new());
         VolumeBinding { volumes: volumes.clone(), takes: None, jobs, told }
     }
 
-    /// Whether it is this scheduler that tells of a job's tasks: another may know better by now.
+    /// Whether this scheduler is responsible for reporting a job's tasks.
     fn tells_of(&self, id: JobId, job: &Job) -> bool {
         let own = self
             .takes

@@ -18,7 +18,7 @@ impl Scheduler {
         backfill.map_or_else(Vec::new, |backfill| backfill.plans().read().starts().collect())
     }
 
-    /// After a sync: drops who waits no more, and brings the plans up to date.
+    /// After a sync: drops plans of jobs that no longer wait, and updates the others.
     pub(super) fn sync_plans(&mut self, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         if backfill.plans().read().is_empty() {

@@ -16,7 +16,7 @@ pub(super) struct Decided {
     pub(super) short: bool,
     /// Number of those that wait for a permit.
     pub(super) held: usize,
-    /// Whether a plugin refused claims after the decision.
+    /// Whether a plugin rejected claims after the decision.
     pub(super) turned_away: bool,
     /// Plugins that rejected the tasks without a machine.
     pub(super) by: Refusers,
@@ -38,7 +38,7 @@ impl Decided {
         }
     }
 
-    /// The verdict if nothing came between.
+    /// The verdict of the decision alone.
     pub(super) fn verdict(&self) -> Verdict {
         match self.turned_away || self.short {
             true => Verdict::Refused { by: self.by, news: self.news },

@@ -33,7 +33,7 @@ pub(super) struct Flight {
     resumed: bool,
 }
 
-/// Those of one step. Most cells take one at a time, which needs no memory of its own.
+/// Flights of one step. Most cells have one at a time, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
 
 /// Submits them, and waits for the answers.
@@ -108,7 +108,7 @@ impl Scheduler {
         (now < until).then_some(until)
     }
 
-    /// Gives back what is held, before a queue is made anew in which its jobs have their turn again.
+    /// Releases the open transaction before a new queue gives its jobs their turn again.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         self.decided.clear();

@@ -1,4 +1,4 @@
-//! Report on a step to whoever measures it.
+//! The observer: reports on a step for measurements.
 
 use crate::backfill::BackfillFigures;
 use crate::delay::WaitFigures;
@@ -6,7 +6,7 @@ use crate::queue::Queue;
 use omega_cellstate::View;
 use omega_core::{Commit, JobId, TaskId, Transaction, Version};
 
-/// Behaviour in a step, for whoever measures. Every method does nothing by default.
+/// Callbacks of a step, for measurements. Every method does nothing by default.
 pub trait Observer {
     /// View and queue are up to date with what has come from the cell.
     fn synced(&mut self, _view: &View, _queue: &Queue) {}
@@ -21,7 +21,7 @@ pub trait Observer {
     /// A transaction was answered.
     fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
 
-    /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
+    /// A plugin rejected a claim after the decision, or a wait for its permit timed out.
     fn refused(&mut self, _task: TaskId, _by: &'static str) {}
 
     /// Jobs wait for machines that they prefer, or have: what became of it so far. Told in each step of a
@@ -35,7 +35,7 @@ pub trait Observer {
     /// A decision has panicked, with this message. Its job is set aside, and the scheduler goes on with the others.
     fn set_aside(&mut self, _job: JobId, _panic: &str) {}
 
-    /// There is nothing to do as of this version: no job has its turn.
+    /// No job has its turn at this version.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 

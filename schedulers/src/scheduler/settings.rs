@@ -11,14 +11,14 @@ use omega_core::{ConflictCheck, Granularity, Text};
 pub struct Settings {
     /// The name under which it registers; each running scheduler needs one of its own.
     pub name: Text,
-    /// The scheduler name of the jobs that it takes.
+    /// Scheduler name of the jobs to place.
     pub takes: Text,
-    /// Which of those jobs, if several workers divide them.
+    /// Share of those jobs, if several workers divide them.
     pub share: Share,
     /// Settings of placement.
     pub placement: Placement,
-    /// Whether tasks spare others of their class the search when they found no machine, until
-    /// something happens that may help them.
+    /// Whether a rejected task spares the others of its class the search, until an event that may
+    /// help them.
     pub failures: bool,
     /// Number of claims it puts into one transaction.
     pub claims_max: usize,

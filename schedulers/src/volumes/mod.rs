@@ -56,7 +56,7 @@ pub struct ClaimState {
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
-    /// Whether it keeps that volume if no task comes to run.
+    /// Whether it keeps that volume if the task is not placed.
     pub is_final: bool,
     /// The tasks that use it, ascending.
     pub users: Vec<TaskId>,
@@ -78,7 +78,7 @@ impl Volumes {
         self.try_change(|catalog| catalog.put_volume(volume))
     }
 
-    /// Takes a volume away.
+    /// Removes a volume.
     ///
     /// # Errors
     /// If there is none of this name, or a claim has it.
@@ -94,7 +94,8 @@ impl Volumes {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
 
-    /// Takes a claim away. Its volume is free again, unless it was made for it: then it goes too.
+    /// Removes a claim. Its volume is free again, or removed if it was provisioned for it. Its
+    /// volume is free again, unless it was made for it: then it goes too.
     ///
     /// # Errors
     /// If there is none of this name, or tasks use it.
@@ -127,7 +128,7 @@ impl Volumes {
         self.catalog.read().attached(machine)
     }
 
-    /// Has a scheduler told of every change that may help a job: [`Events::VOLUMES_CHANGED`].
+    /// Registers a scheduler for changes that may help a job: [`Events::VOLUMES_CHANGED`].
     pub fn tell(&self, waiting: &Waiting) {
         self.catalog.write().listeners.push(waiting.clone());
     }
@@ -195,7 +196,7 @@ impl Volumes {
         self.change_if(|catalog| catalog.unreserve(task));
     }
 
-    /// Notes that a task with these claims runs on the machine of this name, whoever placed it.
+    /// Records that a task with these claims runs on the machine of this name.
     pub fn runs(&self, task: TaskId, claims: &[Text], machine: &Text) {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
@@ -223,7 +224,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Tells the listeners if the change says that it may help someone.
+    /// Notifies the listeners if the change may help a job.
     fn change_if(&self, change: impl FnOnce(&mut Catalog) -> bool) {
         let mut catalog = self.catalog.write();
         if change(&mut catalog) {
@@ -233,7 +234,7 @@ impl Volumes {
 }
 
 impl Catalog {
-    /// Tells the schedulers that are still there.
+    /// Notifies the schedulers that still exist.
     fn raise(&mut self) {
         self.listeners.retain(|listener| !listener.is_alone());
         self.listeners.iter().for_each(|listener| listener.raise(Events::VOLUMES_CHANGED));

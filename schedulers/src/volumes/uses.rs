@@ -50,7 +50,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Where the volumes of the claims without one are to come from, if nothing is in the way.
+    /// Sources of volumes for the unbound claims, if nothing prevents the placement.
     fn choices(
         &self,
         task: TaskId,

@@ -236,7 +236,7 @@ pub enum VerifyError {
     /// It cannot be read.
     #[error("{}: {why}", file.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -244,7 +244,7 @@ pub enum VerifyError {
     /// The line before it was changed or is missing, or this one was.
     #[error("{}:{line}: does not go on from the line before it", file.display())]
     Broken {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Which line, from 1 on.
         line: u64,

@@ -52,7 +52,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// See the head of the file. Held for a look-up.
+/// Bytes held by callers; see the head of the file. The lock is taken for a look-up.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,

@@ -46,7 +46,7 @@ pub enum TlsError {
     /// Name another file, or mend this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -54,7 +54,7 @@ pub enum TlsError {
     /// Take the right from them.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Mode bits of the file.
         mode: u32,
@@ -62,7 +62,7 @@ pub enum TlsError {
     /// Name another file.
     #[error("{}: holds no {what} in PEM", file.display())]
     Empty {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Subject of the search.
         what: &'static str,

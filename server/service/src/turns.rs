@@ -36,7 +36,7 @@ const PIECE_CALLS: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Lane(Arc<Mutex<State>>);
 
-/// See the head of the file. Held for a look-up.
+/// Turns of callers; see the head of the file. The lock is taken for a look-up.
 #[derive(Debug)]
 struct State {
     max: usize,

@@ -15,7 +15,7 @@ use omega_workload::command_line::argument_error;
 use omega_workload::profiles::{self, ProfileError};
 use std::path::{Path, PathBuf};
 
-/// Which job.
+/// The job.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Its name.

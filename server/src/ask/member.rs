@@ -33,7 +33,7 @@ pub(crate) enum MemberCommand {
     Transfer(ReplicaArgs),
 }
 
-/// Which replica.
+/// The replica.
 #[derive(Debug, Args)]
 pub(crate) struct ReplicaArgs {
     /// Its number, such as 4 or r4.

@@ -87,7 +87,7 @@ pub(crate) enum SchedulerError {
     /// Name another file, or mend this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Mistake.
         why: io::Error,
@@ -95,7 +95,7 @@ pub(crate) enum SchedulerError {
     /// Mend the file.
     #[error("{}:{why}", file.display())]
     Profile {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Error in it, and where.
         why: ConfigError,
@@ -103,7 +103,7 @@ pub(crate) enum SchedulerError {
     /// Name a profile for it.
     #[error("{}: has no profile for the scheduler {name:?}", file.display())]
     NoProfile {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Owner.
         name: String,
@@ -125,7 +125,7 @@ pub(crate) enum SchedulerError {
     /// Choose another address, or end whoever has it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// Where.
+        /// The place.
         address: SocketAddr,
         /// Underlying error.
         why: io::Error,

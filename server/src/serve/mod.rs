@@ -60,7 +60,7 @@ pub(crate) enum ServeError {
     /// Choose another address, or end whoever has it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// Where.
+        /// The place.
         address: String,
         /// Underlying error.
         why: io::Error,
@@ -68,7 +68,7 @@ pub(crate) enum ServeError {
     /// Name another file, or make room.
     #[error("{}: the audit log cannot be written: {why}", file.display())]
     Audit {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -87,7 +87,7 @@ pub(crate) enum ServeError {
     /// The replica stopped by itself: see why.
     #[error("the replica has stopped: {why}")]
     Stopped {
-        /// Why.
+        /// The reason.
         why: String,
         /// Remedy.
         remedy: Remedy,

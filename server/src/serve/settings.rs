@@ -263,7 +263,7 @@ pub(crate) struct Replicated {
     pub(crate) dir: PathBuf,
     /// Which cell.
     pub(crate) cell: CellId,
-    /// Which replica.
+    /// Id of the replica.
     pub(crate) replica: ReplicaId,
     /// All replicas whose addresses are known.
     pub(crate) peers: Vec<Peer>,
@@ -281,7 +281,7 @@ pub(crate) enum SettingsError {
     /// Name another file, or mend this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Error in it, with the line.
         why: String,

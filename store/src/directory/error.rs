@@ -62,7 +62,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -70,7 +70,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote it: it has an engine that is not known here.
     #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
     UnknownEngine {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The number of the engine.
         found: u8,
@@ -78,7 +78,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote the kinds.
     #[error("{}: the resource kinds: {source}", path.display())]
     Kinds {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Error in them.
         source: CodecError,
@@ -86,7 +86,7 @@ pub enum OpenDirectoryError {
     /// Name the right folder: this one belongs to another cell.
     #[error("{} belongs to cell {found}, not to {wanted}: name the right folder", path.display())]
     OtherCell {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Cell of the directory.
         found: CellId,
@@ -96,7 +96,7 @@ pub enum OpenDirectoryError {
     /// Name the right folder: this one belongs to another replica.
     #[error("{} belongs to replica {found}, not to {wanted}: name the right folder", path.display())]
     OtherReplica {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Replica of the directory.
         found: ReplicaId,
@@ -106,7 +106,7 @@ pub enum OpenDirectoryError {
     /// Open it with the engine that it was made with; a log is never taken over by another one.
     #[error("{} keeps its log in {found}, not in {wanted}: set the engine to {found}", path.display())]
     OtherEngine {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Engine of the directory.
         found: EngineKind,

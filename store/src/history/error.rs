@@ -73,9 +73,9 @@ pub enum HistoryError {
     /// Use the version of this program that wrote the entry.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// This log leads to another state than its leader had: it is not the one to trust. Compare with
@@ -90,7 +90,7 @@ pub enum HistoryError {
     /// A defect of Omega: please report it.
     #[error("at version {version} the cell is wrong, please report it: {source}")]
     Audit {
-        /// At which version.
+        /// The version.
         version: Version,
         /// Mistake.
         source: AuditError,

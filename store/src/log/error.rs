@@ -40,7 +40,7 @@ pub enum OpenError {
     /// Use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -49,7 +49,7 @@ pub enum OpenError {
     #[error("{} belongs to replica {} of cell {}, not to {} of {}: name the right folder",
         path.display(), found.1, found.0, wanted.1, wanted.0)]
     OtherReplica {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Owner of the log.
         found: (CellId, ReplicaId),
@@ -68,7 +68,7 @@ pub enum OpenError {
     #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), and it \
         was safe once: remove this replica and add a new one", path.display())]
     Corrupt {
-        /// In which file.
+        /// Path of the file.
         path: PathBuf,
         /// Where the record begins.
         offset: u64,
@@ -83,7 +83,7 @@ pub enum OpenError {
     /// add a new one.
     #[error("{}: {detail}; remove this replica and add a new one", path.display())]
     Library {
-        /// In which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Underlying error.
         detail: Box<str>,

@@ -357,17 +357,17 @@ pub enum ReadError {
     /// The file was damaged after it was opened. Restore the replica: see docs/recovery.md.
     #[error("{}: entry {index} at byte {offset} was damaged: remove this replica and add a new one", path.display())]
     Corrupt {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where.
+        /// The place.
         offset: u64,
-        /// Which entry.
+        /// Index of the entry.
         index: LogIndex,
     },
     /// Mend the disk and start the replica again.
     #[error("{}: {source}; mend the disk and start the replica again", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,

@@ -55,7 +55,7 @@ pub enum MessageError {
          a majority of replicas lost committed entries; restore the cell from a snapshot"
     )]
     Contradiction {
-        /// Which entry.
+        /// Index of the entry.
         index: LogIndex,
         /// Former kind.
         committed: Term,

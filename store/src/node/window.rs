@@ -14,7 +14,7 @@ use raft::{GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// Window of entries in flight; see the head of the file.
 ///
 /// Invariant: `entries` are consecutive from the one after `base` on.
 #[derive(Debug)]

@@ -116,7 +116,7 @@ pub enum FileDone {
     Failed(Position),
 }
 
-/// See the head of the file.
+/// The file worker; see the head of the file.
 #[derive(Debug)]
 pub struct FileWorker {
     snapshots: Arc<Snapshots>,

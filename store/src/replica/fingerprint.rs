@@ -25,7 +25,7 @@ pub(crate) struct Head {
     pub(crate) fingerprint: u64,
 }
 
-/// See the head of the file.
+/// The fingerprint; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Fingerprint {
     hash: u64,

@@ -8,7 +8,7 @@ use super::threads::Event;
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 
-/// See the head of the file.
+/// The mailbox; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     /// Guards what has gathered. Held to put one event in, or to take all out.

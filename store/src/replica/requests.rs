@@ -31,7 +31,7 @@ impl Sender {
 /// while a leader holds its term.
 const SENDERS_MAX: usize = 256;
 
-/// See the head of the file.
+/// The requests; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Requests {
     incarnation: u64,

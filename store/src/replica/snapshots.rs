@@ -33,7 +33,7 @@ const SILENT_TICKS: u64 = 40;
 const PIECES_A_STEP: usize = 4;
 const PIECES_A_TICK: usize = 64;
 
-/// See the head of the file.
+/// The transfers; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     /// Bytes of entries that were applied since the last snapshot was begun.

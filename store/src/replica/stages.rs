@@ -53,7 +53,7 @@ impl Stage {
 /// When the entry of a transaction that is followed was where. Of a leader alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// Which entry.
+    /// Index of the entry.
     pub entry: LogIndex,
     /// Number of commands that are in it.
     pub commands: usize,

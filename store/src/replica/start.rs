@@ -62,17 +62,17 @@ pub enum StartError {
     /// The snapshot does not say who the replicas are: it was written by something else.
     #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
     Agreed {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Use the version of this program that wrote the entry, or one that came after it.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// The log begins after the last snapshot ends: a snapshot is missing.
@@ -81,7 +81,7 @@ pub enum StartError {
          is missing; remove this replica and add a new one with another id", path.display()
     )]
     Gap {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Where the log begins.
         base: LogIndex,
@@ -96,7 +96,7 @@ pub enum StartError {
          with --accept-torn-log to go on without them", path.display()
     )]
     TornTail {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Index that may have been acknowledged.
         promised: LogIndex,
@@ -109,7 +109,7 @@ pub enum StartError {
          remove this replica and add a new one with another id", path.display()
     )]
     LostTail {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Commit.
         committed: LogIndex,

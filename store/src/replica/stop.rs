@@ -26,9 +26,9 @@ pub enum Stop {
     /// it.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// The log failed: see the error. What it holds is unknown until it is opened again.

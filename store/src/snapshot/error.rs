@@ -112,7 +112,7 @@ pub enum LoadError {
         path.display()
     )]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -120,7 +120,7 @@ pub enum LoadError {
     /// The file is of another cell: this is the wrong folder, or the file was put here by mistake.
     #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
     OtherCell {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Cell of the state.
         found: CellId,
@@ -130,7 +130,7 @@ pub enum LoadError {
     /// The file's name says another position than its header.
     #[error("{} is of entry {} of term {}: give it back its name", path.display(), found.index, found.term)]
     OtherPosition {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Where it really is.
         found: Position,
@@ -143,7 +143,7 @@ pub enum LoadError {
         path.display()
     )]
     Corrupt {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Where it was noticed.
         offset: u64,

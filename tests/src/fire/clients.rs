@@ -35,7 +35,7 @@ const ITEMS_MAX: usize = 6;
 /// A page of the tasks of a machine, and when it was asked for and seen.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// Which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// Observations.
     pub seen: TasksSeen,

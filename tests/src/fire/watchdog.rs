@@ -26,7 +26,7 @@ pub fn mark(command: &mut Command) {
     command.env(STARTED_BY, own.to_string());
 }
 
-/// See the head of the file.
+/// The watchdog; see the head of the file.
 #[derive(Debug)]
 pub struct Watchdog {
     shell: Child,

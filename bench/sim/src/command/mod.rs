@@ -69,7 +69,7 @@ pub enum SimError {
     Write {
         /// Which.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: std::io::Error,
     },
 }

@@ -23,7 +23,7 @@ pub struct Got {
     pub met: u64,
 }
 
-/// See the head of the file.
+/// The accounting; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
     looks: u64,

@@ -27,7 +27,7 @@ pub enum ShippedError {
     Machine {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
     /// The cell refuses a job; mend it in the input.
@@ -35,7 +35,7 @@ pub enum ShippedError {
     Job {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
     /// The cell refuses the policy of the input.
@@ -46,7 +46,7 @@ pub enum ShippedError {
     Quota {
         /// Tenant of the job.
         tenant: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
     /// A profile names what the cell does not have.

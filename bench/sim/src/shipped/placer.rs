@@ -59,7 +59,7 @@ struct Part {
     placer: Placer,
 }
 
-/// See the head of the file.
+/// The cell placer; see the head of the file.
 pub(super) struct CellPlacer {
     parts: Vec<Part>,
     /// The part that was synced last.

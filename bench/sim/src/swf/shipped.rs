@@ -47,7 +47,7 @@ impl Observer for Seen {
     }
 }
 
-/// See the head of the file.
+/// Policy `omega`; see the head of the file.
 pub struct Shipped<'a> {
     jobs: &'a [SimJob],
     cell: SharedCell,

@@ -87,7 +87,7 @@ pub enum TraceError {
     Write {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// Make room, or close the output instead.

@@ -96,7 +96,7 @@ pub enum SynthError {
     Write {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// Name another folder: nothing is overwritten.

@@ -13,7 +13,7 @@ use omega_core::Amounts;
 use std::collections::BTreeSet;
 
 impl Frontend {
-    /// Offers what is available until nobody wants more.
+    /// Offers free resources until no framework wants more.
     pub(super) fn make_offers(&mut self, now: Nanos) {
         let optional =
             |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
@@ -68,7 +68,7 @@ impl Frontend {
         true
     }
 
-    /// The next machines for a framework, up to `most`, with what it would be offered of each.
+    /// The next machines for a framework, up to `most`, with the amounts to offer.
     fn find(&mut self, id: FrameworkId, most: usize, now: Nanos) -> Vec<(usize, Amounts)> {
         let view = &self.session.view;
         let (rows, mut found) = (view.rows(), Vec::new());

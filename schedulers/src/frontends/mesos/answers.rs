@@ -50,7 +50,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Gives offers back, and says for how long nothing of the kind is wanted.
+    /// Declines offers, and filters similar ones for a time.
     ///
     /// # Errors
     /// If an offer is not the framework's, or not out: then nothing was done.
@@ -78,7 +78,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Makes a framework offers again, also of what it refused.
+    /// Offers resources to a framework again, also filtered ones.
     ///
     /// # Errors
     /// If there is no such framework.
@@ -189,7 +189,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Takes answered offers out of the open_offers, and sets filters.
+    /// Removes answered offers, and sets filters.
     fn use_up(&mut self, framework: FrameworkId, offers: &[OfferId], refuse: Refuse) {
         for id in offers {
             let offer = self.open_offers.remove(*id);

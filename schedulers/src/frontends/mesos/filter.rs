@@ -12,7 +12,7 @@ use std::collections::HashMap;
 struct Filter {
     incarnation: u32,
     until: Nanos,
-    /// Offers of no more than this are refused; `None`: all.
+    /// Offers of at most these amounts are filtered; `None`: all.
     amounts: Option<Amounts>,
 }
 
@@ -21,13 +21,13 @@ struct Filter {
 pub(super) struct Filters(HashMap<u32, Filter, FixedState>);
 
 impl Filters {
-    /// Refuses a machine until a time: any offer of it, or those of no more than these amounts.
+    /// Filters a machine until a time: any offer of it, or those of at most these amounts.
     pub(super) fn set(&mut self, machine: MachineId, until: Nanos, amounts: Option<Amounts>) {
         let filter = Filter { incarnation: machine.incarnation, until, amounts };
         self.0.insert(machine.slot, filter);
     }
 
-    /// Whether an offer is refused now.
+    /// Whether an offer is filtered now.
     pub(super) fn refuse(&mut self, machine: MachineId, amounts: &Amounts, now: Nanos) -> bool {
         let Some(filter) = self.0.get(&machine.slot) else { return false };
         if filter.until <= now || filter.incarnation != machine.incarnation {

@@ -7,7 +7,7 @@ use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState,
 use std::fmt;
 use std::sync::Arc;
 
-/// A framework of one front, numbered as they register.
+/// A framework of one frontend, numbered in order of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameworkId(pub u32);
 
@@ -17,7 +17,7 @@ impl fmt::Display for FrameworkId {
     }
 }
 
-/// An offer of one front, numbered as they are made; no number is used twice.
+/// An offer of one frontend, numbered in order; numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferId(pub u64);
 
@@ -42,20 +42,20 @@ pub struct Framework {
 }
 
 impl Framework {
-    /// A framework of weight 1 that takes offers of any size.
+    /// A framework of weight 1 that accepts offers of any size.
     pub fn new(name: impl Into<Text>, tenant: impl Into<Text>) -> Framework {
         let least = Amounts::zero();
         Framework { name: name.into(), tenant: tenant.into(), weight: Weight::ONE, least }
     }
 }
 
-/// Amount of a machine an offer holds.
+/// Part of a machine's free resources that an offer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
     /// All that is available.
     #[default]
     Whole,
-    /// At most so much of each kind; of a kind that is not named, nothing.
+    /// At most these amounts; nothing of kinds that are not named.
     AtMost(Amounts),
 }
 
@@ -71,8 +71,8 @@ pub struct Settings {
     pub portion: Portion,
     /// Number of offers a framework has out at most: what it must be able to look at before they are old.
     pub offers_max: usize,
-    /// After how long an offer that was not answered is taken back; it is not made to the same framework
-    /// again for as long. `None`: never.
+    /// Time after which an unanswered offer expires; it is not repeated to the same framework for
+    /// as long. `None`: never.
     pub answer_within: Option<Nanos>,
 }
 
@@ -107,21 +107,20 @@ pub struct Offer {
     pub devices: Option<Devices>,
 }
 
-/// Actions of a framework not want to be offered again for a while.
+/// Filter that a framework sets with an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refuse {
-    /// Nothing: it may be offered again at once.
+    /// No filter: the machine may be offered again at once.
     #[default]
     Nothing,
     /// The machine, until then.
     Machine {
-        /// A time of the clock that [`super::Frontend::step`] is told.
+        /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
-    /// The machine with no more of anything than this offer held, until then: with more of some kind it is
-    /// offered again.
+    /// Filters the machine until then, unless it has more of some kind than this offer.
     Amounts {
-        /// A time of the clock that [`super::Frontend::step`] is told.
+        /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
 }
@@ -135,7 +134,7 @@ pub struct Launch {
     pub machine: MachineId,
 }
 
-/// Something that a framework is to be told.
+/// An event for a framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Receiver of the event.
@@ -148,29 +147,29 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
-    /// It has this offer now.
+    /// The framework received this offer.
     Offered(Offer),
-    /// It has it no more.
+    /// The offer was withdrawn.
     Withdrawn(OfferId, Withdrawn),
     /// The cell gave a task its machine.
     Launched {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// It did not. The task waits again, unless the reason says otherwise.
     NotLaunched {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Where it was to run.
+        /// The chosen machine.
         machine: MachineId,
-        /// Why not.
+        /// The reason.
         why: NotLaunched,
     },
     /// A task of its tenant lost its machine: it ended, or waits again.
     Left {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// The machine that it had.
         machine: MachineId,
@@ -179,29 +178,29 @@ pub enum Happened {
     },
 }
 
-/// Why an offer was taken back.
+/// Reason for which an offer was withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Withdrawn {
-    /// Others placed so much on the machine that the offer does not hold any more.
+    /// Other schedulers used the offered resources.
     Taken,
-    /// The machine is gone, or takes no tasks.
+    /// The machine was removed, or accepts no tasks.
     Gone,
     /// The machine is another than was offered: its labels, taints or capacity changed.
     Changed,
-    /// It was not answered in time.
+    /// The offer was not answered in time.
     Late,
 }
 
-/// Why a task was not launched.
+/// Reason for which a task was not launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLaunched {
-    /// The cell refused the claim: others were quicker, or a rule, a quota or a gang forbids it.
+    /// The cell rejected the claim: by a conflict, a rule, a quota or a gang.
     Refused(Reason),
-    /// The transaction was not judged.
+    /// The transaction was not checked.
     Unsent(HandleError),
 }
 
-/// Why a framework cannot register.
+/// Reason for which a framework cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Choose another name, or deregister the one that has it.
@@ -229,7 +228,7 @@ pub enum OfferError {
     Twice(OfferId),
 }
 
-/// Why an acceptance was turned down. Nothing was done: the offers are still out.
+/// Reason for which an acceptance was rejected. Nothing changed: the offers are still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
     /// An offer that is named cannot be used.
@@ -247,37 +246,37 @@ pub enum AcceptError {
     /// Name an offer of that machine, too.
     #[error("no offer that is named is of machine {machine}, where task {task} is to run")]
     NotOffered {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Launch fewer tasks there, or name more offers of the machine.
     #[error("the tasks need {needed} of kind {} on machine {machine}, and {offered} is offered; launch fewer there", kind.0)]
     TooMuch {
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Amount that the tasks need.
         needed: u64,
         /// Amount that the offers hold.
         offered: u64,
     },
-    /// Use the offer that holds the machine's devices.
+    /// Use the offer with the machine's devices.
     #[error(
         "task {task} needs devices, and no offer that is named holds those of machine {machine}"
     )]
     NoDevices {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Launch the task elsewhere: a hard rule of its job forbids the machine.
     #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
     Judged {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// Rejection by the cell's checks.
         reason: Reason,
@@ -290,7 +289,7 @@ pub enum AcceptError {
     },
 }
 
-/// Where all that is free in the view is.
+/// Division of the free resources in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Free resources, less what was accepted and is not committed yet.
@@ -320,7 +319,7 @@ pub struct Counters {
     pub late: u64,
     /// Tasks that the cell gave a machine.
     pub launched: u64,
-    /// Tasks that were accepted, and that the cell refused.
+    /// Accepted tasks that the cell rejected.
     pub conflicts: u64,
     /// Calls that were turned down with an error.
     pub errors: u64,

@@ -48,7 +48,7 @@ struct ModelOffer {
     id: Option<OfferId>,
 }
 
-/// See the head of the file.
+/// The reference; see the head of the file.
 struct Reference {
     frameworks: Vec<ModelFramework>,
     out: Vec<ModelOffer>,
@@ -421,7 +421,7 @@ fn offers_are_those_of_a_naive_reference() {
     assert!(happened.iter().all(|count| *count > 100), "too little happened: {all:?}");
 }
 
-/// Says which seed it was, if the test fails while this lives.
+/// Prints its seed if the test fails while it lives.
 struct Seed(u64);
 
 impl Drop for Seed {

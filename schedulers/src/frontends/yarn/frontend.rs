@@ -30,10 +30,10 @@ pub(super) struct Application {
     pub(super) tables: BTreeMap<Key, Table>,
     /// Machines that it wants no containers on, by name.
     pub(super) refused: BTreeSet<Text>,
-    /// Containers that the cell has given it, and of which it has not heard.
+    /// Containers allocated but not yet reported to it.
     pub(super) untold: Vec<Given>,
     pub(super) completed: Vec<Completed>,
-    /// Containers that it wants to give back, or has, while the cell has not said so.
+    /// Containers being released that the cell still reports.
     pub(super) releasing: BTreeSet<TaskId>,
     pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
@@ -68,7 +68,7 @@ pub struct Frontend {
     pub(super) places: Places,
     /// Containers that were decided on and have no answer yet.
     pub(super) given: BTreeMap<TaskId, Given>,
-    /// Free resources, as of the last step; added up when somebody asks.
+    /// Free resources at the last step; computed on demand.
     headroom: Option<Amounts>,
     pub(super) counters: Counters,
 }
@@ -125,8 +125,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Lets an application go, with all that it asks for. Its containers stay until their tasks end. The
-    /// answer is whether it was there.
+    /// Removes an application with all its requests. Its containers stay until their tasks end.
+    /// Returns whether it was registered.
     pub fn leave(&mut self, id: JobId) -> bool {
         self.applications.remove(&id).is_some()
     }
@@ -201,7 +201,7 @@ impl Frontend {
         all.take(most).copied().collect()
     }
 
-    /// Takes an answer of the cell. The answer is how many containers were allocated.
+    /// Handles a result of the cell. Returns the number of containers allocated.
     fn settle(
         &mut self,
         txn: &Transaction,

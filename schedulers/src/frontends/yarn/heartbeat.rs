@@ -132,7 +132,7 @@ impl Frontend {
     }
 }
 
-/// Groups that have fewer tasks that wait than are asked for.
+/// Groups with fewer pending tasks than requested containers.
 fn missing(entry: &Entry, application: &Application) -> Vec<Missing> {
     let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
     for ((_, group), table) in &application.tables {

@@ -8,7 +8,7 @@ use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u32);
 
-/// Where a container had better be.
+/// Preferred place of a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// On the machine of this name. A name that no machine has is waited for.
@@ -19,7 +19,7 @@ pub enum Place {
     Anywhere,
 }
 
-/// Whether a container may be farther away than was asked for.
+/// Whether a container may be farther away than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Relax {
     /// After a wait.
@@ -34,11 +34,11 @@ pub enum Relax {
 /// and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Which are wanted first.
+    /// Priority of the request.
     pub priority: Priority,
     /// The size: a group of the application's job, by name.
     pub group: Text,
-    /// Where.
+    /// Place of the containers.
     pub at: Place,
     /// Number; 0 takes the ask back.
     pub containers: u32,
@@ -47,7 +47,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// So many containers of a group at a place, of priority 0, which may be farther away.
+    /// A request for containers of a group at a place, of priority 0, which may be farther away.
     pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
         let (priority, relax) = (Priority::default(), Relax::Allowed);
         Ask { priority, group: group.into(), at, containers, relax }
@@ -69,12 +69,12 @@ pub struct Heartbeat {
     pub releases: Vec<TaskId>,
     /// Machines, by name, on which it wants no containers from now on.
     pub refuse: Vec<Text>,
-    /// Machines that it takes again.
+    /// Machines to take off the blacklist.
     pub readmit: Vec<Text>,
 }
 
 impl Heartbeat {
-    /// A heartbeat that asks, and says nothing else.
+    /// A heartbeat with requests alone.
     pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Heartbeat {
         Heartbeat { asks: asks.into_iter().collect(), ..Heartbeat::default() }
     }
@@ -83,9 +83,9 @@ impl Heartbeat {
 /// Distance of a container from its requested place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Locality {
-    /// On a machine that was asked for.
+    /// On a requested machine.
     Machine,
-    /// In a rack that was asked for.
+    /// In a requested rack.
     Rack,
     /// Anywhere: nothing nearer was asked for, or the wait was over.
     Elsewhere,
@@ -96,7 +96,7 @@ pub enum Locality {
 pub struct Container {
     /// The task that it is.
     pub task: TaskId,
-    /// The priority at which it was asked for.
+    /// Priority of its request.
     pub priority: Priority,
     /// Its size.
     pub group: Text,
@@ -111,7 +111,7 @@ pub struct Container {
 /// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
-    /// Its task came to its end.
+    /// Its task has finished.
     Finished,
     /// Its task failed for good.
     Failed,
@@ -137,10 +137,10 @@ pub struct Completed {
     pub how: How,
 }
 
-/// Tasks that are asked for, and that the job does not have.
+/// Requested containers for which the job has no tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of which group.
+    /// Name of the group.
     pub group: Text,
     /// By how many it is too small: add them to its count.
     pub tasks: u64,
@@ -155,13 +155,13 @@ pub struct Answer {
     pub completed: Vec<Completed>,
     /// Free resources of all machines that take tasks, with the last step.
     pub headroom: Amounts,
-    /// Groups that have fewer tasks that wait than are asked for.
+    /// Groups with fewer pending tasks than requested containers.
     pub missing: Vec<Missing>,
     /// Whether the job is over: this is the last answer.
     pub is_over: bool,
 }
 
-/// Why an application cannot join.
+/// Reason for which an application cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Submit it with the front's name as its scheduler, and let the front step.
@@ -169,7 +169,7 @@ pub enum JoinError {
         "the front knows no job {0:?}; submit it with the front's name as its scheduler, and step"
     )]
     UnknownJob(Text),
-    /// It has joined: go on with heartbeats.
+    /// It has already joined: continue with heartbeats.
     #[error("job {0} has joined before; go on with heartbeats")]
     Joined(JobId),
     /// Start another front: it may be on the same cell.
@@ -177,7 +177,7 @@ pub enum JoinError {
     TooMany,
 }
 
-/// Why a heartbeat was turned down. Nothing of it was done.
+/// Reason for which a heartbeat was rejected. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// Join first; if it had joined, its job is over.
@@ -189,9 +189,9 @@ pub enum HeartbeatError {
     /// Say how many are wanted in all: an ask for anywhere, which may forbid to be relaxed.
     #[error("containers of group {group:?} are asked for at places, without a total: ask for them anywhere, too", group = .group)]
     NoTotal {
-        /// At which priority.
+        /// The priority.
         priority: Priority,
-        /// Of which group.
+        /// Name of the group.
         group: Text,
     },
     /// Name each priority, size and place once.
@@ -213,21 +213,22 @@ pub enum HeartbeatError {
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler may join.
     pub name: Text,
-    /// The label of machines that says in which rack they are.
+    /// Label with the rack of a machine.
     pub rack: Text,
-    /// For how many rounds an application lets other machines pass while none that it asked for has room.
+    /// Number of rounds in which a request skips other machines while no requested one has room.
     /// (YARN's `node-locality-delay`, which counts heartbeats of machines.)
     pub machine_delay: u32,
-    /// For how many more it lets machines of other racks pass. (YARN's `rack-locality-additional-delay`.)
+    /// Number of further rounds in which it skips machines of other racks. (YARN's
+    /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// After how long without a heartbeat an application is served no more, until the next one; one whose job
-    /// is over is forgotten. `None`: never.
+    /// Time without a heartbeat after which an application gets no containers until the next one;
+    /// one whose job has ended is forgotten. `None`: never.
     pub silence_max: Option<Nanos>,
     /// Search for machines, for requests that accept any machine.
     pub placement: Placement,
-    /// At most so many containers a step.
+    /// Maximum number of containers allocated in a step.
     pub claims_max: usize,
-    /// Where searches begin.
+    /// Seed of the start of searches.
     pub seed: u64,
 }
 
@@ -257,13 +258,13 @@ pub struct Counters {
     pub heartbeats: u64,
     /// Heartbeats that were turned down.
     pub errors: u64,
-    /// Containers on machines that were asked for.
+    /// Containers on requested machines.
     pub on_machine: u64,
-    /// Containers in racks that were asked for.
+    /// Containers in requested racks.
     pub in_rack: u64,
     /// Containers elsewhere, of asks that named no place or had waited for long enough.
     pub elsewhere: u64,
-    /// Claims that the cell refused; they are tried again.
+    /// Claims that the cell rejected; they are retried.
     pub conflicts: u64,
     /// Containers that applications gave back.
     pub released: u64,

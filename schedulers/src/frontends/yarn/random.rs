@@ -53,7 +53,7 @@ impl Run {
         self.jobs[self.rng.random_range(0..self.jobs.len())]
     }
 
-    /// A heartbeat that asks for something, perhaps, and what it is told must fit what is known.
+    /// Sends a heartbeat with random requests, and compares the reply with the model.
     fn heartbeat(&mut self) {
         let job = self.job();
         let mut heartbeat = Heartbeat::default();

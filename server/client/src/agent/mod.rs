@@ -156,7 +156,7 @@ pub enum Order {
     Stop {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Time that it may take; then comes [`Order::Kill`].
         grace_ms: u32,
@@ -166,14 +166,14 @@ pub enum Order {
     Kill {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Give a task that runs more or less of its machine.
     Resize {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Allocation from now on.
         to: Amounts,

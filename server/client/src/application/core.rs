@@ -122,7 +122,7 @@ struct Whole {
     told: BTreeSet<u64>,
 }
 
-/// See the head of the file.
+/// Shared part of an application; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Core {
     settings: ApplicationSettings,

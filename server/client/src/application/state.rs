@@ -60,7 +60,7 @@ pub(super) enum Item {
     OnCompleted(Arc<Slot>, OnCompleted),
 }
 
-/// See the head of the file.
+/// State of an application; see the head of the file.
 pub(super) struct State {
     inner: Mutex<Inner>,
     /// Signals that events are pending, or that registering goes on.

@@ -33,7 +33,7 @@ pub enum Malformed {
     /// Use one of the enum's values.
     #[error("{field}: {given} is none of its values")]
     NoSuchValue {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
         /// The given value.
         given: i64,
@@ -41,7 +41,7 @@ pub enum Malformed {
     /// Use a smaller number.
     #[error("{field}: {given} is too much, at most {max} can be")]
     TooLarge {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
         /// The given value.
         given: u64,

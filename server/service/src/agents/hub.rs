@@ -81,7 +81,7 @@ struct Lead {
     next_expire: Instant,
 }
 
-/// See the head of the file.
+/// Connected agents; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Hub {
     host: Host,

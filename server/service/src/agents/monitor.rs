@@ -55,7 +55,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Which machine.
+    /// The machine.
     #[must_use]
     pub fn machine(self) -> MachineId {
         let (Step::Taint(id) | Step::Take(id) | Step::Return(id)) = self;

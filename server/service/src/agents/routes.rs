@@ -12,7 +12,7 @@ use omega_cellstate::{Cell, Changed};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// See the head of the file.
+/// The routes; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
