@@ -36,11 +36,11 @@ pub struct Pool<'scope, O> {
 /// A worker that has ended: its scheduler and its observer.
 #[derive(Debug)]
 pub struct Worker<O> {
-    /// The scheduler, with its queue and view as they were last.
+    /// The scheduler, with the last state of its queue and view.
     pub scheduler: Scheduler,
     /// Its measurements.
     pub observer: O,
-    /// Why it ended early, if the cell stopped answering for good.
+    /// Error that ended it early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
 }
 

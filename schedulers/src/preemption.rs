@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 /// Number of tasks that may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Which tasks it protects.
+    /// Selector of the protected tasks.
     pub tasks: TaskSet,
     /// Number of them that may go now.
     pub allowed: u32,
@@ -61,7 +61,7 @@ pub struct Expected {
     pub precedence: Precedence,
 }
 
-/// For which task room is to be made, and what is to be respected.
+/// The task to make room for, and the rules to respect.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
     /// The plugins whose filters must allow the machine afterwards.
@@ -254,8 +254,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Out of some machines of a block, those that the filters allow, and those of the others where
-    /// the first filter that refuses might change its mind.
+    /// Machines of a block that the filters accept, and those that the first rejecting filter might
+    /// accept after evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -271,7 +271,7 @@ impl Preemptor<'_> {
         (word, curable)
     }
 
-    /// Whether nothing but amounts can change when tasks go.
+    /// Whether evictions can change nothing but amounts.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
         // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
@@ -402,8 +402,8 @@ impl Preemptor<'_> {
     }
 }
 
-/// Puts back those of the lifted tasks that others who stay need near them, the most important first, and
-/// takes them out of the list: the cell would not let them go.
+/// Puts back lifted tasks that remaining tasks need by runtime affinity, the most important first,
+/// and removes them from the list: the cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
@@ -476,7 +476,7 @@ impl<const N: usize> Room<N> {
         !short.fold(false, |any, short| any | short)
     }
 
-    /// Takes an amount, if the task still fits then. The answer is whether it did.
+    /// Takes an amount, if the task still fits afterwards. Returns whether it did.
     fn take(&mut self, amounts: &[i64; N]) -> bool {
         let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);

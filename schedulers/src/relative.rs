@@ -20,11 +20,11 @@ use omega_cellstate::{BLOCK, Block, View};
 /// Answer of a relative score for some tasks, before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// Nothing: it does not count.
+    /// It has no effect.
     Silent,
     /// Whatever machines are feasible, all of them get this.
     Same(i32),
-    /// It must see them.
+    /// It must see the feasible machines.
     Ranks,
 }
 
@@ -45,10 +45,10 @@ pub trait RelativeScore: Send + Sync {
         Stance::Ranks
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Looks at all feasible machines. `None` if it has nothing to say after all.
+    /// Prepares a ranking of all feasible machines. `None` if it has no effect after all.
     fn prepare<'a>(
         &'a self,
         tasks: Tasks<'a>,
@@ -75,7 +75,7 @@ pub struct Feasible<'a> {
 }
 
 impl<'a> Feasible<'a> {
-    /// Of a view, the machines of these blocks that these words name.
+    /// The machines of a view that these words select.
     pub(crate) fn new(view: &'a View, words: &'a [(u32, u64)]) -> Feasible<'a> {
         Feasible { view, words }
     }

@@ -23,8 +23,8 @@ use rand::Rng;
 /// bytes for each block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
-/// A search that ends after so few feasible machines looks at a few blocks, which takes no longer
-/// than to find out what is known of them.
+/// Number of feasible machines below which a search examines so few blocks that the cache saves no
+/// time.
 const FEW_FEASIBLE: usize = 4 * BLOCK;
 
 /// Known state of one block.
@@ -44,7 +44,7 @@ struct Remembered {
     /// Plugins that were asked. Whether a plugin has something to say may depend on the whole cell: a score
     /// that one machine's taint has woken counts in all blocks, or in none.
     asked: Asked,
-    /// The cell's time when it was asked, if somebody reads it.
+    /// The cell's time at the answer, if any plugin reads it.
     moment: u64,
     used: u64,
     blocks: Vec<Option<Known>>,
@@ -121,7 +121,8 @@ impl Reuse {
     }
 }
 
-/// Whether the answers for these tasks depend on each machine alone; and then, whether on the job.
+/// Whether the answers for these tasks depend on each machine alone; if so, whether they depend on
+/// the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()

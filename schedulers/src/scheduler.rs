@@ -64,9 +64,9 @@ pub use settings::Settings;
 pub struct Step {
     /// Number of tasks that were placed.
     pub placed: usize,
-    /// Number of claims that were refused.
+    /// Number of rejected claims.
     pub conflicts: usize,
-    /// Whether there was nothing to do: then wait for changes or for time to pass.
+    /// Whether there was no work: the caller waits for changes or for time to pass.
     pub idle: bool,
     /// If it is idle: when there is something to do even if nothing changes, by the clock of the steps. `None`
     /// if there never is.
@@ -88,9 +88,10 @@ pub struct Scheduler {
     unknown: VecDeque<Flight>,
     /// Number of transactions of this step that wait for their answers.
     flying: usize,
-    /// Whether claims of this step were refused, so that there is room that later ones did not see.
+    /// Whether claims of this step were rejected, so that later decisions did not see the freed
+    /// room.
     returned: bool,
-    /// Whether the answer that is settled comes after those of later transactions.
+    /// Whether the result that is settled comes after those of later transactions.
     late: bool,
     decided: Vec<Decided>,
     /// Jobs that found no room beside the claims of the open transaction, or of those that fly.
@@ -98,17 +99,17 @@ pub struct Scheduler {
     crowding: Crowding,
     failures: Failures,
     waits: Waits,
-    /// Until when the open transaction is held, if it is.
+    /// Time until which the open transaction is held back, if it is.
     held_until: Option<Nanos>,
     tasks: Vec<TaskId>,
     /// Jobs of which what the view compiled is out of date.
     stale: Vec<JobId>,
     waiting: Waiting,
-    /// Whether somebody else may have a handle to what waits.
+    /// Whether another handle to the waiting tasks may exist.
     shared: bool,
     /// Claims that wait for permits.
     parts: Vec<Part>,
-    /// Whether the open transaction holds claims that have waited.
+    /// Whether the open transaction has claims that waited for permits.
     resumed: bool,
     /// The job that is being decided.
     deciding: Option<JobId>,
@@ -158,13 +159,13 @@ impl Scheduler {
         })
     }
 
-    /// Its view, as of the last step.
+    /// The scheduler's view at the last step.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Its queue, as of the last step.
+    /// The scheduler's queue at the last step.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
@@ -196,7 +197,7 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Why the tasks of a group of a job find no machine now.
+    /// Reasons for which the tasks of a group of a job find no machine now.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -212,8 +213,8 @@ impl Scheduler {
         Some(crate::explain::diagnose(&self.view, &self.profile, group))
     }
 
-    /// For how many of a job's waiting tasks there is room now, all at once: what a gang lacks is
-    /// seen from it. It tries them on the view and takes them off again.
+    /// Number of a job's pending tasks that fit now, all at once. It tries them on the view and
+    /// removes them again.
     pub fn room_for(&mut self, id: JobId) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
@@ -294,7 +295,8 @@ impl Scheduler {
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// A job has nothing in the transaction, maybe because of claims that will be refused.
+    /// Handles a job without claims in the transaction, which may have missed room that rejected
+    /// claims give back.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
             // Nothing was tried, so nobody knows what to wait for.

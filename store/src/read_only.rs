@@ -25,7 +25,7 @@ pub struct ReadOnlyDisk {
 struct Changes {
     /// Overlay of files, or their whole content.
     over: BTreeMap<PathBuf, Arc<Mutex<Over>>>,
-    /// Files that are there and are seen no more.
+    /// Files that exist and are hidden.
     gone: BTreeSet<PathBuf>,
 }
 

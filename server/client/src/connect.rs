@@ -25,12 +25,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
 
-/// Where a cell is, and how to speak to it.
+/// Addresses and certificates of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Address {
     /// The replicas, as `host:port`.
     pub replicas: Vec<String>,
-    /// Certificates, where the cell asks for them.
+    /// Certificates, if the cell requires them.
     pub tls: Option<Tls>,
 }
 
@@ -96,7 +96,7 @@ impl Connections {
         Connection { channel: channel.clone(), address: address.clone(), moves }
     }
 
-    /// Goes to the next replica, unless somebody has since this connection was got.
+    /// Switches to the next replica, unless this connection was replaced already.
     pub fn leave(&self, connection: &Connection) {
         let (from, to) = (connection.moves, connection.moves + 1);
         // If it fails, somebody else has moved on already.
@@ -127,7 +127,7 @@ impl Connections {
 pub struct Connection {
     /// Channel of the calls.
     pub channel: Channel,
-    /// Where it leads.
+    /// Address of the replica.
     pub address: String,
     moves: usize,
 }
@@ -153,7 +153,7 @@ fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
     })
 }
 
-/// An endpoint that shows a certificate, and asks for one.
+/// An endpoint with mutual TLS.
 ///
 /// # Errors
 /// If the certificates cannot be used.

@@ -40,7 +40,7 @@ impl Arrivals {
         notes.push((next, now));
     }
 
-    /// Time since a job was there for certain: less than that ago nobody submitted it.
+    /// Upper bound of the time since a job was submitted.
     pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);

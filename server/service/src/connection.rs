@@ -207,7 +207,7 @@ pub(crate) struct Connection {
     /// Bytes of the preface, read before, that were handed on.
     first: usize,
     caller: Arc<Caller>,
-    /// Limit that holds it back, if any.
+    /// Limit that slows the connection, if any.
     patience: Option<Patience>,
     _place: Place,
 }

@@ -21,13 +21,13 @@ use tokio::time::{Instant, timeout_at};
 /// rest of them is for commits.
 const EXPLAINED_MAX: usize = 2;
 
-/// When somebody may come again who found all places taken: what one explanation takes.
+/// Retry delay for a caller who found all slots in use: the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest profile: the largest sensible one has some kilobytes.
 const PROFILE_BYTES_MAX: usize = 1 << 20;
 
-/// A job that waits, and what is asked about it.
+/// A pending job, and the question about it.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Its id.
@@ -42,7 +42,7 @@ pub struct Question {
     pub profile: String,
 }
 
-/// Tells why a job waits.
+/// Explains why a job is pending.
 pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// Explains a job by what `cell` shows of the machines. It is called on a thread that may take its time, by
     /// a few callers at once.
@@ -59,7 +59,7 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 
-/// Why a job waits, for people.
+/// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// In a line.
@@ -68,12 +68,12 @@ pub struct Words {
     pub text: String,
 }
 
-/// A cell that is only looked at.
+/// A cell for reading only.
 #[derive(Debug)]
 pub struct Onlooker(Host);
 
 impl CellHandle for Onlooker {
-    /// Nobody is registered: without a commit, no id is needed.
+    /// Registration is not needed: without a commit, no id is used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
     }

@@ -163,7 +163,7 @@ fn refused(error: ApiError) -> Answer {
     Box::pin(async { Ok(refused) })
 }
 
-/// Notes what the audit log is to have a line of, and that something was denied.
+/// Records a call for the audit log, and counts a denial.
 fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)

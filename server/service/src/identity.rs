@@ -28,10 +28,10 @@ const NAME_BYTES_MAX: usize = 512;
 /// Tenants that one certificate may name: more than that is better said by another certificate.
 const TENANTS_MAX: usize = 64;
 
-/// Somebody who calls.
+/// A caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The URI of the certificate, or where the call comes from, for the audit log.
+    /// URI of the certificate, or the caller's address, for the audit log.
     pub name: Arc<str>,
     /// Role of the caller.
     pub role: Role,
@@ -40,7 +40,7 @@ pub struct Caller {
 /// Definition of a caller, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Looks at everything, or at what is of these tenants.
+    /// Reads everything, or objects of these tenants.
     Reader(Vec<Box<str>>),
     /// Submits jobs of its tenants, and sees and ends them.
     Submitter(Owner),
@@ -48,13 +48,13 @@ pub enum Role {
     Application(Owner),
     /// Places the jobs of one scheduler.
     Scheduler(Grant),
-    /// Speaks for the machine of this name.
+    /// Manages the machine of this name.
     Agent(Box<str>),
     /// Everything.
     Operator,
     /// A replica of the cell, on the listener of peers; which one, if a certificate says it.
     Replica(Option<ReplicaId>),
-    /// Nobody that is known; the reason is for the caller.
+    /// An unidentified caller, with the reason.
     Nobody(IdentityError),
 }
 
@@ -98,7 +98,8 @@ pub struct Owner {
     pub precedence_max: i32,
 }
 
-/// Why somebody is nobody, mostly what is wrong with a certificate. The sentence goes to its owner.
+/// Reason for which a caller is not identified, mostly a defect of its certificate. The text is
+/// sent to the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Show one.

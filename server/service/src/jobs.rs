@@ -28,7 +28,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The service of a cell, what explains its jobs, if anything does, and how many tasks each tenant may have.
+    /// The service of a cell, with its explainer, if any, and the limit of tasks for each tenant.
     #[must_use]
     pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
         let explanations = Explanations::new(explainer);
@@ -71,7 +71,7 @@ pub(crate) fn find(
     if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
 }
 
-/// The job that somebody means who sees all.
+/// The referenced job, without regard to visibility.
 pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
@@ -249,7 +249,7 @@ impl JobService for Jobs {
     }
 }
 
-/// The version at which something was done.
+/// The version of a result.
 pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
     match outcome {
         Outcome::Done(version) => Ok(version),

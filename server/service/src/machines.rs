@@ -55,7 +55,7 @@ impl Machines {
         self.host.read(matched)
     }
 
-    /// Makes a machine that is there what it is now said to be.
+    /// Updates a registered machine to its new description.
     async fn update(
         &self,
         caller: &Caller,

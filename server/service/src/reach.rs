@@ -61,7 +61,7 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
     tenants.iter().any(|own| **own == *tenant)
 }
 
-/// Whether somebody may submit a job, or make one larger.
+/// Whether the caller may submit a job, or grow one.
 ///
 /// # Errors
 /// If it is for another tenant, has another's name, or too high a precedence.
@@ -84,8 +84,9 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Whether somebody may watch the jobs whose names begin so. What he may not see of them is left out; an
-/// application that asks for what can never be its own has a mistake to be told of.
+/// Whether the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted;
+/// an application with a prefix outside of its own names gets an error. What he may not see of them
+/// is left out; an application that asks for what can never be its own has a mistake to be told of.
 ///
 /// # Errors
 /// If it is an application, and the names are not its own.
@@ -100,7 +101,7 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Whether somebody may look at what is told of all jobs together.
+/// Whether the caller may read sums over all jobs.
 ///
 /// # Errors
 /// If he sees only some of them.

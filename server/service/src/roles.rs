@@ -76,18 +76,18 @@ pub enum Nature {
     Look,
     /// It changes something, and ends.
     Change,
-    /// It tells how something is, again and again: a change that nobody asks about later.
+    /// It reports a state repeatedly, and is not audited.
     Report,
-    /// It goes on until somebody ends it, and only looks.
+    /// It runs until the caller ends it, and only reads.
     Watch,
-    /// It goes on, and changes something with every message.
+    /// It is a stream, and each message changes something.
     Stream,
-    /// It goes on, and hands out the whole state to be kept elsewhere: somebody may ask later who has it.
+    /// It is a stream that exports the whole state, and is audited.
     Export,
 }
 
 impl Nature {
-    /// Whether it goes on until somebody ends it.
+    /// Whether it runs until the caller ends it.
     #[must_use]
     pub fn is_stream(self) -> bool {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
@@ -200,7 +200,7 @@ pub fn find(path: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.path == path)
 }
 
-/// Whether somebody may make a call, and the rule of it.
+/// Whether the caller may make a call, and the call's rule.
 ///
 /// # Errors
 /// If nobody knows who it is, or the role is another one.
@@ -223,7 +223,7 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
 }
 
-/// The services that somebody else than a replica may call, apart from reflection.
+/// Services for other callers than replicas, apart from reflection.
 pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
     let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
     let services = open.filter_map(|rule| rule.path.split('/').next());

@@ -161,7 +161,7 @@ fn scheduler_of(name: &Text) -> Text {
     }
 }
 
-/// Progress of the replicas, as far as this one knows.
+/// Progress of the replicas, as this one knows it.
 fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();

@@ -21,18 +21,18 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// When is warned that a certificate ends: two weeks, so that a week of holidays is no reason.
+/// Time before a certificate's expiry at which warnings begin: two weeks.
 const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Interval between warnings.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where the certificates of a listener are, in PEM.
+/// PEM files with the certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The replica's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key, which nobody else may read.
+    /// Its key, readable by its owner alone.
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
@@ -40,7 +40,7 @@ pub struct TlsFiles {
     pub revoked: Option<PathBuf>,
 }
 
-/// Why certificates cannot be used. One line for the user.
+/// Error of certificates that cannot be used: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// Name another file, or mend this one.
@@ -116,7 +116,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(file).map_err(|why| TlsError::File { file: file.to_owned(), why })
 }
 
-/// Reads a key that nobody but its owner may read.
+/// Reads a key that only its owner may read.
 ///
 /// # Errors
 /// If it cannot be read, or others may.
@@ -130,11 +130,11 @@ pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-/// The certificates of a listener, as they are now.
+/// The current certificates of a listener.
 #[derive(Debug)]
 pub struct Certificates {
     files: TlsFiles,
-    /// Held for a look.
+    /// The lock is taken for a look-up.
     now: Mutex<Loaded>,
 }
 
@@ -166,7 +166,7 @@ impl Certificates {
         }
     }
 
-    /// When the certificate ends.
+    /// Expiry of the certificate.
     #[must_use]
     pub fn ends(&self) -> SystemTime {
         self.now.lock().ends

@@ -39,11 +39,10 @@ pub(crate) fn answered(
     }
 }
 
-/// So many slow commits are told of in a second: where every commit is slow, a line for each would be one
-/// more load. What is left out is counted in the next line.
+/// Maximum number of slow commits logged in a second. The next line has the number of omitted ones.
 const SLOW_LINES_MAX: u32 = 10;
 
-/// Tells of commits that took too long.
+/// Logs slow commits.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowCommits {
     bound: Duration,

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 /// several times what it takes until all have had a turn, unless there are very many.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// So many calls may come with what is read of a connection at once: it holds some hundred small ones, and a
-/// connection may have no more (`connection_streams`).
+/// Number of calls that one read of a connection may contain: it has room for some hundred small
+/// ones, and a connection may have no more streams (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
 /// The places of some calls. Clones share them.
@@ -43,7 +43,7 @@ struct State {
     taken: usize,
     /// The connections that wait, each by its ticket.
     wakers: HashMap<u64, Waker>,
-    /// Their tickets by caller, in the order in which they came; nobody has none.
+    /// Their tickets by caller, in order of arrival.
     tickets: HashMap<Arc<str>, VecDeque<u64>>,
     /// The callers with tickets, whose turn it is first.
     turns: VecDeque<Arc<str>>,
@@ -74,7 +74,7 @@ impl Drop for Taken {
 }
 
 impl Lane {
-    /// So many places.
+    /// A lane with this many slots.
     pub(crate) fn new(max: u32) -> Lane {
         Lane(Arc::new(Mutex::new(State {
             max: max as usize,
@@ -87,7 +87,7 @@ impl Lane {
         })))
     }
 
-    /// Takes a place, if there is one.
+    /// Takes a slot, if one is free.
     pub(crate) fn enter(&self, need: Need) -> Option<Taken> {
         let mut state = self.0.lock();
         let max = match need {
@@ -133,7 +133,7 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Lets somebody else have the turn, if there is room: this connection has nothing to be read.
+    /// Passes the turn to the next caller, if there is room: this connection has nothing to read.
     pub(crate) fn pass_on(&self) {
         self.0.lock().call_next();
     }
@@ -291,7 +291,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever connections and calls do, nobody waits while there is room and nobody was called.
+        /// In random sequences, no connection waits while there is a free slot and no other has the
+        /// turn.
         #[test]
         fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);

@@ -7,7 +7,7 @@ use crate::origin::CellId;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a directory was not made.
+/// Error of creating a directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateDirectoryError {
@@ -30,20 +30,20 @@ pub enum CreateDirectoryError {
     /// Give the resource kinds shorter names.
     #[error("the resource kinds do not fit in the identity: give them shorter names")]
     Kinds(#[source] EncodeError),
-    /// As it says.
+    /// The underlying error.
     #[error(transparent)]
     Log(log::CreateError),
     /// Mend the disk or the folder, and try again: what was begun is finished then.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why a directory was not opened. Nothing in it was changed.
+/// Error of opening a directory. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDirectoryError {
@@ -119,14 +119,14 @@ pub enum OpenDirectoryError {
     /// Mend the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why the log of a directory was not opened.
+/// Error of opening a directory's log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLogError {
@@ -138,7 +138,7 @@ pub enum OpenLogError {
     /// Build this program with the feature: no other engine can read the log.
     #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
-    /// As it says.
+    /// The underlying error.
     #[error(transparent)]
     Log(log::OpenError),
 }

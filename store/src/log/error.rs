@@ -1,4 +1,4 @@
-//! Why a log was not made or not opened, and what to do then.
+//! Errors of creating or opening a log, and their remedies.
 
 use super::segment::{Damage, FORMAT};
 use super::{LogIndex, ReplicaId};
@@ -6,7 +6,7 @@ use crate::origin::CellId;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a log was not made.
+/// Error of creating a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -19,14 +19,14 @@ pub enum CreateError {
     /// Mend the disk or the folder and try again.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why a log was not opened. No entry was changed.
+/// Error of opening a log. No entry was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -70,9 +70,9 @@ pub enum OpenError {
     Corrupt {
         /// Path of the file.
         path: PathBuf,
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
-        /// Which record it is, or should be.
+        /// Number of the record that is, or should be, there.
         record: u64,
         /// The entry that would come next.
         index: LogIndex,
@@ -91,7 +91,7 @@ pub enum OpenError {
     /// Mend the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,

@@ -40,23 +40,23 @@ pub struct Started {
     pub directory: Directory,
 }
 
-/// Why a replica does not start. Nothing was changed.
+/// Error of starting a replica. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Log(#[from] OpenLogError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Save(#[from] SaveError),
     /// The snapshot does not say who the replicas are: it was written by something else.
@@ -65,7 +65,7 @@ pub enum StartError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// Use the version of this program that wrote the entry, or one that came after it.
+    /// Use the version of this program that wrote the entry, or a newer one.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
         /// Path of the folder.
@@ -83,9 +83,9 @@ pub enum StartError {
     Gap {
         /// Path of the folder.
         path: PathBuf,
-        /// Where the log begins.
+        /// Start of the log.
         base: LogIndex,
-        /// Where the snapshot ends.
+        /// Index of the snapshot.
         snapshot: LogIndex,
     },
     /// The last write was cut short by a loss of power, or damaged afterwards, and there is no other replica
@@ -103,7 +103,7 @@ pub enum StartError {
         /// Everything there is.
         last: LogIndex,
     },
-    /// Entries that were known to be committed are not there: the log lost its end.
+    /// Entries known to be committed are missing: the log lost its end.
     #[error(
         "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; \
          remove this replica and add a new one with another id", path.display()

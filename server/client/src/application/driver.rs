@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 /// Time before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time before a refused stream is tried again: its certificate may have been replaced by then.
+/// Pause before a rejected stream is tried again: its certificate may have been replaced.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Time that a call may take: what a server gives one that does not say, and a little for the way.
@@ -115,7 +115,7 @@ impl Watch {
         }
     }
 
-    /// Passes on what one stream tells, until it breaks.
+    /// Forwards the messages of one stream, until it breaks.
     async fn stream(&self, channel: Channel, prefix: &str) -> Result<(), ApiError> {
         let mut client =
             JobServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);

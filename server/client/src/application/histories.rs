@@ -68,7 +68,7 @@ impl Cell {
         self.version = version;
     }
 
-    /// Notes what somebody is told of a container that he did not create.
+    /// Records reports of a container that this model did not create.
     fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
         let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
         told.created = uses.max().expect("it is known");
@@ -115,7 +115,7 @@ struct World {
     now_ms: u64,
     /// Calls that were made: the cell has not heard of them, or has, or the answer is on its way.
     asked: Vec<Call>,
-    /// Calls of former processes, whose answers concern nobody.
+    /// Calls of former processes, whose replies are ignored.
     orphans: Vec<Ask>,
     answers: Vec<(Call, Result<Answer, ApiError>)>,
     /// Messages on their way, and up to where the cell has told.
@@ -169,7 +169,7 @@ impl World {
         self.since = Some(version);
     }
 
-    /// The cell tells what is new, now and then more than that.
+    /// Sends the changes, sometimes with superfluous ones.
     fn push(&mut self, is_too_much: bool) {
         let version = self.cell.version;
         let jobs = self.cell.tell(if is_too_much { None } else { self.since });
@@ -249,7 +249,7 @@ impl World {
         self.hear();
     }
 
-    /// Takes what is told, and checks that it makes sense.
+    /// Handles reports, and checks their consistency.
     fn hear(&mut self) {
         for Event { container, change, .. } in self.core.take_events() {
             let told = self.told.entry(container.clone()).or_default();
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// Something becomes of a task.
+    /// Changes the state of a task.
     fn change(&mut self, a: u8, b: u8) {
         if self.cell.next_id == 0 {
             return;
@@ -347,7 +347,7 @@ impl World {
         self.cell.set(id, phase, &machine);
     }
 
-    /// Everything works for a while.
+    /// Ends all faults for a time.
     fn heal(&mut self) {
         self.open();
         for _ in 0..400 {

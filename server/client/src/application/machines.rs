@@ -19,9 +19,9 @@ pub struct MachineSnapshot {
     pub capacity: Vec<u64>,
     /// Claimable resources. Below 0 where more was found running than it has.
     pub free: Vec<i64>,
-    /// Whether its agent is heard; of a machine without an agent nobody knows.
+    /// Whether its agent is alive; `None` for a machine without an agent.
     pub is_alive: Option<bool>,
-    /// Whether it takes no more tasks.
+    /// Whether it is draining.
     pub is_draining: bool,
 }
 

@@ -23,7 +23,7 @@ use omega_core::{
     TaskId, TenantConfig, Unit,
 };
 
-/// A message that cannot mean anything: correct the field that it names.
+/// An invalid message: correct the named field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -51,7 +51,7 @@ pub enum Malformed {
     /// Make the columns equally long.
     #[error("{field} has {given} values where {expected} are needed")]
     Columns {
-        /// Which column.
+        /// Name of the column.
         field: &'static str,
         /// Number that it has.
         given: usize,
@@ -82,7 +82,7 @@ fn variant<E: TryFrom<i32>>(value: i32, field: &'static str) -> Result<E, Malfor
     E::try_from(value).map_err(|_| Malformed::NoSuchValue { field, given: value.into() })
 }
 
-/// Each of a list, as something else.
+/// Converts each item of a list.
 fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malformed> {
     list.into_iter().map(U::try_from).collect()
 }

@@ -1,4 +1,4 @@
-//! Where tasks may run, and where they would rather.
+//! Conversion of placement rules: requirements and preferences.
 
 use super::job::{strings, texts};
 use super::{Malformed, all, given, narrow, variant};

@@ -183,7 +183,7 @@ impl TryFrom<proto::Conflict> for Conflict {
     }
 }
 
-/// The name of a reason, as the API has it and metrics tell it: `NO_ROOM`.
+/// Name of a reason in the API and in metrics: `NO_ROOM`.
 #[must_use]
 pub fn reason_name(reason: Reason) -> &'static str {
     let name = reason_out(reason).0.as_str_name();

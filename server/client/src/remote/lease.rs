@@ -57,7 +57,7 @@ pub(super) struct Lease {
     connections: Connections,
     settings: LeaseSettings,
     holder: HolderId,
-    /// Held for a look-up or one change.
+    /// The lock is taken for a look-up or one change.
     held: Mutex<Held>,
 }
 
@@ -68,7 +68,7 @@ struct Held {
 }
 
 impl Lease {
-    /// Begins to renew what will be held.
+    /// Starts the renewal of leases.
     pub(super) fn start(
         runtime: &Runtime,
         address: &Address,
@@ -82,7 +82,7 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Takes a name.
+    /// Leases a name.
     pub(super) async fn hold(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl Lease {
         .await
     }
 
-    /// Renews what is held until it is lost, or the runtime ends.
+    /// Renews the leases until they are lost, or the runtime ends.
     async fn renew_all(self: Arc<Lease>) {
         let every = self.settings.lease / RENEWALS;
         loop {
@@ -165,7 +165,7 @@ pub(super) async fn register(
     .await
 }
 
-/// Asks one replica after the other until there is an answer, or it takes too long.
+/// Calls one replica after the other until one answers, or time is up.
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,

@@ -141,15 +141,15 @@ impl RemoteCell {
         }
     }
 
-    /// Why this process has lost its leases, if it has: whatever it still commits under its names is
-    /// refused. It should stop.
+    /// Reason for which this process has lost its leases, if it has: its further commits are
+    /// rejected. It should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
     }
 
-    /// Gives up all names that are held, so that a standby need not wait until the leases end. Call it when
-    /// nothing is on the way any more; what is would be refused.
+    /// Releases all leased names, so that a standby need not wait for the leases to expire. Call it
+    /// when nothing is on the way any more; what is would be refused.
     ///
     /// # Errors
     /// If nobody answers for two seconds. Then the leases end by themselves.

@@ -97,7 +97,7 @@ fn tolerates(cell: &Cell, task: TaskId) -> bool {
     group.is_some_and(|group| group.rules.tolerations.iter().any(|one| one.covers(&taint())))
 }
 
-/// A refusal means that the machine or the task has gone meanwhile.
+/// Treats a rejection as success: the machine or the task is already gone.
 fn noted<T>(outcome: Result<T, ApiError>) -> Result<(), ApiError> {
     match outcome {
         Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => Err(error),

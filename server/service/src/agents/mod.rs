@@ -50,7 +50,7 @@ const ORDERS_MAX: usize = 2048;
 /// Events that wait for the hub. Streams wait when it is behind.
 const EVENTS_MAX: usize = 1024;
 
-/// Time that this replica may take to hear of a machine that an agent speaks for.
+/// Longest wait of this replica to learn of a machine that an agent manages.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Item of a stream. It becomes a message only when it is sent.

@@ -43,7 +43,7 @@ const SILENT_PART: usize = 3;
 /// second.
 const RETURNS_MAX: usize = 500;
 
-/// Something that is to be done with a machine. If it cannot be done, the monitor is told so.
+/// An action on a machine. The monitor is told if it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Put the taint on it, and leave its tasks.
@@ -75,7 +75,8 @@ enum Condition {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// When it heartbeat last; `None` where a taint says that it was silent before this leader led.
+    /// Time of its last heartbeat; `None` if a taint shows that it was silent before this leader
+    /// led.
     heartbeat_ms: Option<u64>,
     condition: Condition,
 }
@@ -88,7 +89,7 @@ pub struct Monitor {
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
-    /// When it began to lead: nothing is marked before one full timeout.
+    /// Start of its leadership: no machine is marked before one full timeout.
     began_ms: u64,
     /// Thousandths of a machine that may still be marked, and when that was reckoned.
     allowance_milli: u64,
@@ -152,8 +153,8 @@ impl Monitor {
         }
     }
 
-    /// Says what is to be done now. What is said is taken as done, unless [`Monitor::failed`] says
-    /// otherwise before the next step.
+    /// Returns the due actions. They count as done, unless [`Monitor::failed`] is called before the
+    /// next step.
     pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
@@ -207,7 +208,7 @@ impl Monitor {
         }
     }
 
-    /// Whether so many machines are silent that their tasks are left alone, as of the last step.
+    /// Whether so many machines are silent that their tasks are left alone, at the last step.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
         self.silent * SILENT_PART > self.count
@@ -323,8 +324,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any heartbeats at any times: nothing that heartbeats is marked, marks come at the rate and not before
-        /// the timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
+        /// Random heartbeats: a machine with heartbeats is not marked, marks respect rate and
+        /// timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
         #[test]
         fn marks_are_true_and_bounded(
             machines in 1u32..60,

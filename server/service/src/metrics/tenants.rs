@@ -32,7 +32,7 @@ pub(super) struct TenantFigures {
 }
 
 impl TenantFigures {
-    /// Those of a cell.
+    /// The figures of a cell.
     pub(super) fn of(cell: &Cell) -> TenantFigures {
         let kinds = cell.kinds().clone();
         let amounts = |amounts: &omega_core::Amounts| {

@@ -28,7 +28,7 @@ pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 /// Endpoint of the peer at an address, or an error if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
 
-/// Which replica of which cell.
+/// Identity of a replica: its cell and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whoami {
     /// The cell.

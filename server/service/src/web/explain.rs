@@ -1,4 +1,5 @@
-//! Why a job waits: what `JobService.ExplainJob` says, for people, and not more often than the page needs.
+//! Explanations for the web page: those of `JobService.ExplainJob`, computed no more often than the
+//! page needs.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
@@ -19,7 +20,7 @@ const KEPT_MAX: usize = 64;
 /// Recent explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Held while something is explained, so that one is at a time.
+    /// The lock is taken during an explanation, so that one is computed at a time.
     now: Mutex<Vec<(Arc<str>, Instant, Words)>>,
 }
 

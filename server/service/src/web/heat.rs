@@ -18,7 +18,7 @@ const MACHINES_MAX: usize = 10_000;
 /// Maximum number of domains in an answer: a level with more is no better than machines.
 const DOMAINS_MAX: usize = 2_000;
 
-/// Machines that are looked at to find the levels: those that were added together are alike.
+/// Machines that are read to find the levels: machines added together have the same labels.
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct DomainShape {
     name: String,
     machines: u32,
     draining: u32,
-    /// Amount that is taken of each resource, in percent; `null` where there is nothing.
+    /// Allocated share of each resource, in percent; `null` without capacity.
     taken: Vec<Option<u32>>,
 }
 
@@ -57,7 +57,7 @@ struct DomainShape {
 #[derive(Default, Serialize)]
 struct MachinesShape {
     name: Vec<String>,
-    /// Which of the domains.
+    /// Index of the domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
     /// By resource, in the order of `resources`, then by machine; in percent, -1 where there is nothing.

@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub struct Web {
     /// The cell.
     pub host: Host,
-    /// Which replica shows it.
+    /// The replica that serves the page.
     pub me: Whoami,
     /// Explainer of pending jobs.
     pub explainer: Option<Arc<dyn Explainer>>,
@@ -59,8 +59,9 @@ struct Shown {
     is_local: bool,
 }
 
-/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers),
-/// until `end` is there. Through an open door, everyone is an operator.
+/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a
+/// leader answers), until `end` resolves. Without certificates every caller is an operator. Through
+/// an open door, everyone is an operator.
 ///
 /// # Errors
 /// Those of the listener.
