@@ -20,13 +20,14 @@ pub enum BenchCommand {
     /// Reasons are not compared: ours are in our own words.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
-    /// Build a cell, and print what it takes in memory.
+    /// Build a cell, and print its memory.
     #[command(after_help = "Example:\n  \
         omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
     Memory(measure::memory::Build),
 }
 
-/// Does what was asked, and prints it; the code is 1 where an answer differs from the recorded one.
+/// Runs the command and prints the result; the exit code is 1 if a result differs from the recorded
+/// one.
 #[must_use]
 pub fn run(command: &BenchCommand) -> ExitCode {
     match command {

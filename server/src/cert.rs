@@ -30,10 +30,10 @@ pub(crate) enum CertCommand {
 /// Make an authority.
 #[derive(Debug, Args)]
 pub(crate) struct AuthorityArgs {
-    /// The folder that holds it.
+    /// Folder of the authority.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// For how long it is good.
+    /// Validity in days.
     #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
 }
@@ -62,12 +62,12 @@ pub(crate) struct IssueArgs {
     /// may submit: 0 for those if it is not said.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
-    /// For how long it is good.
+    /// Validity in days.
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
 }
 
-/// Why nothing was issued. One line for the user.
+/// Reason for which nothing was issued: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertError {
     /// Name another folder, or make room.
@@ -81,7 +81,7 @@ pub(crate) enum CertError {
     /// Use it, or name another folder: a new one would make every certificate of the old one worthless.
     #[error("{}: there is an authority already", .0.display())]
     AuthorityExists(PathBuf),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Key(#[from] TlsError),
     /// Correct the name.
@@ -92,7 +92,7 @@ pub(crate) enum CertError {
     Make(#[from] rcgen::Error),
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(command: &CertCommand) -> Result<(), CertError> {
     match command {
         CertCommand::Authority(args) => authority(args),
@@ -158,7 +158,7 @@ fn uri(args: &IssueArgs) -> String {
     format!("omega://{}/{}{mark}{query}", args.cell_name, args.whom)
 }
 
-/// A certificate that is good from now on for so many days.
+/// Parameters of a certificate that is valid from now for a number of days.
 fn lasting(days: u32) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = SystemTime::now();

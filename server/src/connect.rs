@@ -1,4 +1,4 @@
-//! Where the cell is that a command speaks to, and who the command says it is.
+//! Connection to a cell: its addresses, and the caller's certificate.
 
 use clap::Args;
 use omega_client::{Address, Tls};
@@ -18,15 +18,15 @@ pub(crate) struct CellArgs {
         default_value = "127.0.0.1:7600"
     )]
     cell: Vec<String>,
-    /// The authority whose certificates the replicas have, where the cell asks for certificates.
+    /// Authority of the replicas' certificates, if the cell uses TLS.
     #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<Pem>,
-    /// The certificate that says who you are.
+    /// Certificate that identifies you.
     #[arg(long, env = "OMEGA_CERT", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<Pem>,
-    /// The key of that certificate, which nobody else may read.
+    /// Key of that certificate, readable by its owner alone.
     #[arg(long, env = "OMEGA_KEY", value_name = "FILE.key", value_parser = key,
           requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<Pem>,
@@ -51,7 +51,7 @@ fn key(file: &str) -> Result<Pem, String> {
     read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
 }
 
-/// Checks one address, so that a mistake is told before anything waits for an answer.
+/// Checks one address, so that a mistake is reported before any wait.
 fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
@@ -61,7 +61,7 @@ fn replica(text: &str) -> Result<String, String> {
 }
 
 impl CellArgs {
-    /// Where it is.
+    /// The addresses and certificates.
     pub(crate) fn address(&self) -> Address {
         let mut address = Address::plain(self.cell.iter().cloned());
         if let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) {

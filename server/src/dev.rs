@@ -20,7 +20,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Where the cell is kept; it goes on with what is there. Without it, a temporary folder.
+    /// Folder of the cell, which continues with its content. Without it, a temporary folder.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The port of the first replica's clients; the others have the next ones, and their peers'
@@ -36,7 +36,7 @@ pub(crate) struct DevArgs {
     machines: u32,
 }
 
-/// Why the cell could not be brought up. One line for the user.
+/// Error of starting the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
     /// Name another folder, or make room.
@@ -50,7 +50,7 @@ pub(crate) enum DevError {
     /// Look into its file.
     #[error("{name} does not start: see {}", log.display())]
     Start {
-        /// Which part.
+        /// Name of the part.
         name: String,
         /// Its output.
         log: PathBuf,
@@ -82,7 +82,7 @@ impl Drop for Part {
     }
 }
 
-/// Brings a cell up, and keeps it until it is told to end.
+/// Starts a cell, and runs it until a signal.
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let temporary = match &args.dir {
         Some(_) => None,
@@ -129,7 +129,7 @@ fn client_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + replica - 1).into()
 }
 
-/// Where a browser finds a replica.
+/// Address of a replica's web page.
 fn web_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + 200 + replica - 1).into()
 }
@@ -206,7 +206,7 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     )
 }
 
-/// Tells of parts that end, until a signal ends this process and with it all of them.
+/// Reports parts that end, until a signal ends this process and all parts.
 fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(DevError::Process)?;
@@ -227,7 +227,7 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     })
 }
 
-/// Says something at once. The cell goes on where nobody can hear it.
+/// Prints at once. The cell continues if nothing reads it.
 fn tell(text: &str) {
     drop(output::print(text));
 }

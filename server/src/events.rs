@@ -62,7 +62,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogArgs {
-    /// Begins to tell. Whoever was first in this process decides.
+    /// Starts the logger. The first call in a process takes effect.
     pub(crate) fn show(&self) {
         let filter = match &self.log_level {
             Some(LogLevel(level)) => EnvFilter::try_new(level),

@@ -9,7 +9,7 @@ use omega_run::report::waiting;
 use omega_workload::input::InputArgs;
 use std::path::{Path, PathBuf};
 
-/// Which job, and the same as for `omega run`.
+/// The job, and the options of `omega run`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// The job; without it, one for each reason for which tasks wait.

@@ -42,7 +42,8 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Why a job waits, in a line: what most machines lack for its first group that finds none.
+/// Reason for which a job is pending, in a line: the most frequent one of its first group without a
+/// machine.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks waits".to_owned();

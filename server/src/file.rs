@@ -39,10 +39,10 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     })
 }
 
-/// The remedy for whoever brings a file of another system.
+/// Remedy for files of another format.
 const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules are TOML or JSON";
 
-/// Whether the first line that says anything is one of YAML: `---`, `key:` or `key: value`.
+/// Whether the first line with content is YAML: `---`, `key:` or `key: value`.
 fn is_yaml(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     lines.next().is_some_and(|first| {

@@ -29,7 +29,7 @@ pub(crate) struct KeepArgs {
     /// The most tasks that step back or grow each time.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
-    /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
+    /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
     #[arg(long)]
     standby: bool,
     /// Time that this process may be silent before a standby may take over: from 1s to 60s.
@@ -47,7 +47,7 @@ fn often(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Keeps peaks until it is told to end, or another process has its name.
+/// Runs the peak controller until a signal, or until another process owns its name.
 pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     kept
 }
 
-/// Time that what a step did takes to come back, about.
+/// Approximate time after which the effect of a step is visible.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {

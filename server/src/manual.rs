@@ -5,7 +5,7 @@ use crate::output::{self, OutputError};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-/// For which shell.
+/// The shell.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
     /// The shell.

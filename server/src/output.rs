@@ -7,7 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a result cannot be written. One line for the user.
+/// Error of writing a result: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// Name another file, or make room.

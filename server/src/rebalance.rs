@@ -24,7 +24,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Which cell, what is to become better, and how much of it may move.
+/// The cell, the objectives, and the limits on moves.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega rebalance --cluster cluster.json --for balance --moves 20\n  \
@@ -40,7 +40,8 @@ pub(crate) struct RebalanceArgs {
     /// Take the entries of the directory, too, that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// When a workload's cell is improved: by default at its start, or at its end where nothing runs at the start.
+    /// Time at which a workload's cell is rebalanced: by default at its start, or at its end if
+    /// nothing runs at the start.
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -53,9 +54,9 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MomentArg {
-    /// Tasks that run at the start, before anything is placed.
+    /// Tasks running at the start, before any placement.
     Start,
-    /// After the workload was run.
+    /// After the run.
     End,
     /// Tasks that run at the start, as if no task ended by itself.
     EndOfAll,
@@ -66,7 +67,7 @@ enum MomentArg {
 enum Purpose {
     /// Less load above the safety levels, and what is free in proportion.
     Balance,
-    /// Nothing left on machines that drain, or that would not take the task now.
+    /// Empty draining machines, and those that would not accept their tasks now.
     Drain,
     /// Machines full or empty.
     Defragment,
@@ -110,13 +111,13 @@ struct PassArgs {
     /// Move only tasks of this kind of jobs.
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Look for so long.
+    /// Search for this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     seconds: u32,
-    /// Look at so many moves: with it, the same seed gives the same plan on any machine.
+    /// Examine this many moves: with it, the same seed gives the same plan on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Machines that are looked at for each task, before the best of them is taken.
+    /// Machines examined for each task, before the best of them is taken.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     machines_each: u32,
 }
@@ -163,7 +164,7 @@ pub(crate) enum RebalanceError {
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// Its value.
         kind: String,
@@ -175,7 +176,7 @@ pub(crate) enum RebalanceError {
         "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
     )]
     NoTerm {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// Its value.
         term: String,
@@ -183,7 +184,7 @@ pub(crate) enum RebalanceError {
     /// Choose a smaller weight for it, and smaller ones for the others.
     #[error("{place}: {given} is above {WEIGHT_MAX}")]
     Weight {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// The given value.
         given: u32,
@@ -191,7 +192,7 @@ pub(crate) enum RebalanceError {
     /// Choose a part within the bounds.
     #[error("{place}: is {given}: 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
     Percent {
-        /// Which field of a file.
+        /// Field of a file.
         place: String,
         /// The given value.
         given: u32,
@@ -199,11 +200,11 @@ pub(crate) enum RebalanceError {
     /// Mend the file.
     #[error(transparent)]
     Objectives(#[from] FileError),
-    /// See the error.
+    /// The underlying error.
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Served(#[from] served::ServedError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Run(#[from] RunError),
 }

@@ -43,7 +43,7 @@ pub(crate) struct RestoreArgs {
     /// Number of times the cell was restored, this time included: `omega serve` must be told the same.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
-    /// Which replica this is, where there are several.
+    /// Id of this replica, if there are several.
     #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
     replica: Option<u64>,
     /// The replicas that found the new cell, this one among them: each is restored from the same backup.
@@ -51,10 +51,10 @@ pub(crate) struct RestoreArgs {
     peers: Option<Vec<Peer>>,
 }
 
-/// Why nothing was restored. One line for the user; the folder is as it was.
+/// Error of a restore: one line for the user; the folder is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// Choose another one.
@@ -69,18 +69,18 @@ pub(crate) enum RestoreError {
     /// Name another folder, or mend this one.
     #[error("{}: {why}", folder.display())]
     Folder { folder: PathBuf, why: io::Error },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Create(#[from] CreateDirectoryError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Found(#[from] StartError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     let (replica, founders) = founders(args)?;
     let unfinished = check_folder(&args.dir)?;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     Ok(output::print(&said)?)
 }
 
-/// Which replica is made, and who founds the cell with it.
+/// Id of the created replica, and the replicas that bootstrap the cell.
 fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreError> {
     let replica = ReplicaId(args.replica.unwrap_or(1));
     let Some(peers) = &args.peers else { return Ok((replica, vec![replica])) };

@@ -19,7 +19,7 @@ const EXPOSED: u8 = 78;
 /// The exit code of a server whose disk failed: `EX_IOERR` of `sysexits.h`. A supervisor starts it again.
 const DISK_FAILED: u8 = 74;
 
-/// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
+/// Exit code of a scheduler whose name another process owns: `EX_TEMPFAIL` of `sysexits.h`, so that
 /// a supervisor may start it again.
 const REPLACED: u8 = 75;
 
@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
-    /// Speak for simulated machines that run what they are told to.
+    /// Manage simulated machines, which run the tasks that the cell places.
     Agent(agent::AgentArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
@@ -51,7 +51,7 @@ pub(crate) enum Verb {
     /// Resources that the tasks of a tenant may claim together.
     #[command(subcommand)]
     Quota(ask::quota::QuotaCommand),
-    /// Machines that some tenants have to themselves for a time to come.
+    /// Machines reserved for some tenants for a time.
     #[command(subcommand)]
     Reservation(ask::reservation::ReservationCommand),
     /// Resources that the cell as a whole has that tasks claim, such as licences.
@@ -72,14 +72,14 @@ pub(crate) enum Verb {
     /// Results of transactions, and transactions by hand.
     #[command(subcommand)]
     Txn(ask::txn::TxnCommand),
-    /// Definition of a cell, and how much of it is taken.
+    /// Id, leader, and allocation of a cell.
     Cell(ask::cell::DescribeArgs),
     /// Watch a cell: how full it is, what its schedulers do, what waits and why.
     Top(ask::top::TopArgs),
     /// Look at audit logs.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Save all that a cell knows in a file.
+    /// Save the whole state of a cell in a file.
     Backup(ask::backup::BackupArgs),
     /// Make a replica of a new cell of a backup.
     Restore(restore::RestoreArgs),
@@ -93,7 +93,7 @@ pub(crate) enum Verb {
     Man,
 }
 
-/// Why a verb failed. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -143,7 +143,7 @@ impl Error {
     }
 }
 
-/// Does what a verb says.
+/// Runs a command.
 pub(crate) fn run(verb: Verb) -> Result<(), Error> {
     match verb {
         Verb::Log(command) => log::log(&command)?,
@@ -174,7 +174,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what is asked of calendars of peaks, or runs the process that keeps them.
+/// Runs a command about calendars of peaks, or the peak controller.
 fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
     use ask::peak::PeakCommand;
     match command {

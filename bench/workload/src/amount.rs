@@ -132,7 +132,7 @@ impl Amount {
     }
 }
 
-/// From a text, or a number as people write it without quotes.
+/// Read from a text, or from a number without quotes.
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
         deserializer.deserialize_any(AmountVisitor)

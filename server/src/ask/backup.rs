@@ -25,7 +25,7 @@ const TRIES: usize = 3;
 /// Time for which a piece is waited for: the cell gives up a reader that takes as long.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
-/// Where to, or what to check.
+/// Target of a backup, or the file to check.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
@@ -45,7 +45,7 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupShape {
     file: PathBuf,
-    /// The cell that it was taken of.
+    /// Id of the cell that was backed up.
     cell: String,
     version: u64,
     bytes: u64,
@@ -81,7 +81,7 @@ impl BackupShape {
     }
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &BackupArgs) -> Result<(), AskError> {
     let content = if args.verify { check(&args.file)? } else { take(args)? };
     let shape = BackupShape::new(&args.file, &content);

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The least that one replica of several gets: an answer that takes longer is as good as none.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
-/// The most items of a page that are asked for at once; servers give no more.
+/// Largest page size; servers return no more.
 const PAGE_MAX: u32 = 1000;
 
 /// A cell, as one command asks it.
@@ -31,7 +31,7 @@ pub(super) struct Caller {
     timeout: Duration,
 }
 
-/// A list that came in pages.
+/// A list from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Contents.
@@ -150,7 +150,7 @@ impl Caller {
         }
     }
 
-    /// Asks for page after page, up to `limit` items.
+    /// Requests page after page, up to `limit` items.
     ///
     /// # Errors
     /// Those of the calls.

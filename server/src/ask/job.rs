@@ -40,18 +40,18 @@ pub(crate) enum JobCommand {
     /// End a job and all its tasks.
     #[command(after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
-    /// Tell of every change of a job's tasks.
+    /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
-    /// Tell why a job waits and what would help. It looks at the cell and changes nothing of it.
+    /// Explain why a job is pending and what would help. It changes nothing.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
 }
 
-/// Which jobs.
+/// Selection of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this tenant.
+    /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
     /// Only those that this scheduler places.
@@ -63,14 +63,14 @@ pub(crate) struct ListArgs {
     /// All jobs that the cell remembers, whether they have ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// What the job is, or a file that says it.
+/// The job by flags, or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(crate) struct SubmitArgs {
     ask: AskArgs,
 }
 
-/// Which group, and its new size.
+/// The group, and its new size.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// The job's name.
@@ -101,7 +101,7 @@ pub(crate) struct ResizeArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     match command {
         JobCommand::List(args) => list(args),
@@ -189,7 +189,7 @@ struct WhereShape {
     machines_more: usize,
 }
 
-/// A job, as the cell tells of it.
+/// Finds a job by name.
 pub(super) fn find(
     caller: &Caller,
     job: Option<proto::JobRef>,
@@ -216,7 +216,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
 }
 
-/// How far a gang is that holds places, and until when.
+/// Progress and timeout of an incomplete gang.
 fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     let places = format!("{} of {} places", held.have, held.needs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -294,7 +294,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
 struct SubmittedShape {
     name: String,
     id: String,
-    /// It was submitted before, and all its tasks have ended.
+    /// Whether it was submitted before, and all its tasks have ended.
     ended: bool,
 }
 
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// A flag beside a file would say nothing.
+    /// A flag beside a file is an error.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

@@ -38,9 +38,9 @@ pub(super) struct JobFile {
     /// Whether they may.
     #[serde(default)]
     preemption: PreemptionFile,
-    /// No task is placed unless so many are.
+    /// Least number of tasks that are placed together.
     gang_min: Option<u32>,
-    /// Until the gang is complete, its tasks hold their places and do not run: for so long, at most `1h`.
+    /// Gang timeout: how long an incomplete gang keeps its places, at most `1h`.
     #[schemars(with = "Option<String>")]
     gang_timeout: Option<TimeFile>,
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
@@ -57,9 +57,9 @@ pub(super) struct JobFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum KindFile {
-    /// It runs until it is stopped, and is to stay up.
+    /// A job without a planned end.
     Service,
-    /// It runs to its end.
+    /// A job that runs to its end.
     #[default]
     Batch,
 }
@@ -68,7 +68,7 @@ enum KindFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PreemptionFile {
-    /// Those of lower precedence.
+    /// It may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
     /// None.
@@ -97,23 +97,23 @@ struct GroupFile {
     devices: Option<DevicesFile>,
     /// Cores that each task needs to itself; its `cpu` is as much, unless `request` or a demand profile says more.
     cores: Option<CoresFile>,
-    /// What each task takes of each resource kind on top of that where it is free, and does without elsewhere.
+    /// Optional resources of each task by kind, added to the request where they are free.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     optional: BTreeMap<String, Amount>,
-    /// Accelerator devices that it takes likewise, if it needs none; their `gpu` is as much, unless `optional` says it.
+    /// Optional devices of each task, if it requests none. Sets the optional `gpu`, unless given.
     optional_devices: Option<DevicesFile>,
     /// What each task claims of the cell as a whole while it has a machine, of each resource kind: licences, addresses.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     cluster_request: BTreeMap<String, Amount>,
-    /// What rules of other jobs select these tasks by.
+    /// Labels of the tasks, by which rules of other jobs select them.
     #[serde(default)]
     labels: BTreeMap<String, String>,
     /// How often a task that fails is started again; above 65535, for ever.
     #[serde(default)]
     restarts: u32,
-    /// How long a task may take to end once it is told to stop: `30s`, at most `1h`. Then it is killed.
+    /// Grace period of a task after a stop: `30s`, at most `1h`. Then it is killed.
     #[schemars(with = "Option<String>")]
     grace: Option<TimeFile>,
     /// The images of its containers.
@@ -124,12 +124,12 @@ struct GroupFile {
     volumes: Vec<String>,
     /// The name of the only machine, if there is only one.
     machine: Option<String>,
-    /// The machine must match one of these, if they are given.
+    /// Selectors of which the machine must match at least one, if given.
     required: Option<Vec<SelectorFile>>,
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     #[serde(default)]
     preferred: Vec<PreferredFile>,
-    /// Which taints the tasks put up with.
+    /// Tolerated taints.
     #[serde(default)]
     tolerations: Vec<TolerationFile>,
     /// How the tasks stand to other tasks.
@@ -162,7 +162,7 @@ struct CoresFile {
     place: PlaceFile,
 }
 
-/// Where on a machine the cores of one task are.
+/// Placement of a task's cores on NUMA nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PlaceFile {
@@ -209,7 +209,7 @@ impl TryFrom<String> for TimeFile {
 }
 
 impl JobFile {
-    /// The job that it describes, in a cell of these kinds.
+    /// The job that it describes, for a cell with these kinds.
     ///
     /// # Errors
     /// If it names a kind that the cell has not, or in a unit that is not the kind's.

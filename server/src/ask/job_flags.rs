@@ -27,10 +27,10 @@ pub(super) struct JobFlags {
     /// Cores that each task needs to itself; --cpu is as much, unless it says more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
-    /// All of these cores on one NUMA node.
+    /// Place all of these cores on one NUMA node.
     #[arg(long, requires = "cores")]
     one_node: bool,
-    /// It is to stay up, rather than to run to its end.
+    /// Submit a service: a job without a planned end.
     #[arg(long)]
     service: bool,
     /// The scheduler that places it [default: default].
@@ -48,10 +48,10 @@ pub(super) struct JobFlags {
     /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
-    /// Place no task unless so many are.
+    /// Place at least this many tasks together, or none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Let its tasks hold their places for so long, until the gang is complete: 30s, 5m, at most 1h.
+    /// Gang timeout: let an incomplete gang keep its places for this time: 30s, 5m, at most 1h.
     #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
     /// A label of its tasks. May be repeated.
@@ -60,7 +60,8 @@ pub(super) struct JobFlags {
     /// Only machines with this label. May be repeated: they need all.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
-    /// Spread its tasks over the values of a label, with at most so many more in one than in another.
+    /// Spread the tasks evenly over the values of a label, with at most SKEW more in one than in
+    /// another.
     #[arg(long, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
     /// At most one of its tasks in each domain: `machine`, or the key of a label.
@@ -69,7 +70,7 @@ pub(super) struct JobFlags {
 }
 
 impl JobFlags {
-    /// The job, in a cell of these kinds.
+    /// The job, for a cell with these kinds.
     ///
     /// # Errors
     /// If an amount is not of the cell's kinds.

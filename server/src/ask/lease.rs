@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// List the schedulers, which process holds each name, and for how long.
+    /// List the schedulers, the process that owns each name, and the time left of its lease.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Take all its names from the process that holds NAME, at once: from one that hangs and still renews.
+    /// Revoke all names of the process that owns NAME, at once: of one that hangs and still renews.
     ///
     /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
     /// free then, until somebody starts a scheduler.
@@ -28,7 +28,7 @@ pub(crate) enum LeaseCommand {
     },
 }
 
-/// A scheduler, and who holds its name.
+/// A scheduler, and the owner of its name.
 #[derive(Debug, Serialize)]
 struct SchedulerShape {
     name: String,
@@ -38,7 +38,7 @@ struct SchedulerShape {
     holder: Option<HolderShape>,
 }
 
-/// A process that holds a name.
+/// The process that owns a name.
 #[derive(Debug, Serialize)]
 struct HolderShape {
     /// Empty: the leader is new, and has not heard of it.
@@ -48,16 +48,16 @@ struct HolderShape {
     left_ms: u32,
 }
 
-/// Names taken from a process.
+/// Names revoked from a process.
 #[derive(Debug, Serialize)]
 struct EndedShape {
     /// Empty: nobody held the name, or the leader is new, and had not heard of the process.
     process: String,
-    /// The names that it held.
+    /// The names that it owned.
     names: Vec<String>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &LeaseCommand) -> Result<(), AskError> {
     match command {
         LeaseCommand::List(ask) => {
@@ -77,7 +77,7 @@ fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
     Ok(told.schedulers)
 }
 
-/// Ends the leases of whoever holds the name now, and of nobody who comes after.
+/// Revokes the leases of the present owner of the name, not of a later one.
 fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let caller = ask.caller()?;
     let all = list(&caller)?;

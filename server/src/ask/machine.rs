@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// What to do with machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// List the machines, and what is left of them.
+    /// List the machines and their free resources.
     #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
     List(ListArgs),
     /// Show one machine.
@@ -39,13 +39,13 @@ pub(crate) enum MachineCommand {
     Remove(NameArgs),
 }
 
-/// Which machines.
+/// Selection of machines.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only those with this label. May be repeated: they need all.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct Described {
     taints: Vec<Taint>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
     match command {
         MachineCommand::List(args) => list(args),

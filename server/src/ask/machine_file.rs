@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What stands for the number of a machine, in its name and in the values of its labels.
+/// Placeholder of a machine's number, in its name and in the values of its labels.
 const NUMBER: &str = "{n}";
 
 /// Machines of a cell.
@@ -29,7 +29,7 @@ pub(super) struct MachineFile {
     pub(super) name: String,
     /// How many such machines there are, numbered from 1.
     pub(super) count: Option<u32>,
-    /// What it has of each resource kind.
+    /// Capacity by resource kind.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) capacity: BTreeMap<String, Amount>,
     /// How many accelerator devices it has; its `gpu` is as much, unless `capacity` says less.
@@ -39,7 +39,7 @@ pub(super) struct MachineFile {
     /// says more.
     #[serde(default)]
     pub(super) numa: Vec<u16>,
-    /// What it is like, and where it stands. `{n}` in a value is the machine's number.
+    /// Labels. `{n}` in a value is the machine's number.
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
     /// What keeps off tasks that do not tolerate it: `key=value:NoSchedule`.
@@ -89,7 +89,7 @@ pub(super) fn machines(
     Ok(all)
 }
 
-/// Where in a file, or that it is flags.
+/// Place in a file, or the flags.
 struct At<'a> {
     index: usize,
     source: Option<&'a Path>,

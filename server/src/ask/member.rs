@@ -19,7 +19,7 @@ pub(crate) enum MemberCommand {
     /// Let a new replica follow the cell, without a vote. Start it with `omega serve --join`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
-    /// Tell the replicas a new address of one of them, which has moved.
+    /// Set the new address of a replica that has moved.
     #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
     Update(UpdateArgs),
     /// Give a replica that follows a vote.
@@ -49,7 +49,7 @@ pub(crate) struct AddArgs {
     /// Its number, which no replica of the cell ever had, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Where the other replicas reach it: its --peer-listen. Not needed if their --peers say so.
+    /// Address for the other replicas: its --peer-listen. Not needed if their --peers has it.
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct UpdateArgs {
     /// Its number, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Where the other replicas reach it from now on.
+    /// New address for the other replicas.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]
@@ -81,7 +81,7 @@ fn replica(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("{text:?} is no replica: write 4 or r4"))
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
     match command {
         MemberCommand::List(ask) => list(ask),
@@ -120,7 +120,7 @@ fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     Ok(told)
 }
 
-/// Which replica has answered.
+/// The replica that replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Leader,
@@ -133,7 +133,7 @@ impl Asked {
     }
 }
 
-/// A replica that was heard so short a time ago is there: several heartbeats of raft, and less than people wait.
+/// A replica heard within this time counts as reachable: several heartbeats of raft.
 const HEARD_MS: u64 = 2000;
 
 /// A replica's silence, in words.

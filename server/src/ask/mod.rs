@@ -50,7 +50,7 @@ use show::Format;
 use std::io;
 use std::time::Duration;
 
-/// Which one of them.
+/// The replica to change.
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
     /// Its name.
@@ -81,7 +81,7 @@ impl AskArgs {
     }
 }
 
-/// Why a verb did not do what was asked. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// Correct the address.
@@ -90,7 +90,7 @@ pub(crate) enum AskError {
     /// Correct the amount.
     #[error("{place}: {why}")]
     Amount {
-        /// Which flag or field.
+        /// Flag or field.
         place: String,
         /// Error in it.
         why: AmountError,
@@ -98,7 +98,7 @@ pub(crate) enum AskError {
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
-        /// Which flag or field.
+        /// Flag or field.
         place: String,
         /// Its value.
         kind: String,
@@ -134,28 +134,28 @@ pub(crate) enum AskError {
         /// Of how many.
         items: usize,
     },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     File(#[from] crate::file::FileError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Backup(Box<BackupError>),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Profile(#[from] omega_workload::profiles::ProfileError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads left.
     #[error("the system refuses: {0}")]
     System(io::Error),
-    /// The sentence says what to do; the code is for programs.
+    /// The message has the remedy; the code is for programs.
     #[error("{} [{}]", .0.message, .0.code)]
     Refused(ApiError),
     /// Look whether the cell runs, and where; or give it more time.
     #[error("the cell at {cell} does not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
     NoAnswer {
-        /// Where it was asked.
+        /// Addresses of the cell.
         cell: String,
         /// Time spent trying.
         timeout: Duration,

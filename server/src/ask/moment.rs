@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Moment {
-    /// So long from now.
+    /// An offset from now.
     In(Duration),
     /// Seconds since 1970.
     At(u64),

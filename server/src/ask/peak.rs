@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Operations on calendars of peaks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeakCommand {
-    /// List the calendars, and what holds now.
+    /// List the calendars, and whether their peaks are in effect.
     #[command(after_help = "Example:\n  omega peak list")]
     List(AskArgs),
     /// Say when batch steps back on some machines, and how far. The calendar of this name is replaced.
@@ -36,7 +36,7 @@ pub(crate) enum PeakCommand {
     Run(Box<crate::keep::KeepArgs>),
 }
 
-/// Which machines, and when.
+/// The machines, and the peaks.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]
@@ -57,7 +57,7 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// A peak as a flag says it.
+/// A peak as written in a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     from_ms: u32,
@@ -116,7 +116,7 @@ struct PeakShape {
     until_ms: u32,
     /// In percent of what a machine has, by kind.
     batch_max: BTreeMap<String, u8>,
-    /// Whether it holds now, by the cell's time.
+    /// Whether it is in effect now, by the cell's time.
     holds: bool,
 }
 
@@ -124,7 +124,7 @@ struct PeakShape {
 #[derive(Debug, Serialize)]
 struct PeaksShape {
     calendars: Vec<CalendarShape>,
-    /// On which batch holds more than its share now.
+    /// Number of machines on which batch exceeds its share now.
     machines_over: u32,
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum PolicyCommand {
     Set(SetArgs),
 }
 
-/// Of which cell.
+/// The cell.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
@@ -45,20 +45,20 @@ pub(crate) struct SetArgs {
     /// Have no bands.
     #[arg(long, conflicts_with = "bands")]
     no_bands: bool,
-    /// Take at most so many evictions in any span of so much time: 20/1m.
+    /// Allow at most COUNT evictions in any span of TIME: 20/1m.
     #[arg(long, value_name = "COUNT/TIME", value_parser = cap)]
     evictions: Option<proto::EvictionCap>,
     /// Take any number of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Let machines and profiles overcommit a kind by so much, in percent of the capacity: cpu=200. May be repeated; all
-    /// bounds there were are replaced.
+    /// Let machines and profiles overcommit a kind up to this percentage of the capacity: cpu=200.
+    /// May be repeated; replaces all earlier bounds.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
     /// Let no kind be overcommitted.
     #[arg(long, conflicts_with = "overcommit")]
     no_overcommit: bool,
-    /// Remember jobs that have ended for so long.
+    /// Keep ended jobs for this time.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     ttl_after_finished: Option<Duration>,
     #[command(flatten)]
@@ -117,7 +117,7 @@ fn overcommit(text: &str) -> Result<(String, u32), String> {
     })
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &PolicyCommand) -> Result<(), AskError> {
     match command {
         PolicyCommand::Get(args) => get(args),

@@ -21,7 +21,7 @@ pub(crate) enum QuotaCommand {
     /// What it has already stays.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
-    /// Say how a tenant stands among the others: below which, what it may count on, and its weight.
+    /// Set a tenant's parent, guarantee and weight.
     ///
     /// What is not named is as if the tenant were new: no tenant above it, no guarantee, weight 1.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
@@ -39,7 +39,7 @@ pub(crate) enum QuotaCommand {
 /// Number of tenants.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(crate) struct ClearArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
     match command {
         QuotaCommand::List(args) => list(args),

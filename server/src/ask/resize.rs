@@ -17,7 +17,7 @@ use omega_client::proto::list_tasks_request::Of;
 use omega_core::{Amounts, Item, Job, Resize, TaskId, Transaction, Version};
 use serde::Serialize;
 
-/// Which task, and how much.
+/// The task, and its new resources.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// The name of the job, and the number of the task: `web/0`.
@@ -48,7 +48,7 @@ struct ResizedShape {
     why: WhyShape,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     if args.amounts.named().is_empty() {
         return Err(AskError::NoAmount);

@@ -44,7 +44,7 @@ struct ResourceShape {
     waiting: u64,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &ResourceCommand) -> Result<(), AskError> {
     match command {
         ResourceCommand::List(ask) => list(ask),

@@ -1,5 +1,5 @@
-//! Where the tasks of a job may run, as a file says it: the rules of `omega-core` in words of their own,
-//! so that what crosses a file may stay as it is while the core changes.
+//! Placement rules in files: those of `omega-core` in a format of their own, which stays stable
+//! while the core changes.
 
 use super::pairs;
 use omega_core::{
@@ -28,7 +28,7 @@ pub(super) struct SelectorFile {
 pub(super) struct PreferredFile {
     /// Weight of a match, 1 to 100.
     weight: u32,
-    /// Which machines.
+    /// Selector of the machines.
     machines: SelectorFile,
 }
 
@@ -51,22 +51,22 @@ struct RequirementFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OperatorFile {
-    /// It is one of the values.
+    /// The label has one of the values.
     #[default]
     In,
-    /// It is none of the values, or the label is absent.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// It is an integer above the one value.
+    /// The label is an integer above the value.
     Gt,
-    /// It is an integer below the one value.
+    /// The label is an integer below the value.
     Lt,
 }
 
-/// Which taints the tasks put up with.
+/// A tolerated taint.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TolerationFile {
@@ -113,7 +113,7 @@ pub(super) struct PortFile {
     /// The protocol.
     #[serde(default)]
     protocol: ProtocolFile,
-    /// On which address; every address of the machine if it is left out.
+    /// Address of the port; every address of the machine if absent.
     address: Option<String>,
 }
 
@@ -136,24 +136,24 @@ enum ProtocolFile {
 pub(super) enum RuleFile {
     /// No selected task runs in the same domain.
     AntiAffinity(NearFile),
-    /// A task that all of these select runs in the same domain already, or none runs anywhere and this
-    /// task is one.
+    /// A task that all of these select runs in the domain already; or none runs anywhere, and this
+    /// task is one of them.
     Affinity(Vec<NearFile>),
     /// The nearer to selected tasks the better, or with a negative weight the farther.
     Prefer {
-        /// Which tasks, and how near.
+        /// The tasks, and the level at which they are near.
         near: NearFile,
         /// Weight of each of them, -100 to 100.
         weight: i32,
     },
-    /// A domain holds at most so many selected tasks, this one included.
+    /// A domain has at most `count` selected tasks, this one included.
     MaxPerDomain {
-        /// Which tasks, and what a domain is.
+        /// The counted tasks, and the level of the domains.
         of: NearFile,
         /// The number.
         count: u32,
     },
-    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    /// A domain has at most this share of the group's tasks, but may always have one.
     MaxShare {
         /// Definition of a domain: `machine`, or the key of a label.
         #[schemars(with = "String")]
@@ -163,10 +163,10 @@ pub(super) enum RuleFile {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(SpreadFile),
-    /// In a domain that holds a task of this group at most so many selected tasks run, this one included
+    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
     /// where it is selected.
     MaxColocated {
-        /// Which tasks, and what a domain is.
+        /// The counted tasks, and the level of the domains.
         of: NearFile,
         /// Number, at least 1.
         count: u32,
@@ -179,7 +179,7 @@ pub(super) enum RuleFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NearFile {
-    /// Which tasks.
+    /// The selected tasks.
     #[serde(default)]
     tasks: TasksFile,
     /// Definition of a domain: `machine`, or the key of a label.
@@ -191,7 +191,7 @@ pub(super) struct NearFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpreadFile {
-    /// Which tasks are counted.
+    /// The counted tasks.
     #[serde(default)]
     tasks: TasksFile,
     /// Definition of a domain: `machine`, or the key of a label.
@@ -220,7 +220,7 @@ fn yes() -> bool {
     true
 }
 
-/// Tasks that a rule looks at.
+/// Selector of the tasks that a rule counts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum TasksFile {
@@ -243,12 +243,12 @@ enum TasksFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TenantsFile {
-    /// Those of the tenant of the job that carries the rule.
+    /// Tasks of the tenant of the job that has the rule.
     #[default]
     Own,
     /// Everyone's.
     Any,
-    /// Those of these tenants.
+    /// Tasks of these tenants.
     Named(Vec<String>),
 }
 
@@ -292,7 +292,7 @@ impl From<&SelectorFile> for MachineSelector {
     }
 }
 
-/// Which machines are required, and which are preferred.
+/// Required and preferred machines.
 pub(super) fn affinity(required: Option<&[SelectorFile]>, preferred: &[PreferredFile]) -> Affinity {
     let prefer = |given: &PreferredFile| Preferred {
         weight: given.weight,

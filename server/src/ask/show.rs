@@ -19,7 +19,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// Where the text of a column stands.
+/// Alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     /// At its left: words.
@@ -28,7 +28,7 @@ pub(super) enum Align {
     Right,
 }
 
-/// Prints a value in the format that was asked for.
+/// Prints a value in the requested format.
 ///
 /// # Errors
 /// If standard output takes no more.
@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// Words that readers of YAML take for something else.
+    /// Words that YAML readers do not read as text.
     const TRICKY: &[&str] = &[
         "",
         "~",

@@ -43,20 +43,20 @@ pub(crate) enum TxnCommand {
     Commit(CommitArgs),
 }
 
-/// Which transactions.
+/// Selection of transactions.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this scheduler.
+    /// Only transactions of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Which transaction.
+/// The transaction.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The scheduler's name and the transaction's number: `default-0:17`.
@@ -101,7 +101,7 @@ struct AnswerShape {
     refused: Vec<RefusedShape>,
 }
 
-/// An item that was refused, by its place in its list.
+/// A rejected item, by its position in its list.
 #[derive(Debug, Serialize)]
 struct RefusedShape {
     /// `release`, `eviction`, `resize` or `claim`.
@@ -111,12 +111,12 @@ struct RefusedShape {
     why: WhyShape,
 }
 
-/// Why an item was refused.
+/// Reason for which an item was rejected.
 #[derive(Debug, Serialize)]
 pub(super) struct WhyShape {
     /// As the API has it: `NO_ROOM`. `null`: it was committed.
     reason: Option<&'static str>,
-    /// Which resource kind, where the reason is about one.
+    /// The resource kind, if the reason concerns one.
     kind: Option<String>,
 }
 
@@ -144,7 +144,7 @@ struct ItemShape {
     why: WhyShape,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &TxnCommand) -> Result<(), AskError> {
     match command {
         TxnCommand::List(args) => list(args),
@@ -250,7 +250,7 @@ pub(super) fn send(caller: &Caller, txn: &Transaction) -> Result<Commit, AskErro
     Ok(Commit::try_from(answer)?)
 }
 
-/// A number of a scheduler that nobody holds.
+/// An unused number of a scheduler whose name no process owns.
 pub(super) fn transaction_id(
     caller: &Caller,
     name: &str,

@@ -18,7 +18,7 @@ pub(super) struct TransactionFile {
     /// Handling of the rest if a part conflicts.
     #[serde(default)]
     pub(super) granularity: GranularityFile,
-    /// When a claim conflicts.
+    /// Conflict check of the claims.
     #[serde(default)]
     pub(super) check: CheckFile,
     /// The version of the cell that it was decided on; 0: on none.
@@ -42,7 +42,7 @@ pub(super) struct TransactionFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResizeFile {
-    /// Which task: `job/index`.
+    /// The task: `job/index`.
     pub(super) task: String,
     /// New allocation of each resource kind; of a kind that is not named, nothing.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
@@ -53,7 +53,7 @@ pub(super) struct ResizeFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimFile {
-    /// Which task: `job/index`.
+    /// The task: `job/index`.
     pub(super) task: String,
     /// The name of the machine.
     pub(super) machine: String,
@@ -62,7 +62,7 @@ pub(super) struct ClaimFile {
     /// The accelerator devices to use, from 0; none: the cell chooses.
     #[serde(default)]
     pub(super) devices: Vec<u8>,
-    /// Whether it takes what the task wants, too.
+    /// Whether it claims the task's optional resources, too.
     #[serde(default)]
     pub(super) optional: bool,
 }
@@ -71,14 +71,14 @@ pub(super) struct ClaimFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum GranularityFile {
-    /// The rest is taken.
+    /// The other items are applied.
     #[default]
     Incremental,
-    /// Nothing is taken.
+    /// No item is applied.
     AllOrNothing,
 }
 
-/// When a claim conflicts.
+/// Conflict check of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckFile {
@@ -138,7 +138,7 @@ pub(super) struct ClaimName<'t> {
 pub(super) struct ResizeName<'t> {
     pub(super) task: TaskName<'t>,
     pub(super) to: &'t BTreeMap<String, Amount>,
-    /// Where it stands, for what is said of it.
+    /// Its place in the file, for errors.
     pub(super) place: String,
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Which version, and what of it.
+/// The version, and the output.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
     /// The directory of a replica.
@@ -29,7 +29,7 @@ pub(crate) struct AtArgs {
     /// Write all machines, jobs and tenants as JSON; docs/log.md has the fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Tell why this job waited.
+    /// Explain why this job was pending.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
     /// Explain by the profiles of this file.

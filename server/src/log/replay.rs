@@ -18,7 +18,7 @@ pub(crate) struct ReplayArgs {
     /// Stop at this version of the cell.
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
-    /// Audit the cell whenever so many versions have passed, not only at the end.
+    /// Audit the cell after every N versions, not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
     /// Replay the entries, too, that are not known to be committed.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Which entries.
+/// The entries to show.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The directory of a replica.
@@ -44,7 +44,7 @@ struct Shown {
     commit: u64,
     base: u64,
     last: u64,
-    /// Where a replica would cut a torn record.
+    /// Offset at which a replica would truncate a torn record.
     torn: Option<String>,
     snapshots: Vec<ShownSnapshot>,
     entries: Vec<ShownEntry>,
@@ -69,7 +69,7 @@ struct ShownEntry {
     commands: usize,
     /// The cell's version after it, if it can be known.
     version: Option<u64>,
-    /// Each command in words, if they were asked for.
+    /// Each command in words, if requested.
     content: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 const MESSAGE_BYTES_MIN: u32 = 64 << 10;
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// The longest that anything here may wait: a day.
+/// Longest time that a setting may have: a day.
 const SECONDS_MAX: u32 = 86_400;
 
 /// The given values. A missing one is taken from the next source.
@@ -75,7 +75,7 @@ pub(super) struct GivenLimits {
         value_name = "SECONDS"
     )]
     handshake_seconds: Option<NonZeroU32>,
-    /// Seconds that a call may take that says nothing of it [default: 5].
+    /// Deadline in seconds of a call that sets none [default: 5].
     #[arg(long = "limit-call-seconds", env = "OMEGA_LIMIT_CALL_SECONDS", value_name = "SECONDS")]
     call_seconds: Option<NonZeroU32>,
     /// The most seconds that a call may ask for [default: 60].
@@ -107,7 +107,7 @@ pub(crate) enum LimitsError {
     /// Choose one in between.
     #[error("limits: {name} ({given}) must be from {min} to {max}")]
     OutOfRange {
-        /// Which limit.
+        /// Name of the limit.
         name: &'static str,
         /// The given value.
         given: u64,

@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Read the rest from this file; every flag is a key of it.
     #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Check what was said, say what it means, and end.
+    /// Check the settings, print them, and end.
     #[arg(long)]
     check_config: bool,
     /// Go on without the end of the log that a loss of power tore, this once: what was acknowledged there is lost
@@ -45,19 +45,19 @@ pub(crate) struct ServeArgs {
     accept_torn_log: bool,
 }
 
-/// Why a server does not start, or ends early. One line for the user.
+/// Error of starting or running a server: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Cell(#[from] CellError),
-    /// Choose another address, or end whoever has it.
+    /// Choose another address, or end the process that uses it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
         /// The place.
@@ -81,7 +81,7 @@ pub(crate) enum ServeError {
         /// Error in it.
         why: tonic::transport::Error,
     },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The replica stopped by itself: see why.
@@ -110,7 +110,7 @@ impl ServeError {
     }
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
     if args.check_config {

@@ -20,7 +20,7 @@ pub(crate) struct Said {
     pub(crate) insecure: bool,
 }
 
-/// Mistake with what was said of certificates. One line for the user.
+/// Error in the settings of certificates: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSettingsError {
     /// Complete them.
@@ -35,9 +35,9 @@ pub(crate) enum TlsSettingsError {
          --insecure if everyone who reaches it may do everything"
     )]
     Exposed {
-        /// Which flag.
+        /// Name of the flag.
         flag: &'static str,
-        /// Where it would listen.
+        /// Address of the listener.
         address: String,
     },
 }
@@ -56,7 +56,7 @@ impl Said {
         files.iter().all(|file| file.is_none())
     }
 
-    /// Where the certificates are, if there are to be any.
+    /// The certificate files, if configured.
     ///
     /// # Errors
     /// If something is missing.
@@ -95,7 +95,7 @@ impl Said {
     }
 }
 
-/// Whether nobody but this machine reaches an address. A name may become any address.
+/// Whether an address is reachable from this machine alone. A name may become any address.
 fn is_local(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),

@@ -115,7 +115,7 @@ objects! {
         "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
     }
-    /// A volume of a pod, by where it comes from.
+    /// A volume of a pod, by its source.
     PodVolume {
         "name" name: String,
         "persistentVolumeClaim" claim: Option<PodClaim>,
@@ -368,7 +368,7 @@ pub enum AccessMode {
     OneTask,
 }
 
-/// When a claim gets its volume.
+/// Binding time of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum BindingMode {
     #[default]

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time for which one replica of several is waited for: what it counted is missed for a moment, no more.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Jobs that wait and are told of.
+/// Maximum number of pending jobs shown.
 const WAITING_MAX: u32 = 10;
 
 /// A cell, and each of its replicas alone.

@@ -25,7 +25,7 @@ use terminal::{Event, Terminal};
 /// Refresh interval, and the time over which one reading makes rates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Which cell, and whether to go on.
+/// The cell, and whether to repeat.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Keys: q, Esc or Ctrl-C ends, space halts the page and lets it go on.\n\nExamples:\n  omega top\n  \
@@ -39,7 +39,7 @@ pub(crate) struct TopArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<(), AskError> {
     let is_live = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     match args.once || !is_live || args.ask.output == Format::Json {

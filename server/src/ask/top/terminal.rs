@@ -22,7 +22,7 @@ pub(super) enum Event {
     End,
 }
 
-/// A terminal that is ours.
+/// A terminal in raw mode.
 #[derive(Debug)]
 pub(super) struct Terminal {
     before: Termios,
@@ -30,7 +30,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal. It is given back when this is dropped.
+    /// Switches the terminal to raw mode. It is restored when this is dropped. It is given back
+    /// when this is dropped.
     ///
     /// # Errors
     /// If it is none, or the system has no threads left.
