@@ -56,7 +56,7 @@ pub struct CapacityArgs {
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most so long for their first attempt: 30s, batch=30s, service=2m.
+    /// Half of the jobs wait at most this time for their first attempt: 30s, batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
     /// Nine of ten do.
@@ -65,7 +65,7 @@ struct ObjectiveArgs {
     /// 99 of 100 do.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
-    /// Half of the jobs have machines for all their tasks within so long.
+    /// Half of the jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
     /// Nine of ten do.
@@ -77,7 +77,7 @@ struct ObjectiveArgs {
     /// At least this share of the jobs is placed whole: 99%, batch=99.9%.
     #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
-    /// At most this share of the processors is taken on average, and of the memory.
+    /// At most this share of the processors, and of the memory, is allocated on average.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     used: Option<f64>,
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Options of `omega-sim fgd`.
 #[derive(Debug, Args)]
 pub struct FgdArgs {
-    /// The folder of the trace, with the published table if they are to be compared
+    /// Folder of the trace, with the published table if it is to be compared
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// The list of tasks of that folder, or `all`

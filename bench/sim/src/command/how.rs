@@ -19,7 +19,7 @@ pub struct HowArgs {
     /// Schedulers of service jobs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
-    /// Seconds that a decision on a batch job takes.
+    /// Seconds of a decision for each batch job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
@@ -27,7 +27,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
-    /// Seconds that a decision on a service job takes.
+    /// Seconds of a decision for each service job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
@@ -35,7 +35,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
-    /// When a claim conflicts.
+    /// Conflict check of claims.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
     /// Granularity: part of a transaction with a conflict that is committed.
@@ -51,7 +51,7 @@ pub struct HowArgs {
     /// In how many parts a copy is brought up to date, for --arch parsync.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
-    /// Number of machines that are asked for each task, for --arch sparrow.
+    /// Machines probed for each task, for --arch sparrow.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
     /// The seed of all chance.
@@ -59,10 +59,10 @@ pub struct HowArgs {
     pub(super) seed: u64,
 }
 
-/// When a run ends.
+/// End of a run.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
-    /// End after so many hours; without it, the run ends when the last job has come.
+    /// End after this many hours; by default at the last arrival.
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     end: Option<f64>,
 }
@@ -74,7 +74,7 @@ impl EndArgs {
     }
 }
 
-/// When a claim conflicts.
+/// Conflict check of claims.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {
@@ -90,7 +90,7 @@ pub(super) enum CheckArg {
 pub(super) enum GranularityArg {
     /// The rest.
     Incremental,
-    /// Nothing.
+    /// No item of the transaction.
     AllOrNothing,
 }
 
@@ -112,7 +112,7 @@ impl From<GranularityArg> for Granularity {
     }
 }
 
-/// Whether a decision may take so long.
+/// Whether this is a valid decision time.
 pub(super) fn is_seconds(number: f64) -> bool {
     (0.0..=SECONDS_MAX).contains(&number)
 }
@@ -136,7 +136,7 @@ fn share(text: &str) -> Result<f64, String> {
     number(text, 1.0)
 }
 
-/// Whether a run may end after so many hours.
+/// Whether this is a valid end of a run.
 pub(super) fn is_end(hours: f64) -> bool {
     hours > 0.0 && hours <= END_HOURS_MAX
 }

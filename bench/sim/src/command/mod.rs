@@ -37,13 +37,13 @@ pub enum SimCommand {
     Swf(swf::SwfArgs),
     /// Run every combination of the values that a file lists.
     Sweep(sweep::SweepArgs),
-    /// A cell that was served, as it goes on and as it would otherwise.
+    /// A served cell, continued as it is and with a change.
     WhatIf(Box<WhatIfArgs>),
     /// Tasks that share devices: how full policies get them, beside published figures.
     Fgd(fgd::FgdArgs),
 }
 
-/// Why a verb could not do what it was asked: one line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// An input could not be read.
@@ -55,13 +55,13 @@ pub enum SimError {
     /// Error while loading an input.
     #[error(transparent)]
     Load(#[from] omega_workload::LoadError),
-    /// The cell refuses a part of the input.
+    /// The cell rejects a part of the input.
     #[error(transparent)]
     Refused(#[from] crate::shipped::ShippedError),
     /// Two futures could not be compared.
     #[error(transparent)]
     WhatIf(Box<WhatIfError>),
-    /// Nobody reads what is printed any more.
+    /// The reader of the output has closed it.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
     /// A file of results could not be written.
@@ -74,7 +74,7 @@ pub enum SimError {
     },
 }
 
-/// Does what the command line asks; the exit code says how it went.
+/// Runs the command; the exit code is its result.
 ///
 /// # Errors
 /// If an input is at fault; nothing was simulated then.

@@ -32,7 +32,7 @@ pub struct SwfArgs {
     /// The processors of each machine with --policy omega; as many must make up all of them
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
+    /// Processors of the machine [default: those of the header (MaxProcs, else MaxNodes)]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
     /// Output format
@@ -152,7 +152,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what the figures are about.
+/// Prints the assumptions of the figures.
 fn tell(trace: &Trace) {
     let left_out = trace.left_out;
     eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);

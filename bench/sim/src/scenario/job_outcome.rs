@@ -9,11 +9,12 @@ use omega_core::JobKind;
 pub struct JobOutcome {
     /// Its kind.
     pub kind: JobKind,
-    /// Whether it came while the clock ran and had tasks to place; else it was there, and did not wait.
+    /// Whether it arrived during the run and had tasks to place; otherwise it was present from the
+    /// start and did not wait.
     pub came: bool,
-    /// From its submission to its first attempt, in seconds; infinite if there was none.
+    /// From its submission to its first attempt, in seconds; infinite without one.
     pub wait_s: f64,
-    /// From its submission to the machine of its last task; infinite if one has none.
+    /// From its submission to the placement of its last task; infinite if one is not placed.
     pub placed_s: f64,
 }
 

@@ -29,11 +29,11 @@ pub enum Cell {
     Text(String),
     /// A count.
     Count(u64),
-    /// A number, printed with so many decimals.
+    /// A number with its printed decimals.
     Number(f64, usize),
     /// A number as it was given, printed as short as it can be told from all others.
     Exact(f64),
-    /// Nothing: there is no such result.
+    /// No result.
     None,
 }
 

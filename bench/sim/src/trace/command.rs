@@ -14,13 +14,13 @@ use std::path::PathBuf;
 /// Look at traces, and make others after their example.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Tell what a trace is like: machines, jobs, percentiles, load against capacity.
+    /// Describe a trace: machines, jobs, percentiles, load against capacity.
     Info(InfoArgs),
     /// Make a longer or larger trace with the distributions of this one.
     Synth(SynthArgs),
 }
 
-/// Which trace to look at, and how to show it.
+/// The trace, and the output format.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct InfoArgs {
     seed: u64,
 }
 
-/// Which trace to take as the example, and what to make.
+/// The example trace, and the generated one.
 #[derive(Debug, Args)]
 pub struct SynthArgs {
     #[command(flatten)]
@@ -73,7 +73,7 @@ enum Output {
     Json,
 }
 
-/// Why a verb could not do what it was asked. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The trace cannot be read.
@@ -124,7 +124,7 @@ fn hours(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 ///
 /// # Errors
 /// If a trace cannot be read, or the result not be written.

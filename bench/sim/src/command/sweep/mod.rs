@@ -78,7 +78,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what came of all points. Returns where the table is.
+/// Writes the results of all points. Returns the path of the table.
 fn write(folder: &Folder, text: &str, done: &[Done]) -> Result<PathBuf, SimError> {
     let sheet = table::sheet(done);
     let remarks = [("omega.sweep", text), ("omega.version", env!("CARGO_PKG_VERSION"))];
