@@ -293,9 +293,7 @@ pub enum TransactionError {
     /// The scheduler's name has gone to another process, or to none, since this one numbered its
     /// transactions: stop. Nothing was done now; whether it was taken before is seen by syncing the
     /// tasks.
-    #[error(
-        "transaction {0} comes too late: its scheduler's name was taken from the process that sent it"
-    )]
+    #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
     Fenced(TransactionId),
     /// Register again, and go on from the number in the answer.
     #[error(

@@ -53,7 +53,7 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum CodecError {
     /// There is not even a version: whatever framed the bytes lost them.
-    #[error("no bytes at all, not even a version")]
+    #[error("there are no bytes, the version is missing")]
     Empty,
     /// Another version of this program wrote them: read them with that one.
     #[error(
@@ -77,7 +77,7 @@ pub enum CodecError {
         max: usize,
     },
     /// The bytes were damaged, or are from another source.
-    #[error("the bytes make no sense: {0}")]
+    #[error("the bytes are invalid: {0}")]
     Malformed(Malformed),
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]

@@ -22,13 +22,13 @@ pub enum AmountError {
         why: DecimalError,
     },
     /// Use another unit, or none.
-    #[error("{text:?} has no unit that is known; write 4, 500m, 16GiB or 2TB")]
+    #[error("{text:?} has an unknown unit; write 4, 500m, 16GiB or 2TB")]
     Suffix {
         /// The text.
         text: String,
     },
     /// Use another unit, or none.
-    #[error("{text:?} is not counted so: write {like}")]
+    #[error("{text:?} has the wrong unit: write {like}")]
     OtherUnit {
         /// The text.
         text: String,
@@ -101,7 +101,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind, rounded up: what is asked for loses nothing.
     ///
     /// # Errors
-    /// If the kind is not counted so, or it is too much.
+    /// If its unit is not the kind's, or it is too large.
     pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
         self.rounded(unit, Rounding::Up)
     }
@@ -109,7 +109,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind.
     ///
     /// # Errors
-    /// If the kind is not counted so, or it is too much.
+    /// If its unit is not the kind's, or it is too large.
     pub fn rounded(&self, unit: Unit, rounding: Rounding) -> Result<u64, AmountError> {
         let text = || self.text.clone();
         let (factor, like) = match (unit, self.suffix) {

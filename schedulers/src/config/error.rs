@@ -45,7 +45,7 @@ pub enum Fault {
     #[error("the file has no [[profile]]")]
     NoProfile,
     /// A profile's name is the scheduler name of jobs, which is never empty.
-    #[error("is empty: it is the scheduler name of the jobs that the profile is for")]
+    #[error("is empty: give the name of the scheduler whose jobs the profile places")]
     NoName,
     /// Two profiles would be for the same jobs: name another scheduler, or merge them.
     #[error("there is a profile {name:?} in line {line} already")]

@@ -109,10 +109,10 @@ pub(crate) enum AskError {
     #[error("{0}")]
     Environment(String),
     /// Name one.
-    #[error("name what it is to hold, such as --cpu 4; kinds that are not named stay as they are")]
+    #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
     NoAmount,
     /// Name what is limited.
-    #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
+    #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
     NoLimit,
     /// Choose a number that is near, so that the answers before it are not forgotten.
     #[error(
@@ -147,7 +147,7 @@ pub(crate) enum AskError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
     /// The message has the remedy; the code is for programs.
     #[error("{} [{}]", .0.message, .0.code)]

@@ -14,10 +14,10 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
-    /// Requirement of the machine's labels.
+    /// Requirements on the machine's labels.
     #[serde(default)]
     labels: Vec<RequirementFile>,
-    /// Requirement of the machine's name; the keys do not count.
+    /// Requirements on the machine's name; their keys are ignored.
     #[serde(default)]
     names: Vec<RequirementFile>,
 }
@@ -32,7 +32,7 @@ pub(super) struct PreferredFile {
     machines: SelectorFile,
 }
 
-/// One condition on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RequirementFile {
@@ -70,7 +70,7 @@ enum OperatorFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TolerationFile {
-    /// The taint's key; with `exists` it may be left out, and means every key.
+    /// Key of the taint; absent with `exists` means every key.
     key: Option<String>,
     /// Comparison of the values.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub(super) struct TolerationFile {
     /// The value for `equal`.
     #[serde(default)]
     value: String,
-    /// The effect; every effect if it is left out.
+    /// Effect of the taint; every effect if absent.
     effect: Option<EffectFile>,
 }
 
@@ -96,15 +96,15 @@ enum TolerationOperatorFile {
 /// Effect of a taint.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum EffectFile {
-    /// The task is not placed here.
+    /// New tasks are rejected.
     NoSchedule,
-    /// The task is rather placed elsewhere.
+    /// New tasks prefer other machines.
     PreferNoSchedule,
-    /// The task is not placed here, and one that runs here is to leave.
+    /// New tasks are rejected, and running ones must leave.
     NoExecute,
 }
 
-/// A port of its machine that each task has to itself.
+/// A host port of each task.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PortFile {
@@ -139,7 +139,7 @@ pub(super) enum RuleFile {
     /// A task that all of these select runs in the domain already; or none runs anywhere, and this
     /// task is one of them.
     Affinity(Vec<NearFile>),
-    /// The nearer to selected tasks the better, or with a negative weight the farther.
+    /// Prefers domains with selected tasks, or with a negative weight those without.
     Prefer {
         /// The tasks, and the level at which they are near.
         near: NearFile,
@@ -171,11 +171,11 @@ pub(super) enum RuleFile {
         /// Number, at least 1.
         count: u32,
     },
-    /// Another task that is selected runs in the same domain, as long as this one does.
+    /// Another selected task runs in the same domain, as long as this one does.
     RuntimeAffinity(NearFile),
 }
 
-/// Tasks, and how near to them.
+/// Selected tasks, and the level of the domains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NearFile {
@@ -197,15 +197,15 @@ pub(super) struct SpreadFile {
     /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
-    /// By how many tasks a domain may exceed the emptiest one.
+    /// Maximum difference to the domain with the fewest tasks.
     skew_max: u32,
-    /// With fewer domains than this the emptiest one counts as empty.
+    /// Least number of domains: with fewer, the smallest count is 0.
     #[serde(default)]
     domains_min: u32,
-    /// Whether it is a wish rather than a rule.
+    /// Whether the spread is soft: a preference.
     #[serde(default)]
     schedule_anyway: bool,
-    /// Whether the task to be placed counts itself.
+    /// Whether the task to place counts, too.
     #[serde(default = "yes")]
     counts_itself: bool,
     /// Whether only machines count that meet the group's required affinity.
@@ -224,10 +224,10 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum TasksFile {
-    /// The tasks of the group that carries the rule.
+    /// Tasks of the group that has the rule.
     #[default]
     SameGroup,
-    /// The tasks of the job that carries the rule.
+    /// Tasks of the job that has the rule.
     SameJob,
     /// Tasks with labels, of any job.
     Labelled {

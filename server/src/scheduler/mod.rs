@@ -120,7 +120,7 @@ pub(crate) enum SchedulerError {
     Lost(ApiError),
     /// Stay on this machine, or say that it shall be so.
     #[error(
-        "--metrics-listen {0} is open to other machines: say --insecure if everyone who reaches it may see the figures"
+        "--metrics-listen {0} is open to other machines: add --insecure if everyone who reaches it may see the metrics"
     )]
     Exposed(SocketAddr),
     /// Choose another address, or end the process that uses it.
@@ -135,7 +135,7 @@ pub(crate) enum SchedulerError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
 

@@ -93,7 +93,7 @@ pub(crate) enum ServeError {
         remedy: Remedy,
     },
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
 

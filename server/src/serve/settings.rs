@@ -291,7 +291,9 @@ pub(crate) enum SettingsError {
     )]
     MemoryAndMore,
     /// Give the storage of the cell.
-    #[error("say where the cell is kept: --dir DIR, or --memory if it need not survive")]
+    #[error(
+        "give --dir DIR for the cell's folder, or --memory for a cell that ends with the process"
+    )]
     NoPlace,
     /// Complete them.
     #[error(

@@ -31,8 +31,7 @@ pub(crate) enum TlsSettingsError {
     Name(String),
     /// Give it certificates, or stay on this machine.
     #[error(
-        "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or say \
-         --insecure if everyone who reaches it may do everything"
+        "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or add --insecure if everyone who reaches it may do everything"
     )]
     Exposed {
         /// Name of the flag.

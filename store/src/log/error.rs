@@ -65,8 +65,7 @@ pub enum OpenError {
     SegmentMissing(PathBuf),
     /// Synced data that is missing. The entries before are good, but more were
     /// promised: remove this replica and add a new one.
-    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), and it \
-        was safe once: remove this replica and add a new one", path.display())]
+    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), although it was synced: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,

@@ -31,7 +31,7 @@ pub enum MessageError {
     #[error("the message is not from another replica to this one")]
     Misdirected,
     /// It contradicts itself: forged, or damaged on its way.
-    #[error("the message makes no sense: {0}")]
+    #[error("the message is invalid: {0}")]
     Malformed(&'static str),
     /// It refers to entries that this replica, its leader, does not have.
     #[error("the message is about an entry that its leader does not have")]

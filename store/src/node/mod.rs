@@ -138,7 +138,7 @@ pub enum ProposeError {
     #[error("this replica does not lead")]
     NotLeader,
     /// Too much is on its way already, or another replica is about to lead: try again later.
-    #[error("the leader takes no more now")]
+    #[error("the leader is busy, try again later")]
     Busy,
 }
 

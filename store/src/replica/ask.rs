@@ -83,13 +83,13 @@ pub enum Again {
     #[error("no leader is known now")]
     Leaderless,
     /// The leader is busy.
-    #[error("the leader takes no more now")]
+    #[error("the leader is busy, try again later")]
     Busy,
     /// The leader's disk is full: make room.
     #[error("the leader's disk is full; make room there")]
     Full,
     /// Another leader's entry took the place of the request's.
-    #[error("another leader took over before the request was safe")]
+    #[error("another leader took over before the request was replicated")]
     Overwritten,
     /// This replica has stopped.
     #[error("the replica has stopped")]

@@ -37,7 +37,7 @@ pub enum AskError {
     #[error("nothing was done: {0}")]
     Unavailable(Again),
     /// It may have been done, or may still be. Check the cell before sending it again.
-    #[error("it is unknown whether it was done: look at the cell before asking again")]
+    #[error("the outcome is unknown: check the cell before sending it again")]
     Unknown,
     /// The membership cannot change so.
     #[error(transparent)]

@@ -80,7 +80,7 @@ pub enum SnapshotDamage {
     #[error("a part of the image cannot be read: {0}")]
     Part(#[source] CodecError),
     /// More than the counts say, or less.
-    #[error("the image ends elsewhere than its counts say")]
+    #[error("the length of the state does not match its counts")]
     Counts,
     /// The image is of no cell.
     #[error(transparent)]
@@ -128,7 +128,7 @@ pub enum LoadError {
         wanted: CellId,
     },
     /// The file's name and its header have different positions.
-    #[error("{} is of entry {} of term {}: give it back its name", path.display(), found.index, found.term)]
+    #[error("{} contains entry {} of term {}: give the file its original name", path.display(), found.index, found.term)]
     OtherPosition {
         /// Path of the file.
         path: PathBuf,
@@ -171,10 +171,10 @@ pub enum ReceiveError {
     #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
     Full(PathBuf),
     /// No snapshot has such a length: the peer is broken, or no peer.
-    #[error("a snapshot of {0} bytes was offered, which none has")]
+    #[error("a snapshot of {0} bytes was offered, which is impossible")]
     Offer(u64),
     /// Send the piece that is wanted.
-    #[error("piece {given} came, piece {wanted} is wanted")]
+    #[error("piece {given} arrived, piece {wanted} was expected")]
     Order {
         /// Number of the received piece.
         given: u64,
@@ -185,7 +185,7 @@ pub enum ReceiveError {
     #[error("piece {0} does not match its checksum: send it again")]
     Piece(u64),
     /// Pieces are missing: send them first.
-    #[error("piece {wanted} of {pieces} is still wanted")]
+    #[error("piece {wanted} of {pieces} is still missing")]
     Incomplete {
         /// Number of the next expected piece.
         wanted: u64,
@@ -194,17 +194,17 @@ pub enum ReceiveError {
     },
     /// All pieces arrived, but differ from the offered snapshot. They were deleted: begin again,
     /// with another peer if it happens again.
-    #[error("what came is not the snapshot that was offered: begin anew")]
+    #[error("the received file is not the offered snapshot: begin again")]
     OtherSnapshot,
     /// All pieces arrived, but are no valid snapshot. They were deleted: the peer's file is
     /// damaged, begin again with another peer.
-    #[error("what came is no good snapshot, begin anew with another peer: {0}")]
+    #[error("the received snapshot is invalid, begin again with another peer: {0}")]
     Bad(#[source] LoadError),
     /// This snapshot is being received already.
     #[error("{} is being received already", .0.display())]
     Busy(PathBuf),
     /// Mend the disk, and begin anew; what is safe of the pieces is not asked for again.
-    #[error("{}: {source}; mend the disk and begin anew", path.display())]
+    #[error("{}: {source}; repair the disk and begin again", path.display())]
     Io {
         /// Path of the file or folder.
         path: PathBuf,

@@ -86,7 +86,7 @@ pub struct TwoProfiles {
 pub enum WhatIfError {
     /// Say what is otherwise.
     #[error(
-        "nothing is otherwise: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
+        "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]
     Nothing,
     /// Leave them out.

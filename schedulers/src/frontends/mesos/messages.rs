@@ -206,8 +206,8 @@ pub enum RegisterError {
     /// Choose another name, or deregister the one that has it.
     #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
     NameTaken(Text),
-    /// Start another front: it may be on the same cell.
-    #[error("there are {max} frameworks; start another front on the same cell", max = super::FRAMEWORKS_MAX)]
+    /// Start another frontend, maybe on the same cell.
+    #[error("{max} frameworks are registered, the maximum; start another frontend on the same cell", max = super::FRAMEWORKS_MAX)]
     TooMany,
 }
 
@@ -218,7 +218,7 @@ pub enum OfferError {
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
     /// Leave it out: it was withdrawn or answered before, and the events say which.
-    #[error("offer {0} is not out: it was withdrawn or answered before; leave it out")]
+    #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
     NotOut(OfferId),
     /// Name only your own.
     #[error("offer {0} is another framework's; name only your own")]
@@ -235,7 +235,7 @@ pub enum AcceptError {
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// Only tasks of jobs that name the framework's tenant, and the front as their scheduler.
-    #[error("there is no task {0} among the jobs of this framework's tenant and this front")]
+    #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
     UnknownTask(TaskId),
     /// Leave it out: it has a machine, is about to have one, or has ended.
     #[error("task {0} does not wait for a machine; leave it out")]
@@ -244,7 +244,9 @@ pub enum AcceptError {
     #[error("task {0} is named twice; name it once")]
     TaskTwice(TaskId),
     /// Name an offer of that machine, too.
-    #[error("no offer that is named is of machine {machine}, where task {task} is to run")]
+    #[error(
+        "none of the named offers is of machine {machine}, where task {task} is to run; add one"
+    )]
     NotOffered {
         /// Id of the task.
         task: TaskId,
@@ -265,7 +267,7 @@ pub enum AcceptError {
     },
     /// Use the offer with the machine's devices.
     #[error(
-        "task {task} needs devices, and no offer that is named holds those of machine {machine}"
+        "task {task} needs devices, and none of the named offers has those of machine {machine}; add one"
     )]
     NoDevices {
         /// Id of the task.
@@ -282,7 +284,7 @@ pub enum AcceptError {
         reason: Reason,
     },
     /// Step first: the transaction that is being filled has no room for so many.
-    #[error("{tasks} tasks more do not fit into one transaction; step first, or launch fewer")]
+    #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
     TooMany {
         /// Number of those that were to be launched.
         tasks: usize,

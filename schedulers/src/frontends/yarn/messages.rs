@@ -166,14 +166,14 @@ pub struct Answer {
 pub enum JoinError {
     /// Submit it with the front's name as its scheduler, and let the front step.
     #[error(
-        "the front knows no job {0:?}; submit it with the front's name as its scheduler, and step"
+        "this frontend has no job {0:?}; submit it with the frontend's name as its scheduler, and step"
     )]
     UnknownJob(Text),
     /// It has already joined: continue with heartbeats.
-    #[error("job {0} has joined before; go on with heartbeats")]
+    #[error("job {0} has joined already; continue with heartbeats")]
     Joined(JobId),
-    /// Start another front: it may be on the same cell.
-    #[error("{max} applications have joined; start another front on the same cell", max = super::APPLICATIONS_MAX)]
+    /// Start another frontend, maybe on the same cell.
+    #[error("{max} applications have joined, the maximum; start another frontend on the same cell", max = super::APPLICATIONS_MAX)]
     TooMany,
 }
 
@@ -181,13 +181,13 @@ pub enum JoinError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// Join first; if it had joined, its job is over.
-    #[error("job {0} has not joined, or is over")]
+    #[error("job {0} has not joined, or has ended; join it first")]
     UnknownApplication(JobId),
     /// Name a group of the job.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
     /// Say how many are wanted in all: an ask for anywhere, which may forbid to be relaxed.
-    #[error("containers of group {group:?} are asked for at places, without a total: ask for them anywhere, too", group = .group)]
+    #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
         priority: Priority,
@@ -195,13 +195,13 @@ pub enum HeartbeatError {
         group: Text,
     },
     /// Name each priority, size and place once.
-    #[error("the same is asked for twice in one heartbeat: {0:?}")]
+    #[error("one heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
     /// Leave it out: it is not, or not any more, a container of this application.
     #[error("task {0} is no container of this application, or has been given back; leave it out")]
     NotAContainer(TaskId),
     /// Ask for fewer places.
-    #[error("{lines} places are asked for or refused, at most {max} may be", max = super::LINES_MAX)]
+    #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Number of there that would be.
         lines: usize,

@@ -31,7 +31,7 @@ pub enum Malformed {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// Use one of the enum's values.
-    #[error("{field}: {given} is none of its values")]
+    #[error("{field}: {given} is not a valid value")]
     NoSuchValue {
         /// Name of the field.
         field: &'static str,
@@ -39,7 +39,7 @@ pub enum Malformed {
         given: i64,
     },
     /// Use a smaller number.
-    #[error("{field}: {given} is too much, at most {max} can be")]
+    #[error("{field}: {given} is above the maximum of {max}")]
     TooLarge {
         /// Name of the field.
         field: &'static str,
