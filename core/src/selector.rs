@@ -112,7 +112,7 @@ impl MachineSelector {
 pub enum Tenants {
     /// Tasks of the tenant of the job that has the rule.
     Own,
-    /// Everyone's.
+    /// Tasks of all tenants.
     Any,
     /// Tasks of these tenants.
     Named(Vec<Text>),

@@ -246,7 +246,7 @@ enum TenantsFile {
     /// Tasks of the tenant of the job that has the rule.
     #[default]
     Own,
-    /// Everyone's.
+    /// Tasks of all tenants.
     Any,
     /// Tasks of these tenants.
     Named(Vec<String>),
