@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// The verbs of `omega-bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure the table of figures, with limits, targets and bare loops.
+    /// Measure the table of benchmarks, with targets and bare loops.
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),

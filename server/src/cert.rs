@@ -21,9 +21,9 @@ use std::time::{Duration, SystemTime};
 /// Make an authority, or have it issue a certificate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
-    /// Make an authority: DIR/ca.pem and DIR/ca.key.
+    /// Create an authority: DIR/ca.pem and DIR/ca.key.
     Authority(AuthorityArgs),
-    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, in place of those that are there.
+    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing ones.
     Issue(IssueArgs),
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct IssueArgs {
     /// agent/MACHINE, replica/1.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,
-    /// The cell in which it is good.
+    /// Name of the cell.
     #[arg(long, value_name = "NAME")]
     cell_name: String,
     /// The folder of the authority.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Names and addresses at which a replica is reached.
+    /// Host names and addresses of a replica.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
-    /// Tenants whose jobs a scheduler may place, and a reader may see: without any, everyone's. A submitter
+    /// Tenants whose jobs a scheduler may place, or a reader may see [default: all]. A submitter
     /// and an application need at least one.
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
-    /// The highest precedence of jobs that a scheduler may place, or that a submitter or an application
-    /// may submit: 0 for those if it is not said.
+    /// Highest precedence of jobs that a scheduler may place, or that a submitter or an application
+    /// may submit [default for these two: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
     /// Validity in days.

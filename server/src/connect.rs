@@ -8,7 +8,7 @@ use std::path::Path;
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Replicas of the cell; the next is asked where one does not answer.
+    /// Addresses of the replicas, which are tried in turn.
     #[arg(
         long,
         env = "OMEGA_CELL",

@@ -13,25 +13,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A whole cell on this machine, to try things out.
+/// Run a whole cell on this machine, to try it out.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// Number of replicas that keep the cell.
+    /// Number of replicas.
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
     /// Folder of the cell, which continues with its content. Without it, a temporary folder.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The port of the first replica's clients; the others have the next ones, and their peers'
-    /// ports are a hundred above, and those of their web pages two hundred.
+    /// Client port of the first replica; the others have the next ones. Peer ports are a hundred
+    /// above, web ports two hundred.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
     /// Workers of the scheduler `default`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// Simulated machines, spoken for by one agent; 0 for none.
+    /// Number of simulated machines, managed by one agent.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     machines: u32,
 }

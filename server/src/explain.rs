@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The job, and the options of `omega run`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The job; without it, one for each reason for which tasks wait.
+    /// Name of the job [default: one job for each reason why tasks are pending].
     #[arg(value_name = "JOB")]
     job: Option<String>,
     #[command(flatten)]

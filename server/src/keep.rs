@@ -20,19 +20,19 @@ use std::time::Duration;
 pub(crate) struct KeepArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// The name under which it commits.
+    /// Scheduler name under which it commits.
     #[arg(long, value_name = "NAME", default_value = "peaks")]
     name: String,
-    /// Interval at which it looks, from 100ms to 1h.
+    /// Interval of its passes, from 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
     every: Duration,
-    /// The most tasks that step back or grow each time.
+    /// Largest number of tasks throttled or restored in a pass.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
     /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
     #[arg(long)]
     standby: bool,
-    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
+    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

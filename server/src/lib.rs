@@ -78,7 +78,7 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and explain the jobs that are pending at its end.
     Explain(explain::ExplainArgs),
-    /// Find better machines for the tasks of a cell, and show what each move gains.
+    /// Find better machines for the tasks of a cell, and print the gain of each move.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
     #[command(flatten)]

@@ -34,10 +34,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// The cell of a backup, or of the directory of a replica that does not run.
+    /// A backup, or the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
-    /// Take the entries of the directory, too, that are not known to be committed.
+    /// Include entries of the directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
     /// Time at which a workload's cell is rebalanced: by default at its start, or at its end if
@@ -78,34 +78,36 @@ enum Purpose {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is to become better")]
 struct PassArgs {
-    /// The purpose: it chooses the weights. By default that of --objectives, or drain with --drain, and else balance.
+    /// Purpose, which sets the weights [default: that of --objectives, or drain with --drain, else
+    /// balance].
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
-    /// Take all tasks off this machine; may be given several times.
+    /// Drain this machine; may be given several times.
     #[arg(long, value_name = "MACHINE")]
     drain: Vec<String>,
-    /// Objectives from a file; docs/rebalance.md has its fields. Objectives named by flags count beside it.
+    /// File with objectives; docs/rebalance.md has its fields. Flags override it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// Part of a kind that is safe, in percent: cpu=70,memory=85.
+    /// Safety level of a kind in percent, above which load costs: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
-    /// Another weight of a term: misplaced, load, balance, fragments, crowding, moves or job-moves; load.KIND is that of one kind.
+    /// Weight of a term: misplaced, load, load.KIND, balance, fragments, crowding, moves or
+    /// job-moves.
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
-    /// The label whose values are the domains over which jobs are spread; without it, each machine is one.
+    /// Label whose values are the domains over which jobs are spread [default: machines].
     #[arg(long, value_name = "LABEL")]
     level: Option<String>,
-    /// The most tasks that move.
+    /// Maximum number of moved tasks.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     moves: u32,
-    /// The most tasks of one job that move.
+    /// Maximum number of moved tasks of one job.
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
-    /// The most waves: the moves of one may all be under way at once.
+    /// Maximum number of waves: sets of moves that may run at once.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     waves: u32,
-    /// Kinds of which a task has its part of both machines until its move is done: memory,disk.
+    /// Kinds that a task occupies on both machines until its move is done: memory,disk.
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     transient: Vec<String>,
     /// Move only tasks of this kind of jobs.
@@ -133,16 +135,16 @@ enum OnlyArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Way to print.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// Print every move, and every task that stays.
+    /// Print every move, and every misplaced task that stays.
     #[arg(long)]
     all_moves: bool,
     /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
+    /// Apply the moves to the served cell [default: only print the plan].
     #[arg(long)]
     apply: bool,
     /// Show no progress.

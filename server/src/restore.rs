@@ -31,22 +31,22 @@ const GENERATIONS_MAX: u32 = 1000;
     omega restore cell.backup --dir r1 --cell-name prod --cell-generation 1 \\\n    \
     --replica 1 --peers 1=a:7700,2=b:7700,3=c:7700")]
 pub(crate) struct RestoreArgs {
-    /// The backup. A snapshot of a replica that is lost will do, too, with all that is in it.
+    /// The backup, or a snapshot of a lost replica.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The folder of the new replica. It must not be there, or be empty.
+    /// Folder of the new replica, absent or empty.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The name of the cell, where it has several replicas. It may stay what it was.
+    /// Name of the cell, if it has several replicas. It may stay the same.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored, this time included: `omega serve` must be told the same.
+    /// Number of times the cell was restored, including this time; pass the same to `omega serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
     /// Id of this replica, if there are several.
     #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
     replica: Option<u64>,
-    /// The replicas that found the new cell, this one among them: each is restored from the same backup.
+    /// Replicas of the new cell, including this one; each is restored from the same backup.
     #[arg(long, value_name = "ID=ADDRESS", value_delimiter = ',', requires_all = ["replica", "cell_name"])]
     peers: Option<Vec<Peer>>,
 }

@@ -91,15 +91,15 @@ impl KeptArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to run")]
 pub(crate) struct HowArgs {
-    /// Schedulers for service jobs.
+    /// Number of service schedulers.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     service: u32,
-    /// Schedulers for batch jobs; each takes a share of them.
+    /// Number of batch schedulers; each takes a share of the jobs.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: u32,
-    /// Claims in one transaction.
+    /// Maximum number of claims in a transaction.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
@@ -107,29 +107,29 @@ pub(crate) struct HowArgs {
     /// arrive soon share a commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
-    /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
+    /// File with the schedulers' profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Let tasks that find no machine evict others of lower precedence, whatever the profiles say.
+    /// Let tasks without a machine preempt others of lower precedence, whatever the profiles say.
     #[arg(long)]
     evict: bool,
-    /// Number of machines that a scheduler examines; without it, as its profile says, or adaptive.
+    /// Search of the schedulers [default: that of the profile, or adaptive].
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
     /// Reject a whole transaction if a part of it conflicts.
     #[arg(long)]
     all_or_nothing: bool,
-    /// Take it for a conflict if a claim's machine changed at all, even if the claim still fits.
+    /// Reject a claim if its machine changed at all, even if it still fits.
     #[arg(long)]
     sequence_check: bool,
-    /// Let N seconds of the workload pass in one second, instead of as fast as possible.
+    /// Workload seconds per second [default: as fast as possible].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed, conflicts_with = "deterministic")]
     speed: Option<f64>,
-    /// Run the schedulers in lock step on one thread, so that a seed always gives the same placements; otherwise they
-    /// race on threads, and counts can differ by a few between runs.
+    /// Run the schedulers in lock step on one thread, so that a seed always gives the same result;
+    /// on threads, counts can differ by a few.
     #[arg(long)]
     deterministic: bool,
-    /// The seed of everything random.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
@@ -149,7 +149,7 @@ enum SearchArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the whole result as JSON; `-` writes it to standard output, in place of the table.
+    /// Write the result as JSON; `-` writes it to standard output, in place of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the result as a page with plots and a heat map.
@@ -282,7 +282,7 @@ impl HowArgs {
         self.profile.as_deref()
     }
 
-    /// The seed of everything random.
+    /// Seed of all random choices.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }

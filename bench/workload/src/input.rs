@@ -26,7 +26,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME", alias = "list")]
     #[serde(alias = "list")]
     cell: Option<String>,
-    /// Only production tasks, without the overcommit that the others need (google2011).
+    /// Only production tasks, without overcommit (google2011).
     #[arg(long, requires = "trace")]
     production: bool,
     /// The machines, where the trace has none (azure, swf): `200,cpu=64,memory=256Gi`, and disk=, gpu=.
@@ -44,11 +44,11 @@ pub struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
-    /// Number of machines the synthetic cell has.
+    /// Number of machines of the synthetic cell.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
     synthetic: u32,
-    /// Number of hours of work the synthetic workload has.
+    /// Hours of work of the synthetic workload.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
     hours: u32,

@@ -74,7 +74,7 @@ const SHAPES: [Shape; 10] = [
 pub struct SynthOptions {
     /// Number of machines the cell has: 1 to [`MACHINES_MAX`].
     pub machines: u32,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Duration of the workload, in hours: 1 to 8,760.
     pub span_hours: u32,

@@ -31,10 +31,10 @@ const PIECE_MAX: Duration = Duration::from_secs(30);
     after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
 )]
 pub(crate) struct BackupArgs {
-    /// The file. One that is there is replaced, in one step, when the new one is whole.
+    /// File to write. An existing one is replaced atomically once the new one is complete.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Ask no cell: read the file, check every byte of it, and say what it holds.
+    /// Call no cell: read the file, check every byte, and print its content.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

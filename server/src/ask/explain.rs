@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The job.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
     /// Explain by the profile of its scheduler in this file, as `omega scheduler --profile` has it.

@@ -23,18 +23,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs, and how far they are.
+    /// List the jobs and their progress.
     #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
     List(ListArgs),
-    /// Show one job, and where its tasks are.
+    /// Show one job, and the machines of its tasks.
     #[command(after_help = "Example:\n  omega job get web")]
     Get(NameArgs),
-    /// Submit a job. The same job under the same name again does nothing twice.
+    /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
         omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Change how many tasks a group of a job wants.
+    /// Change the number of tasks of a group.
     #[command(after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
     /// End a job and all its tasks.
@@ -54,13 +54,13 @@ pub(crate) struct ListArgs {
     /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
-    /// Only those that this scheduler places.
+    /// Only jobs of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only those whose tasks have all ended. Without it, only those whose tasks have not.
+    /// Only jobs whose tasks have all ended [default: the others].
     #[arg(long)]
     ended: bool,
-    /// All jobs that the cell remembers, whether they have ended or not.
+    /// All jobs that the cell keeps, ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
     /// At most this many.
@@ -88,10 +88,10 @@ pub(crate) struct SubmitArgs {
 /// The group, and its new size.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
-    /// The job's name.
+    /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// How many tasks it is to want.
+    /// New number of tasks.
     #[arg(value_name = "COUNT")]
     count: u32,
     /// The group.

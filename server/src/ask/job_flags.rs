@@ -13,18 +13,18 @@ use std::time::Duration;
 /// A job of one group.
 #[derive(Debug, Args)]
 pub(super) struct JobFlags {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     pub(super) name: Option<String>,
-    /// How many tasks it wants [default: 1].
+    /// Number of tasks [default: 1].
     #[arg(long, value_name = "N")]
     count: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// What each task claims of the cell as a whole, such as a licence, rather than of its machine. May be repeated.
+    /// Cluster resource that each task claims, such as a licence. May be repeated.
     #[arg(long = "cluster-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
-    /// Cores that each task needs to itself; --cpu is as much, unless it says more.
+    /// Exclusive cores of each task; sets --cpu, unless that is more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
     /// Place all of these cores on one NUMA node.
@@ -33,19 +33,19 @@ pub(super) struct JobFlags {
     /// Submit a service: a job without a planned end.
     #[arg(long)]
     service: bool,
-    /// The scheduler that places it [default: default].
+    /// Scheduler that places it [default: default].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Who pays [default: default].
+    /// Tenant, whose quotas apply [default: default].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Whom its tasks may displace [default: 0].
+    /// Precedence: a higher one may preempt a lower one [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
-    /// How long a task is expected to run: 30s, 5m, 2h.
+    /// Expected run time of a task: 30s, 5m, 2h.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     run_time: Option<Duration>,
-    /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
+    /// Deadline: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
     /// Place at least this many tasks together, or none.
@@ -54,10 +54,10 @@ pub(super) struct JobFlags {
     /// Gang timeout: let an incomplete gang keep its places for this time: 30s, 5m, at most 1h.
     #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
-    /// A label of its tasks. May be repeated.
+    /// Label of its tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Only machines with this label. May be repeated: they need all.
+    /// Label that a machine must have. May be repeated: all are required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
     /// Spread the tasks evenly over the values of a label, with at most SKEW more in one than in

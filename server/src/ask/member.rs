@@ -13,22 +13,22 @@ use serde::Serialize;
 /// Operations on replicas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// List the replicas, and which of them leads.
+    /// List the replicas and their leader.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Let a new replica follow the cell, without a vote. Start it with `omega serve --join`.
+    /// Add a replica without a vote. Start it with `omega serve --join`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
     /// Set the new address of a replica that has moved.
     #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
     Update(UpdateArgs),
-    /// Give a replica that follows a vote.
+    /// Give a replica a vote.
     #[command(after_help = "Example:\n  omega member promote 4")]
     Promote(ReplicaArgs),
-    /// Take a replica out of the cell.
+    /// Remove a replica from the cell.
     #[command(after_help = "Example:\n  omega member remove 1")]
     Remove(ReplicaArgs),
-    /// Let another voter lead.
+    /// Transfer leadership to another voter.
     #[command(after_help = "Example:\n  omega member transfer 2")]
     Transfer(ReplicaArgs),
 }
@@ -36,7 +36,7 @@ pub(crate) enum MemberCommand {
 /// The replica.
 #[derive(Debug, Args)]
 pub(crate) struct ReplicaArgs {
-    /// Its number, such as 4 or r4.
+    /// Id of the replica, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(crate) struct ReplicaArgs {
 /// A new replica.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Its number, which no replica of the cell ever had, such as 4 or r4.
+    /// Id that no replica of the cell ever had, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
     /// Address for the other replicas: its --peer-listen. Not needed if their --peers has it.
@@ -59,7 +59,7 @@ pub(crate) struct AddArgs {
 /// A replica and its new address.
 #[derive(Debug, Args)]
 pub(crate) struct UpdateArgs {
-    /// Its number, such as 2 or r2.
+    /// Id of the replica, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
     /// New address for the other replicas.

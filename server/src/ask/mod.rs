@@ -53,7 +53,7 @@ use std::time::Duration;
 /// The replica to change.
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -66,11 +66,11 @@ pub(crate) struct NameArgs {
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Time for which to go round the replicas before giving up: by default as long as many elections take.
+    /// Time in which the replicas are tried in turn.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,
-    /// Way to print.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }

@@ -14,11 +14,11 @@ use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 /// Operations on quotas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
-    /// List the tenants: what they have and what they may have.
+    /// List the tenants with their usage and limits.
     #[command(after_help = "Example:\n  omega quota list")]
     List(ListArgs),
-    /// Limit what the tasks of a tenant may claim together. A kind that is not named is not limited.
-    /// What it has already stays.
+    /// Limit the claims of a tenant's tasks together. Kinds that are not given are unlimited.
+    /// Placed tasks stay.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
     /// Set a tenant's parent, guarantee and weight.

@@ -38,10 +38,10 @@ pub(crate) struct CreateArgs {
     /// The reservation's name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Machines with this label. May be repeated: they need all.
+    /// Label of the machines. May be repeated: all are required.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// The machine of this name. May be repeated: one of them.
+    /// Name of a machine. May be repeated: any of them.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
     /// For this tenant and all below it. May be repeated.

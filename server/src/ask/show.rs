@@ -8,7 +8,7 @@ use omega_run::report::text::clean;
 use omega_workload::words::plural;
 use serde::Serialize;
 
-/// Way to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns, and amounts as people read them.

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// The job, and the end of the watch.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
     /// Event that ends the watch.

@@ -16,11 +16,11 @@ use omega_store::history::Which;
 /// Subject to look at.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List the entries, after what is known of the replica and its snapshots.
+    /// List the replica's identity, snapshots and entries.
     Show(show::ShowArgs),
     /// Apply the entries again, audit the cell, and print the result.
     Replay(replay::ReplayArgs),
-    /// Show the cell as it was at a version, or why a job waited then.
+    /// Show the cell at a version, or explain why a job was pending then.
     At(at::AtArgs),
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// End of the replay, and the audits during it.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The directory of a replica.
+    /// Directory of the replica.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Stop at this version of the cell.
@@ -21,7 +21,7 @@ pub(crate) struct ReplayArgs {
     /// Audit the cell after every N versions, not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Replay the entries, too, that are not known to be committed.
+    /// Include entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// The entries to show.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The directory of a replica.
+    /// Directory of the replica.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// The first entry.

@@ -43,7 +43,7 @@ const COMMITS_IN_FLIGHT: usize = 4;
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Its name: it places the jobs that name it.
+    /// Name: it places the jobs that name it.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Workers that share its jobs, each on a thread.
@@ -60,7 +60,7 @@ pub(crate) struct SchedulerArgs {
     /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
     #[arg(long)]
     standby: bool,
-    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
+    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

@@ -33,14 +33,14 @@ use tokio::sync::watch;
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     given: Given,
-    /// Read the rest from this file; every flag is a key of it.
+    /// Read the other settings from this file; every flag is a key of it.
     #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
     /// Check the settings, print them, and end.
     #[arg(long)]
     check_config: bool,
-    /// Go on without the end of the log that a loss of power tore, this once: what was acknowledged there is lost
-    /// if it was damaged afterwards, and no other replica has it.
+    /// Start this once without the torn end of the log: acknowledged entries in it are lost if they
+    /// were damaged afterwards and no other replica has them.
     #[arg(long)]
     accept_torn_log: bool,
 }

@@ -29,10 +29,10 @@ const LISTEN: &str = "127.0.0.1:7600";
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
-    /// The folder of the replica; it is made, with a new cell in it, if it is not there.
+    /// Folder of the replica; created with a new cell if absent.
     #[arg(long, env = "OMEGA_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Keep the cell in memory alone: it is gone when the server ends.
+    /// Keep the cell in memory only, until the server ends.
     #[arg(long, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
     memory: Option<bool>,
     /// Address for clients [default: 127.0.0.1:7600].
@@ -44,11 +44,11 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
-    /// The name of the cell, the same for all its replicas. A single replica needs none.
+    /// Name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored from a backup, the same for all its replicas: a cell of another
-    /// generation is another cell [default: 0].
+    /// Number of times the cell was restored from a backup, the same for all its replicas [default:
+    /// 0].
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
     /// Id of this replica, if there are several.
@@ -63,29 +63,29 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
-    /// Resource kinds that a new cell has beside cpu, memory, disk and gpu, the same for all its replicas: each counts
-    /// whole things, or bytes: licence,cloud-disk=bytes. They stay as they are.
+    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, the same for all its
+    /// replicas: each counts whole things, or bytes: licence,cloud-disk=bytes. They cannot change.
     #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
-    /// Bootstrap a new cell with the peers, where this replica of several has no folder yet: once, and never again.
+    /// Bootstrap a new cell with the peers, on the first start of its replicas only.
     #[arg(long, env = "OMEGA_BOOTSTRAP", num_args = 0..=1, default_missing_value = "true", conflicts_with = "join")]
     bootstrap: Option<bool>,
-    /// Join a cell that runs, as a new replica with a new id, where this one has no folder yet.
+    /// Join a running cell as a new replica with a new id.
     #[arg(long, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
     join: Option<bool>,
     /// File for changes and denials.
     #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
-    /// This replica's certificate, for clients and peers, with those between it and its authority.
+    /// Certificate of this replica, for clients and peers, with its intermediate certificates.
     #[arg(long, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
     tls_cert: Option<PathBuf>,
     /// Key of that certificate, readable by its owner alone.
     #[arg(long, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
     tls_key: Option<PathBuf>,
-    /// The authority of the clients' certificates.
+    /// Authority of the clients' certificates.
     #[arg(long, env = "OMEGA_CLIENT_CA", value_name = "FILE.pem")]
     client_ca: Option<PathBuf>,
-    /// The authority of the peers' certificates [default: that of the clients].
+    /// Authority of the peers' certificates [default: that of the clients].
     #[arg(long, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
     peer_ca: Option<PathBuf>,
     /// Certificate revocation lists (CRLs) of these authorities, read again when they change.
@@ -97,17 +97,17 @@ pub(crate) struct Given {
     /// Seconds without heartbeats after which an agent's machine is unreachable [default: 40].
     #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
-    /// The most machines that become unreachable in a second [default: 10].
+    /// Maximum number of machines marked unreachable in a second [default: 10].
     #[arg(long, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
     /// Milliseconds after which a commit is slow, and logged with its stages [default: 500].
     #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// Level of events on standard error: error, warn, info, debug or trace, also by part, such as
-    /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
+    /// Level of events on standard error: error, warn, info, debug or trace, also by module, such
+    /// as warn,omega_service=debug [default: RUST_LOG, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// Lines for people, or one JSON object for each [default: text].
+    /// Text lines, or one JSON object for each event [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
     /// Address of an OpenTelemetry collector for traces of commits: http://127.0.0.1:4317 [default:

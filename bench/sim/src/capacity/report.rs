@@ -49,7 +49,7 @@ pub struct CapacityReport {
     pub workload: String,
     /// Number of machines it has by itself.
     pub machines: usize,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,

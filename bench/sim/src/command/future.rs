@@ -21,10 +21,10 @@ pub struct FutureArgs {
     change: ChangeArgs,
     #[command(flatten)]
     how: HowArgs,
-    /// Extent of the search, in hours.
+    /// Simulated hours.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     end: f64,
-    /// Time for which a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
+    /// Run time of batch tasks whose job has no runtime estimate: 10m, 2h [default: forever].
     #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
     run_time: Option<f64>,
     /// Output format.
@@ -36,7 +36,7 @@ pub struct FutureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes")]
 struct ChangeArgs {
-    /// Machines besides those that there are; may be given several times.
+    /// Machines to add; may be given several times.
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
     /// Number of machines, in the present mix.
@@ -45,20 +45,20 @@ struct ChangeArgs {
     /// A machine that accepts no new tasks; may be given several times.
     #[arg(long, value_name = "NAME")]
     drain: Vec<String>,
-    /// A machine that is gone, so that its tasks wait; may be given several times.
+    /// A machine to remove, so that its tasks are pending; may be given several times.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
     /// Multiple of the present jobs: some of them left out, or all and some again within five
     /// minutes.
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
-    /// Another way to share the cell.
+    /// Architecture after the change.
     #[arg(long, value_enum)]
     new_arch: Option<ArchitectureKind>,
-    /// Another number of schedulers of batch jobs.
+    /// Number of batch schedulers after the change.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_batch: Option<u32>,
-    /// Another number of schedulers of service jobs.
+    /// Number of service schedulers after the change.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_service: Option<u32>,
 }

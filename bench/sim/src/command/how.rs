@@ -13,17 +13,17 @@ pub struct HowArgs {
     /// Scheduler architecture.
     #[arg(long, value_enum, default_value = "omega")]
     pub(super) arch: ArchitectureKind,
-    /// Schedulers of batch jobs.
+    /// Number of batch schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) batch: u32,
-    /// Schedulers of service jobs.
+    /// Number of service schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
     /// Seconds of a decision for each batch job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
-    /// Decision time for each of its tasks.
+    /// Seconds of a decision for each task of the job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
@@ -31,30 +31,30 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
-    /// Decision time for each of its tasks.
+    /// Seconds of a decision for each task of the job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
     /// Conflict check of claims.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
-    /// The share of the machines that schedulers of service jobs leave out.
+    /// Share of the machines that service schedulers exclude.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// Among how many of the best machines a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses for a single task.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
-    /// In how many parts a copy is brought up to date, for --arch parsync.
+    /// Number of parts in which a copy is updated, for --arch parsync.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
     /// Machines probed for each task, for --arch sparrow.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 }
@@ -84,7 +84,7 @@ pub(super) enum CheckArg {
     Sequence,
 }
 
-/// Granularity: part of a transaction with a conflict that is committed.
+/// Whether the other claims of a transaction with a conflict are committed.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum GranularityArg {

@@ -25,21 +25,21 @@ use std::process::ExitCode;
 /// Simulate a cell: what it would do, rather than what it does.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// Number of machines a workload needs, and how much more load a cell carries.
+    /// Find how many machines a workload needs, and how much more load a cell carries.
     Capacity(Box<capacity::CapacityArgs>),
-    /// Make the runs of the reference simulator again, and compare.
+    /// Repeat the runs of the published simulator, and compare.
     Compat(compat::CompatArgs),
     /// Repeat the figures of the Omega paper, and make a report with plots.
     Paper(paper::PaperArgs),
     /// Run a workload on the shipped cell under an architecture.
     Run(Box<run::RunArgs>),
-    /// Batch queues: what classic policies make of a log in the Standard Workload Format.
+    /// Replay a log in the Standard Workload Format under batch queue policies.
     Swf(swf::SwfArgs),
     /// Run every combination of the values that a file lists.
     Sweep(sweep::SweepArgs),
-    /// A served cell, continued as it is and with a change.
+    /// Compare two futures of a served cell: as it is, and with a change.
     WhatIf(Box<WhatIfArgs>),
-    /// Tasks that share devices: how full policies get them, beside published figures.
+    /// Compare policies for tasks that share devices, with published figures.
     Fgd(fgd::FgdArgs),
 }
 

@@ -20,13 +20,13 @@ pub struct PaperArgs {
     /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "paper")]
     out: PathBuf,
-    /// A folder with the job lists that the reference was run on; without it, lists are generated.
+    /// Folder with the job lists of the published simulator; without it, lists are generated.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The folder of Google's trace of May 2011, on which fig13 is run.
+    /// Folder of Google's trace of May 2011, for fig13.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// The seed of generated lists.
+    /// Seed of generated lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

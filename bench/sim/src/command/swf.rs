@@ -23,13 +23,14 @@ pub struct SwfArgs {
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
-    /// Runtimes that policies know: user estimates, or the true ones
+    /// Run times that policies know: user estimates, or the true ones
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
     /// Number of jobs that have plans with --policy omega: 0 for no backfilling
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// The processors of each machine with --policy omega; as many must make up all of them
+    /// Processors of each machine with --policy omega; their number must divide that of the log's
+    /// machine
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
     /// Processors of the machine [default: those of the header (MaxProcs, else MaxNodes)]

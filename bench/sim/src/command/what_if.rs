@@ -18,13 +18,13 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  omega-sim what-if --from cell.backup --drain m7 --end 4\n  \
     omega-sim what-if --from cell --at 1200 --add-machines 10,cpu=64,memory=256Gi")]
 pub struct WhatIfArgs {
-    /// The directory of a replica that does not run, or a backup.
+    /// Directory of a stopped replica, or a backup.
     #[arg(long, value_name = "DIR|BACKUP")]
     from: PathBuf,
-    /// The version of the cell, where it is in a directory; the newest without it.
+    /// Version of the cell in a directory [default: the newest].
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// Take the entries of the directory, too, that are not known to be committed.
+    /// Include entries of the directory that are not known to be committed.
     #[arg(long)]
     all: bool,
     /// Profiles of the schedulers `batch` and `service` after the change.

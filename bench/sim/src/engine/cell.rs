@@ -5,11 +5,11 @@
 pub struct Judgement {
     /// Subject of the comparison.
     pub check: omega_core::ConflictCheck,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
 }
 
-/// Granularity: part of a transaction with a conflict that is committed.
+/// Whether the other claims of a transaction with a conflict are committed.
 pub use omega_core::Granularity;
 
 /// Access of a scheduler to the cell during a decision.

@@ -23,7 +23,7 @@ pub struct Waits {
 /// One scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SchedulerReport {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Its jobs that arrived before the end.
     pub jobs: u64,
@@ -60,7 +60,7 @@ pub struct SchedulerReport {
 /// One tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Its jobs that arrived before the end.
     pub jobs: u64,
@@ -90,7 +90,7 @@ pub struct Report {
     pub workload: String,
     /// Scheduler architecture.
     pub architecture: ArchitectureKind,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program. With the seed and the settings it names the run: the same name, the same bytes.
     pub version: String,

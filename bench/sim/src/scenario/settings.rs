@@ -42,9 +42,9 @@ pub enum ArchitectureKind {
 pub struct ScenarioSettings {
     /// Scheduler architecture.
     pub architecture: ArchitectureKind,
-    /// Schedulers of batch jobs.
+    /// Number of batch schedulers.
     pub batch_schedulers: u32,
-    /// Schedulers of service jobs.
+    /// Number of service schedulers.
     pub service_schedulers: u32,
     /// Duration of a decision on a batch job.
     pub batch_decides: DecisionTime,
@@ -52,11 +52,11 @@ pub struct ScenarioSettings {
     pub service_decides: DecisionTime,
     /// Definition of a conflict.
     pub check: ConflictCheck,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
-    /// The share of the machines that schedulers of service jobs leave out.
+    /// Share of the machines that service schedulers exclude.
     pub pickiness: f64,
-    /// Among how many of the best machines a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses for a single task.
     pub near_best: u32,
     /// In how many parts a copy is brought up to date, where it is in parts.
     pub parts: u32,

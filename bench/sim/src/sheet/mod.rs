@@ -25,13 +25,13 @@ pub enum Output {
 /// One result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A word.
+    /// A text.
     Text(String),
     /// A count.
     Count(u64),
     /// A number with its printed decimals.
     Number(f64, usize),
-    /// A number as it was given, printed as short as it can be told from all others.
+    /// A number in its shortest exact form.
     Exact(f64),
     /// No result.
     None,

@@ -25,7 +25,7 @@ pub enum ShippedError {
     /// The cell rejects a machine; correct it in the input.
     #[error("the machine {name:?}: {why}")]
     Machine {
-        /// Its name.
+        /// Name.
         name: String,
         /// The reason.
         why: Rejection,
@@ -33,7 +33,7 @@ pub enum ShippedError {
     /// The cell rejects a job; correct it in the input.
     #[error("the job {name:?}: {why}")]
     Job {
-        /// Its name.
+        /// Name.
         name: String,
         /// The reason.
         why: Rejection,

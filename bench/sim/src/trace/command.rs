@@ -11,12 +11,12 @@ use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 
-/// Look at traces, and make others after their example.
+/// Describe traces, and generate similar ones.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     /// Describe a trace: machines, jobs, percentiles, load against capacity.
     Info(InfoArgs),
-    /// Make a longer or larger trace with the distributions of this one.
+    /// Generate a longer or larger trace with the distributions of this one.
     Synth(SynthArgs),
 }
 
@@ -25,13 +25,13 @@ pub enum TraceCommand {
 pub struct InfoArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Way to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// The seed of what is drawn: life times within their bins (azure), the synthetic workload.
+    /// Seed of random lifetimes within their bins (azure), and of the synthetic workload.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
@@ -41,30 +41,31 @@ pub struct InfoArgs {
 pub struct SynthArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// The folder for machines.csv and jobs.csv; nothing there is overwritten.
+    /// Folder for machines.csv and jobs.csv; existing files are not overwritten.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
     /// Write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// Number of machines: x4 for four times as many, 5000 for so many. Jobs come as much more often.
+    /// Number of machines: x4 for four times as many, or 5000. Jobs arrive more often in
+    /// proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// Number of further jobs come for each machine.
+    /// Load for each machine: x1.5 for half as many jobs again.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
-    /// Time for which ; without it as long as the trace.
+    /// Length in hours [default: that of the trace].
     #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
     out_hours: Option<u64>,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
-    /// Way to print the report.
+    /// Format of the report.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
-/// Way to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people.

@@ -133,7 +133,7 @@ pub enum ValueUnit {
 /// The load of one resource kind.
 #[derive(Debug, Serialize)]
 pub struct LoadInfo {
-    /// Its name.
+    /// Name.
     pub kind: String,
     /// The mean over the span, in its units.
     pub mean: f64,
@@ -176,7 +176,7 @@ pub struct TenantsInfo {
 /// The jobs of a tenant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantInfo {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Number of jobs.
     pub jobs: u64,

@@ -52,7 +52,7 @@ pub struct SynthOptions {
     pub load_permille: u64,
     /// Time for which , in milliseconds; as long as the trace without it.
     pub span_ms: Option<u64>,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 

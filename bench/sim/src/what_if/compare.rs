@@ -61,7 +61,7 @@ pub struct Comparison {
     pub cell: String,
     /// Simulated time, in seconds.
     pub seconds: f64,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,

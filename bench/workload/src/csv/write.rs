@@ -25,7 +25,7 @@ pub struct Rules {
 /// One row of the table of jobs.
 #[derive(Clone, Debug)]
 pub struct JobRow<'a> {
-    /// The job's name.
+    /// Name of the job.
     pub name: &'a str,
     /// Number of tasks.
     pub count: u32,

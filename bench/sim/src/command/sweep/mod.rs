@@ -38,7 +38,7 @@ use std::process::ExitCode;
     arch = [\"mono-multi\", \"omega\"]\n  t_job_service = [0.1, 1, 10]\n  seed = [1, 2, 3]"
 )]
 pub struct SweepArgs {
-    /// The values.
+    /// File with the values.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// The folder of the results: `results.csv`, the same as `results.parquet`, report.html with each plot as SVG
