@@ -35,7 +35,7 @@ pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
 pub struct EvictionCap {
     /// The number.
     pub count: u32,
-    /// In how many milliseconds of [`Command::Expire`](crate::Command::Expire). Without that command the time
-    /// stands still, and what is used up does not come back.
+    /// Length of the span, in milliseconds of [`Command::Expire`](crate::Command::Expire). Without
+    /// that command time stands still, and the allowance never renews.
     pub per_ms: u32,
 }

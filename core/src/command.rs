@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Gives a scheduler an id; the same name gets the same id again. A name that a process holds is
-    /// refused.
+    /// Registers a scheduler's name and returns its id; the same name gets the same id again. A
+    /// name that a process owns is rejected.
     RegisterScheduler {
         /// Its name.
         name: Text,
@@ -57,14 +57,14 @@ pub enum Command {
     },
     /// Adds a job; its tasks are pending.
     SubmitJob(Job),
-    /// Changes how many tasks a group wants. New tasks are pending; a group that shrinks loses
-    /// its pending tasks first, then its newest.
+    /// Changes the number of tasks of a group. New tasks are pending; a shrinking group loses its
+    /// pending tasks first, then its newest.
     ResizeGroup {
         /// Id of the job.
         job: JobId,
         /// The group's name.
         group: Text,
-        /// Number of tasks it now wants.
+        /// New number of tasks.
         count: u32,
     },
     /// Ends a job and all its tasks.
@@ -113,20 +113,20 @@ pub enum Command {
     HoldScheduler {
         /// The name.
         name: Text,
-        /// Those to hold it.
+        /// The new owner.
         holder: HolderId,
         /// Time without renewal after which another process may end the lease, in milliseconds. The
         /// cell stores it for clients and reads no clock.
         lease_ms: u32,
     },
-    /// Revokes all names of a process that has ended or stopped renewing. Nobody holds them then,
-    /// and what it still sends under them is refused. The version rises only if it held any.
+    /// Revokes all names of a process that has ended or stopped renewing; its later transactions
+    /// are fenced. The version rises only if it owned any.
     EndHolder {
         /// The process that owned them.
         holder: HolderId,
     },
-    /// Configures a tenant: parent, guarantee and weight. What it claims stays, even beyond a limit
-    /// that is new to it; tenants below it go with it.
+    /// Configures a tenant: parent, guarantee and weight. Its claims stay, even beyond a new limit;
+    /// tenants below it move with it.
     SetTenant {
         /// Name of the tenant.
         tenant: Text,
@@ -162,7 +162,7 @@ pub enum Command {
     /// Sets a calendar of peak hours on some machines, in place of the one with the same name. An
     /// identical calendar is accepted without effect.
     SetPeaks(PeakCalendar),
-    /// Forgets a calendar of peaks.
+    /// Removes a calendar of peaks.
     RemovePeaks {
         /// Its name.
         name: Text,
@@ -195,10 +195,10 @@ pub enum TaskReport {
 /// Policy of the whole cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// The most that a machine's overcommit may be, per kind. Machines that ask for more get this
-    /// much. Kinds that are not compressible stay at 100.
+    /// Largest overcommit of a machine, per kind. Machines with a higher one get this. Kinds that
+    /// are not compressible stay at 100.
     pub overcommit_max: Overcommit,
-    /// Time for which a job that has ended is remembered, in milliseconds of [`Command::Expire`].
+    /// Retention of ended jobs, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
     /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
     /// tenant is guaranteed is reclaimed even so (see [`TenantConfig`]).
@@ -283,7 +283,7 @@ pub enum Rejection {
         /// The resource kind.
         kind: KindId,
     },
-    /// Ask for less: a list or a count is beyond its bound.
+    /// Reduce it: a list or a count is beyond its bound.
     #[error("{what}: {given}, at most {max} allowed")]
     TooMany {
         /// Things that exceed their bound.
@@ -293,13 +293,13 @@ pub enum Rejection {
         /// Number of those that are allowed.
         max: u64,
     },
-    /// A job needs at least one group with at least one task, and each group a name of its own.
+    /// A job needs at least one group with at least one task, and group names must be unique.
     #[error("{0}")]
     BadJob(Text),
     /// The transaction was not checked.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
-    /// Wait until its holder has ended or is over, or choose another name.
+    /// Wait until its owner has ended or its lease has expired, or choose another name.
     #[error("the scheduler's name {name:?} is held by another process")]
     NameHeld {
         /// The name.
@@ -320,7 +320,7 @@ pub enum Rejection {
     /// Choose other bands, or another cap of evictions.
     #[error("{0}")]
     BadPolicy(Text),
-    /// Ask for less, wait until tasks of the tenant have ended, or have the limit raised (see
+    /// Request less, wait until tasks of the tenant have ended, or have the limit raised (see
     /// [`Command::SetAdmission`]).
     #[error("the jobs of tenant {tenant:?} {told}")]
     NotAdmitted {

@@ -1,4 +1,4 @@
-//! Names for things that are counted.
+//! Ids and counters.
 //!
 //! Each kind of thing has a type of its own, so that a version is never compared with a sequence
 //! number nor a job mistaken for a machine.
@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Defines an id: a number with a type of its own, ordered, hashable and printed with a prefix.
+/// Defines an id: a distinct number type, ordered, hashable and printed with a prefix.
 macro_rules! define_id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! define_id {
 }
 
 define_id!(
-    /// A job. The cell numbers jobs as they are submitted, from 0, and never uses a number twice.
+    /// Id of a job. The cell numbers jobs as they are submitted, from 0, and never reuses a number.
     JobId(u64),
     "j"
 );
@@ -113,8 +113,8 @@ impl fmt::Display for MachineId {
     }
 }
 
-/// A task: its job, and its number in the job. Numbers are given from 0 over all groups, in the
-/// order in which the tasks came to be, and are never used twice.
+/// Id of a task: its job, and its index in the job. Indexes count from 0 over all groups, in order
+/// of creation, and are never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

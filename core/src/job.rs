@@ -34,7 +34,7 @@ pub enum Preemption {
     Never,
 }
 
-/// A wish to run tasks.
+/// A job: a request to run tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
@@ -45,14 +45,15 @@ pub struct Job {
     pub scheduler: Text,
     /// Tasks that its tasks may preempt.
     pub precedence: Precedence,
-    /// Whether they may. Schedulers see to it; the cell judges by precedence alone.
+    /// Whether its tasks may preempt others. Schedulers respect it; the cell checks precedence
+    /// alone.
     pub preemption: Preemption,
     /// Service or batch.
     pub kind: JobKind,
     /// Its tasks.
     pub groups: Vec<TaskGroup>,
-    /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
-    /// that have not ended: else the last tasks of a gang could never be placed again.
+    /// Least number of tasks of a gang (over all groups) that are placed together, or all that have
+    /// not ended, so that the last tasks of a gang can be placed again.
     pub gang_min: Option<u32>,
     /// Lets several transactions place the gang: while fewer of its tasks are placed than it needs, they hold
     /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
@@ -84,7 +85,7 @@ impl Job {
         }
     }
 
-    /// Number of tasks all groups ask for.
+    /// Number of tasks of all groups.
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
@@ -100,9 +101,9 @@ impl Job {
 /// Identical tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskGroup {
-    /// Its name, of its own among the job's groups.
+    /// Name, unique in the job.
     pub name: Text,
-    /// Number of tasks it wants.
+    /// Number of tasks.
     pub count: u32,
     /// Resources that each task claims.
     pub request: Amounts,
@@ -110,10 +111,9 @@ pub struct TaskGroup {
     pub devices: Option<DeviceRequest>,
     /// Labels of the tasks, by which rules of other jobs select them.
     pub labels: Labels,
-    /// Number of times a task that fails is started again before it counts as failed; above 65,535, for
-    /// ever.
+    /// Restarts of a failed task before it counts as failed; above 65,535, unlimited.
     pub restarts: u32,
-    /// The images of its containers, one for each: machines that hold them already start sooner.
+    /// Images of its containers: tasks start sooner on machines that have them.
     pub images: Vec<Text>,
     /// Placement rules of the tasks.
     pub rules: PlacementRules,
@@ -182,7 +182,7 @@ impl TaskGroup {
 pub struct OptionalResources {
     /// Amount of each kind.
     pub amounts: Amounts,
-    /// Accelerator devices, which are counted in `amounts` too. Only tasks that need none may want some.
+    /// Optional devices, counted in `amounts` too. Only for tasks that request none.
     pub devices: Option<DeviceRequest>,
 }
 
@@ -362,9 +362,9 @@ pub struct Spread {
     pub level: TopologyLevel,
     /// By how many tasks, this one included, a domain may exceed the emptiest one.
     pub skew_max: u32,
-    /// With fewer domains than this the emptiest one counts as empty; 0 or 1 asks nothing.
+    /// Least number of domains: with fewer, the smallest count is 0. 0 and 1 have no effect.
     pub domains_min: u32,
-    /// Whether the spread is a rule or a wish.
+    /// Whether the spread is hard or soft.
     pub when: WhenUnsatisfiable,
     /// Whether the task to be placed counts itself: so it is where the selector selects it.
     pub counts_itself: bool,

@@ -1,4 +1,4 @@
-//! A machine: what it has, and what it is like.
+//! Machines: capacity, labels, taints and devices.
 
 use crate::amounts::{Amounts, KindId};
 use crate::cores::NodeCores;
@@ -59,7 +59,7 @@ impl Labels {
         self.pairs().is_empty()
     }
 
-    /// Whether the keys are strictly ascending: labels that came over a wire may not be.
+    /// Whether the keys are strictly ascending: labels from a message may not be.
     #[must_use]
     pub fn is_sorted(&self) -> bool {
         self.pairs().windows(2).all(|pair| pair[0].0 < pair[1].0)
@@ -145,7 +145,7 @@ impl Toleration {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopologyLevel {
-    /// Each machine is a domain of its own.
+    /// Each machine is its own domain.
     Machine,
     /// Machines with the same value of this label share a domain.
     Label(Text),

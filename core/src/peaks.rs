@@ -28,7 +28,7 @@ pub struct PeakCalendar {
     pub peaks: Vec<Peak>,
 }
 
-/// A part of each day, and what batch may hold in it.
+/// A part of each day, and the largest share of batch in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peak {
     /// Start, in milliseconds of the day.

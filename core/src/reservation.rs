@@ -23,7 +23,7 @@ pub struct Reservation {
     pub tenants: Vec<Text>,
     /// Start, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,
-    /// End, after which the reservation is forgotten.
+    /// End, after which the reservation is removed.
     pub until_ms: u64,
 }
 

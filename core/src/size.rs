@@ -11,7 +11,7 @@ use serde::ser::{
 };
 use std::fmt::{self, Display};
 
-/// The number of a field: up to 2047, which none of ours comes near.
+/// Bytes of a field's number: up to 2047, more than any message has.
 const FIELD: usize = 2;
 
 /// Bytes of a field's number and of a length below 2^28.

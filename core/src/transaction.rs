@@ -9,7 +9,7 @@ use crate::limits::NUMBERS_AHEAD_MAX;
 use crate::machine::DeviceSet;
 use serde::{Deserialize, Serialize};
 
-/// A wish to give a task its part of a machine.
+/// A claim: the request to place a task on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// Id of the task. Its request is in its job.
@@ -72,7 +72,7 @@ pub enum Granularity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictCheck {
-    /// If it does not fit any more (fine).
+    /// The claim no longer fits.
     ResourceFit,
     /// If its machine changed at all (coarse): then the scores that led to it may be stale.
     SequenceNumber,
@@ -89,8 +89,8 @@ pub struct Transaction {
     pub granularity: Granularity,
     /// Definition of a conflict.
     pub check: ConflictCheck,
-    /// Placed tasks that give up their machines, and become pending. They come first, so that one
-    /// transaction can move a task.
+    /// Placed tasks to take off their machines; they become pending. Releases come first, so that
+    /// one transaction can move a task.
     pub releases: Vec<TaskId>,
     /// Tasks of lower precedence, or of tenants that have borrowed, that make room, and become pending. They leave only if a claim
     /// of this transaction takes the machine that they were on.
@@ -172,7 +172,7 @@ pub enum Reason {
     /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
     /// borrowed what the claim's tenant is guaranteed (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
-    /// No claim took the machine that this task was to be evicted from.
+    /// No claim took the machine of the task to evict.
     EvictionUnused,
     /// Fewer tasks of the job would run than its gang needs.
     GangIncomplete,
@@ -190,14 +190,14 @@ pub enum Reason {
     /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
     /// [`Reservation`](crate::Reservation)).
     Reserved,
-    /// The NUMA nodes of the machine have too few cores left for a task that needs some to itself; or the task to be
-    /// resized would hold less `cpu` than it has cores.
+    /// The NUMA nodes of the machine have too few exclusive cores left; or a resize would leave
+    /// less `cpu` than the task has exclusive cores.
     NoCores,
     /// The cell as a whole has too little of this kind left, wherever the task would run (see
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)).
     CellExhausted(KindId),
-    /// Services need the machine at this time of day: batch tasks there would hold more of this kind than their
-    /// share (see [`PeakCalendar`](crate::PeakCalendar)).
+    /// Peak hours: batch tasks on the machine would exceed their share of this kind (see
+    /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
 }
 
@@ -230,7 +230,8 @@ pub struct Conflict {
 /// not in it was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The version to sync to: it holds what was taken, and all that conflicted with the rest.
+    /// Version to sync to: it includes the accepted items, and all changes that conflicted with the
+    /// others.
     pub version: Version,
     /// Rejected items.
     pub conflicts: Vec<Conflict>,
@@ -284,15 +285,14 @@ pub enum TransactionError {
     /// Register first.
     #[error("no scheduler {0} is registered")]
     UnknownScheduler(crate::ids::SchedulerId),
-    /// The answer of this id is forgotten; whether it was taken is seen by syncing the tasks.
+    /// The result of this id is no longer kept; sync to see the state of the tasks.
     #[error("the answer to transaction {0} is no longer known")]
     AnswerExpired(TransactionId),
     /// Two different transactions carry one id: count upwards.
     #[error("transaction {0} was sent before with other content")]
     IdReused(TransactionId),
-    /// The scheduler's name has gone to another process, or to none, since this one numbered its
-    /// transactions: stop. Nothing was done now; whether it was taken before is seen by syncing the
-    /// tasks.
+    /// Another process, or none, owns the scheduler's name since the transaction was numbered:
+    /// stop. Nothing was done now; sync to see whether it was accepted before.
     #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
     Fenced(TransactionId),
     /// Register again, and go on from the number in the answer.

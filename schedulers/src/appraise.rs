@@ -32,7 +32,7 @@ pub struct Refusal {
     pub row: u32,
     /// Name of the first filter that rejects it, in the order of the profile.
     pub filter: &'static str,
-    /// Whether fewer tasks on the machine could change that filter's mind.
+    /// Whether fewer tasks on the machine could make the filter accept it.
     pub curable: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ScoreAccount {
     pub name: &'static str,
     /// Its weight.
     pub weight: i32,
-    /// Its values; `None` if it has nothing to say about these tasks.
+    /// Its values; `None` if it does not apply to these tasks.
     pub columns: Option<ScoreColumns>,
 }
 
@@ -118,7 +118,8 @@ pub fn appraise_relative(
     relative_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Asks filters about every machine: what the first of them refuses, and what is left.
+/// Runs the filters on every machine: the first rejecting filter of each, and the feasible
+/// machines.
 fn sift(view: &View, filters: &[&dyn Filter], group: GroupRef) -> (Vec<Refusal>, Vec<(u32, u64)>) {
     let tasks = tasks(view, group);
     let active = filters.iter().filter(|filter| filter.applies(&tasks));

@@ -1,4 +1,4 @@
-//! The plugins of a profile that stand around the decision.
+//! The plugins of a profile before and after the decision.
 
 use crate::disruption::DisruptionBudget;
 use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};
@@ -51,7 +51,7 @@ impl Profile {
         self.chain.reserve.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with one more admission plugin, asked after the others.
+    /// Returns `self` with another admission plugin, called after the others.
     #[must_use]
     pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {
         self.chain.admit.push(Box::new(plugin));
@@ -65,7 +65,7 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with one more `PostFilter` plugin, asked after the others.
+    /// Returns `self` with another `PostFilter` plugin, called after the others.
     #[must_use]
     pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
         self.chain.post_filter.push(Box::new(plugin));
@@ -99,14 +99,14 @@ impl Profile {
         self.chain.post_filter.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with one more `Reserve` plugin, asked after the others.
+    /// Returns `self` with another `Reserve` plugin, called after the others.
     #[must_use]
     pub fn with_reserve(mut self, plugin: impl Reserve + 'static) -> Profile {
         self.chain.reserve.push(Box::new(plugin));
         self
     }
 
-    /// Returns `self` with one more `Permit` plugin, asked after the others.
+    /// Returns `self` with another `Permit` plugin, called after the others.
     #[must_use]
     pub fn with_permit(mut self, plugin: impl Permit + 'static) -> Profile {
         self.chain.permit.push(Box::new(plugin));

@@ -16,7 +16,7 @@ pub(crate) struct Crowding {
     level: u32,
 }
 
-/// Claims between two looks at the conflict rate: at one in twenty, 50 of them conflict, so chance
+/// Claims between two checks of the conflict rate: at one in twenty, 50 of them conflict, so chance
 /// alone does not change the level.
 const CROWDING_WINDOW: usize = 1000;
 

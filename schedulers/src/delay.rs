@@ -22,7 +22,7 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Time for which jobs wait for machines that they prefer; as a filter, those machines alone for so long.
+/// Waits of jobs for preferred machines; as a filter, it accepts only those machines meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,

@@ -24,8 +24,8 @@ impl Events {
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
     /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// The rest on a machine changed, maybe to less. Only a plugin that wants machines *used*
-    /// is helped by that.
+    /// Free resources of a machine changed, maybe to less. Only a plugin that wants machines *used*
+    /// depends on it.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
     /// A task was placed, of a job that the scheduler follows: its own, or all if it preempts.
     pub const TASK_PLACED: Events = Events(1 << 5);
@@ -37,9 +37,9 @@ impl Events {
     pub const QUOTA_CHANGED: Events = Events(1 << 8);
     /// A machine reported another load.
     pub const LOAD_REPORTED: Events = Events(1 << 9);
-    /// Counters of rules about other tasks changed: a task that a rule selects came or left.
+    /// Counters of rules about other tasks changed: a selected task started or left.
     pub const RULES_CHANGED: Events = Events(1 << 10);
-    /// Time passed: the job is tried again whenever its backoff is over.
+    /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
     /// An external event, raised by [`Waiting::raise`](crate::Waiting::raise).
     pub const TOLD: Events = Events(1 << 12);
@@ -63,7 +63,7 @@ impl Events {
     /// Number of kinds there are.
     pub(crate) const COUNT: usize = 19;
 
-    /// Events that say which machines they are about.
+    /// Events that name the machines concerned.
     pub(crate) const OF_MACHINES: Events = Events(
         Events::MACHINE_ADDED.0
             | Events::MACHINE_CHANGED.0
@@ -180,7 +180,7 @@ impl Heard {
         }
     }
 
-    /// The present count: what is noted from now on is after it.
+    /// The present count: later events have a higher one.
     pub(crate) fn now(&self) -> u64 {
         self.count
     }

@@ -17,10 +17,10 @@ use crate::refusals::{News, ROWS_MAX, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{GroupRef, View};
 
-/// Classes that are remembered; of more, the one noted first is forgotten.
+/// Number of classes kept; the oldest is dropped.
 const CLASSES_MAX: usize = 64;
 
-/// A class that found no machine.
+/// A class without a feasible machine.
 #[derive(Debug)]
 struct Failed {
     class: Class,
@@ -31,7 +31,7 @@ struct Failed {
     moment: u64,
     /// Event since.
     events: Events,
-    /// The machines that changed; more than are asked about, if it was too much.
+    /// Changed machines; `ROWS_MAX` of them mean too many.
     rows: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Failures {
         stands
     }
 
-    /// Plugin that rejects the tasks of a group, if its class is known: found once for all of them.
+    /// Plugins that reject the tasks of a group, if its class is known: found once for all of them.
     pub(crate) fn refusers(
         &mut self,
         view: &View,
@@ -116,7 +116,7 @@ impl Failures {
         }
     }
 
-    /// Forgets everything: room has come back to the view.
+    /// Drops all classes, because room was returned to the view.
     pub(crate) fn forget(&mut self) {
         self.known.clear();
     }

@@ -15,10 +15,11 @@ pub enum Work {
     Score,
 }
 
-/// Measures plugins. It may be asked by several threads at once: large cells are searched by all of them.
+/// Measures plugins. Several threads may call it at once, because they share the search of large
+/// cells.
 pub trait Meter: Send + Sync {
-    /// Whether what comes next is measured: a search, or what follows from one. Some calls come in a fixed
-    /// order, so every second one may always be of the same sort; every 61st is not.
+    /// Whether the next search is measured. Some calls alternate, so every second one may always be
+    /// of the same sort; every 61st is not.
     fn samples(&self) -> bool;
 
     /// The time, if it is measured.

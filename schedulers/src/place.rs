@@ -117,7 +117,7 @@ impl Placer {
         claimed.is_ok()
     }
 
-    /// Searches, and chooses among the best that were found.
+    /// Searches, and chooses among the best machines found.
     fn choose(
         &mut self,
         view: &mut View,

@@ -33,8 +33,8 @@ pub struct Tasks<'a> {
     pub reach: &'a Reach,
 }
 
-/// Which facts a plugin's answer depends on. From this the search knows what a claim changes: a
-/// plugin that reads only the machine itself need not look at any other machine again.
+/// Facts that a plugin's answer depends on. They tell the search what a claim changes: a plugin
+/// that reads only the machine itself needs no second look at other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
@@ -158,8 +158,8 @@ pub trait Filter: Send + Sync {
         true
     }
 
-    /// Whether it refuses every machine if it applies: because of something that belongs to none of them. Then
-    /// tasks that it keeps waiting wait for nobody else. By default not.
+    /// Whether it rejects every machine whenever it applies, such as for a quota. Then its pending
+    /// tasks do not wait for other tasks' machines. By default not.
     fn refuses_all(&self) -> bool {
         false
     }
@@ -167,8 +167,8 @@ pub trait Filter: Send + Sync {
     /// Of the machines in `among`, those on which the tasks may run.
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64;
 
-    /// Of machines that it refuses, those where fewer tasks on the machine could change its mind:
-    /// preemption looks at these alone. By default all.
+    /// Rejected machines that it might accept with fewer tasks: preemption examines only these. By
+    /// default all.
     fn curable(&self, _tasks: &Tasks<'_>, _block: Block<'_>, refused: u64) -> u64 {
         refused
     }
@@ -189,7 +189,7 @@ pub trait Filter: Send + Sync {
     fn keep(&self, _view: &mut View) {}
 }
 
-/// Says how well tasks would run on machines.
+/// Scores machines for tasks.
 ///
 /// It may rely on what [`Filter`] may rely on, and on the machines in `among` being feasible.
 pub trait Score: Send + Sync {
@@ -207,8 +207,8 @@ pub trait Score: Send + Sync {
     /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes
-    /// elsewhere does not count.
+    /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
+    /// ignored.
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]);
 }
 

@@ -106,8 +106,8 @@ pub trait Reserve: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Called once, when the scheduler begins. A plugin whose mind changes by something that the
-    /// scheduler does not hear of keeps a clone of the handle, to [raise](Waiting::raise) an event.
+    /// Called once, when the scheduler starts. A plugin that depends on external events keeps a
+    /// clone of the handle, to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
     /// Called after each sync; [`View::delta`] tells what it brought: by that a plugin knows when a
@@ -159,8 +159,8 @@ pub trait Permit: Send + Sync {
     /// Name in snake case, by which waiting tasks are allowed.
     fn name(&self) -> &'static str;
 
-    /// Whether the claim may go on. `waiting` holds the tasks that wait already: a plugin may allow
-    /// or refuse them here, and keep a clone to do so at any time.
+    /// Decides whether the claim may continue. `waiting` has the tasks that wait already: a plugin
+    /// may allow or reject them here, and keep a clone to do so at any time.
     fn permit(&mut self, claimed: &Claimed<'_>, waiting: &Waiting) -> Permission;
 }
 
@@ -189,7 +189,7 @@ pub trait PostBind: Send + Sync {
     fn post_bind(&mut self, claimed: &Claimed<'_>);
 }
 
-/// A task that found no machine.
+/// A task without a feasible machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Lack<'a> {
     /// Id of the task.

@@ -70,8 +70,8 @@ pub struct Preemptor<'a> {
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks that are expected somewhere. Those of the same or higher precedence must fit beside
-    /// the task.
+    /// Tasks that are expected on machines. Those of the same or higher precedence must fit
+    /// together with the task.
     pub expected: &'a [Expected],
 }
 
@@ -111,8 +111,8 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts the tasks that are expected in a row and must fit beside this one as if they ran.
-    /// The answer is their groups.
+    /// Counts tasks that are expected in a row and must fit with this one as if they ran. Returns
+    /// their groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -229,8 +229,8 @@ impl Preemptor<'_> {
         found
     }
 
-    /// The machines of a block that take no task of this group now, and might once others go: the
-    /// filter that refuses says so.
+    /// Machines of a block that reject this group now, and might accept it after evictions, by the
+    /// rejecting filter.
     fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
         let (_, mut curable) = self.sift(view, block, u64::MAX);
         for row in self.rows_of_expected(block) {

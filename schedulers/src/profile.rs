@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// Filters in order, and scores with weights.
 ///
-/// Invariant: its filters judge all that the cell judges. A scheduler without them would propose
-/// what the cell refuses.
+/// Invariant: its filters cover the cell's check, so that a scheduler proposes only claims that the
+/// cell accepts.
 pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
@@ -54,8 +54,8 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// The cell's own filters, cheapest first. Rules about other tasks are asked together, unless a
-/// profile has filters for some of them.
+/// The cell's own filters, cheapest first. Rules about other tasks are one filter, unless a profile
+/// has filters for some of them.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -158,7 +158,7 @@ impl Profile {
         .with_post_filter(DefaultPreemption::default())
     }
 
-    /// Returns `self` with one more filter, asked after the others.
+    /// Returns `self` with another filter, called after the others.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Filter + 'static) -> Profile {
         self.filters.push(Box::new(filter));
@@ -187,8 +187,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this filter in place of the one of its name, or after the others if there
-    /// is none. What it does not judge and the other did, the cell's own filters judge.
+    /// Returns `self` with this filter in place of the one of its name, or after the others. The
+    /// cell's own filters cover what the new one does not.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -216,7 +216,7 @@ impl Profile {
         self.filters.iter().map(|filter| &**filter)
     }
 
-    /// The scores that look at one machine, with their weights, in order.
+    /// The scores of single machines, with their weights, in order.
     pub fn scores(&self) -> impl Iterator<Item = (&dyn Score, i32)> {
         self.scores.iter().map(|(score, weight)| (&**score, *weight))
     }
@@ -303,8 +303,8 @@ pub struct Active<'a> {
     meter: Option<&'a dyn Meter>,
 }
 
-/// Filters and scores of a profile that apply to some tasks, one bit each by position. Two
-/// decisions that ask the same have scores that can be compared.
+/// Filters and scores of a profile that apply to some tasks, one bit each by position. Scores of
+/// two decisions with equal sets are comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     filters: u128,

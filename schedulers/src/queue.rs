@@ -192,7 +192,7 @@ impl Queue {
         self.active.shares()
     }
 
-    /// Forgets everything, before a full delta.
+    /// Clears the queue, before a full delta.
     pub fn clear(&mut self) {
         *self = Queue::new(self.patience, self.order.take());
     }
@@ -235,8 +235,8 @@ impl Queue {
         }
     }
 
-    /// Notes the state of a task. The answer is whether it has lost its place in a gang that may hold
-    /// places: see [`Queue::rest_if_released`].
+    /// Records the state of a task. Returns whether it has lost its place in a gang with a timeout:
+    /// see [`Queue::rest_if_released`].
     pub fn set_task(&mut self, change: &TaskDelta) -> bool {
         let task = change.id;
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
@@ -359,8 +359,8 @@ impl Queue {
         listening.map(|id| (id, self.refusers(id))).collect()
     }
 
-    /// Notes that what happened does not help a sleeping job. It is asked no more than it would be
-    /// tried.
+    /// Records that news do not help a sleeping job. It is considered no more often than it would
+    /// be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {
@@ -420,8 +420,8 @@ impl Queue {
         }
     }
 
-    /// Notes that a task has a claim that waits for a permit, if it is pending. The answer is
-    /// whether it is held now.
+    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether it
+    /// waits now.
     pub fn hold(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {

@@ -211,7 +211,7 @@ impl Refusers {
 }
 
 impl Refusers {
-    /// Asks the `PostFilter` plugins, for the news that they listen to.
+    /// Whether a `PostFilter` plugin may make room after news that it depends on.
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);
         if self.is_of_the_cell(profile) {
@@ -233,8 +233,8 @@ pub struct News<'a> {
     pub rows: &'a [u32],
 }
 
-/// Machines that changed at once beyond which a filter is not asked about each: then a search
-/// costs as little.
+/// Number of machines changed at once beyond which filters are not called for each: a search costs
+/// as little.
 pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {

@@ -36,8 +36,8 @@ pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// Facts on which the raw values depend. Where it is no more than [`Reads::DESCRIPTION`], identical
-    /// tasks are placed together; else each has a search of its own.
+    /// Facts on which the raw values depend. With [`Reads::DESCRIPTION`] alone, identical tasks are
+    /// placed together; otherwise each has its own search.
     fn reads(&self) -> Reads;
 
     /// Result known without examining machines.
@@ -58,8 +58,8 @@ pub trait RelativeScore: Send + Sync {
 
 /// A relative score's part in one decision.
 pub trait Ranking {
-    /// Writes the raw value of each machine in `among`, which are feasible; what it writes
-    /// elsewhere does not count.
+    /// Writes the raw value of each machine in `among`, which are feasible; other entries are
+    /// ignored.
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
 
     /// Turns the raw values of all feasible machines, in their order, into scores from 0 to

@@ -71,7 +71,7 @@ pub struct Step {
     /// If it is idle: when there is something to do even if nothing changes, by the clock of the steps. `None`
     /// if there never is.
     pub until: Option<Nanos>,
-    /// Whether claims are kept back until then: see [`Settings::hold`].
+    /// Whether claims are held back until then: see [`Settings::hold`].
     pub holds: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct Scheduler {
     /// Whether the result that is settled comes after those of later transactions.
     late: bool,
     decided: Vec<Decided>,
-    /// Jobs that found no room beside the claims of the open transaction, or of those that fly.
+    /// Jobs without room beside the claims of open and in-flight transactions.
     missed: Vec<JobId>,
     crowding: Crowding,
     failures: Failures,
@@ -113,7 +113,7 @@ pub struct Scheduler {
     resumed: bool,
     /// The job that is being decided.
     deciding: Option<JobId>,
-    /// Jobs on which a decision has panicked. They have no turn any more.
+    /// Jobs whose decision has panicked, and that are skipped.
     set_aside: BTreeSet<JobId>,
 }
 
@@ -278,8 +278,8 @@ impl Scheduler {
         }
     }
 
-    /// Part of the rest of a transaction that one job may have. Where tenants take turns they all get into each
-    /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
+    /// Part of the remaining transaction for one job. With fair shares all tenants get into each
+    /// transaction; otherwise a tenant with one large job would fill it at each turn.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
@@ -289,7 +289,7 @@ impl Scheduler {
         self.view.open_claims() + self.view.open_evictions()
     }
 
-    /// Asks the plugins whether a job may have its turn.
+    /// Calls the admission plugins for a job.
     fn admit(&mut self, queued: Queued<'_>) -> Result<(), Refused> {
         let view = &self.view;
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
@@ -416,7 +416,8 @@ impl Scheduler {
         placed
     }
 
-    /// Asks the plugins for room for a task, and claims it. `left` tasks are still to be placed.
+    /// Calls the post filters for a task, and claims the room that they make. `left` tasks are
+    /// still to be placed.
     #[inline(never)]
     fn make_room(
         &mut self,
@@ -449,8 +450,8 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// Plugins that reject tasks that found no machine. The first time it may be chance, and a guess is
-    /// enough; after that it is worth another look at the cell.
+    /// Plugins that reject tasks without a machine. After the first failure a guess is enough;
+    /// after that a second search is worth its cost.
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;

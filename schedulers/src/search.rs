@@ -90,7 +90,7 @@ pub struct Candidate {
 pub struct Candidates {
     /// Findings, in the order in which it was met.
     pub found: Vec<Candidate>,
-    /// Number of those that were met: more than were found, if only the best was kept.
+    /// Number of feasible machines seen: more than are kept, if only the best is kept.
     met: usize,
     /// Blocks in which no machine fitted although their bounds allowed it.
     misled: Vec<u32>,
@@ -244,8 +244,8 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// Number of feasible machines are enough in a cell of so many; `None` for all. The rule, with its
-/// numbers, is that of Kubernetes: half of a small cell, less of a larger one, never below 5 %.
+/// Number of feasible machines that are enough; `None` for all. The rule is Kubernetes': half of a
+/// small cell, less of a larger one, never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {
         0 => 50usize.saturating_sub(machines / 125).max(5),

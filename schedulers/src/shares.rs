@@ -29,8 +29,8 @@ use std::sync::Arc;
 /// A node, by its position.
 type NodeId = usize;
 
-/// Number of tenants beside one are looked at to see how much it may have in one turn. Where more wait, each gets little
-/// in a transaction, and their order alone decides.
+/// Number of pending tenants considered in a turn's size. With more, each gets little in a
+/// transaction, and their order alone decides.
 const LEVELLED_MAX: usize = 64;
 
 /// The node above all tenants.
@@ -265,8 +265,8 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Number of so many tasks a node gets if it and those beside it in which jobs wait are served until they are
-    /// level; `None` if these are too many to be looked at.
+    /// Number of tasks that a node gets if it and its pending siblings are served until their
+    /// shares are level; `None` if there are too many.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
@@ -330,7 +330,7 @@ impl Shares {
         tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
     }
 
-    /// Puts a node under a parent, with a weight, and reckons its share anew.
+    /// Moves a node under a parent, with a weight, and updates its share.
     fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
         self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
         if self.nodes[node].parent != parent {
@@ -346,7 +346,7 @@ impl Shares {
         self.reckon(node);
     }
 
-    /// Reckons a node's share anew, and puts it where it then belongs.
+    /// Updates a node's share and position.
     fn reckon(&mut self, node: NodeId) {
         let Node { used, claimed, weight, .. } = &self.nodes[node];
         let share = self.totals.share([used, claimed], *weight);

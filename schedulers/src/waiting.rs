@@ -57,7 +57,7 @@ struct Shared {
 /// A handle to the tasks of one scheduler that wait for a permit. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
-    /// Guards what waits. Nothing is called while it is held, so it has no place in any order.
+    /// The waiting tasks. Nothing is called under this lock, so it has no place in any order.
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -68,8 +68,8 @@ impl Waiting {
         self.shared().tasks.values().map(|wait| wait.task.clone()).collect()
     }
 
-    /// Allows a task on behalf of a plugin; it goes on once all plugins have that let it wait. The
-    /// answer is whether it waited for this one.
+    /// Allows a task in the name of a plugin; it continues once all plugins have that it waits for.
+    /// Returns whether it waited for this one.
     pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -97,7 +97,7 @@ impl Waiting {
         self.shared().raised |= events;
     }
 
-    /// Whether this is the last handle: the scheduler is gone.
+    /// Whether this is the last handle: the scheduler has been dropped.
     pub(crate) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -119,8 +119,7 @@ impl Waiting {
         self.shared().tasks.remove(&task);
     }
 
-    /// Whether some task may have its answer: one was allowed or refused since the last call, or
-    /// its time is over.
+    /// Whether a task was allowed or rejected since the last call, or has timed out.
     pub(crate) fn any_answer(&self, now: Nanos) -> bool {
         let mut shared = self.shared();
         if shared.earliest <= now {
@@ -132,7 +131,7 @@ impl Waiting {
         std::mem::take(&mut shared.answered)
     }
 
-    /// Has the next [`Waiting::any_answer`] say yes: there was no time for all answers.
+    /// Makes the next [`Waiting::any_answer`] return true, because some results were not handled.
     pub(crate) fn look_again(&self) {
         self.shared().answered = true;
     }

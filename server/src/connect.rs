@@ -32,7 +32,8 @@ pub(crate) struct CellArgs {
     tls_key: Option<Pem>,
 }
 
-/// Contents of a file. It is read with the arguments, so that a wrong name is told like any other.
+/// Contents of a file. It is read with the arguments, so that a wrong path is reported like other
+/// argument errors.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 

@@ -156,7 +156,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     all
 }
 
-/// Starts a part; what it says goes to a file.
+/// Starts a part, with its output in a file.
 fn start(name: &str, root: &Path, arguments: &[String]) -> Result<Part, DevError> {
     let log = root.join(format!("{name}.log"));
     let folder = |why| DevError::Folder { path: log.clone(), why };

@@ -1,5 +1,5 @@
-//! `omega explain`: runs a workload, and tells why a job waits at its end and what would help; or tells
-//! the same of a job in a cell that is served.
+//! `omega explain`: runs a workload, and explains jobs pending at its end; or explains a job of a
+//! served cell.
 
 use crate::output;
 use crate::run::{Error, HowArgs, prepare, with_bar};

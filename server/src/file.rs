@@ -18,10 +18,10 @@ pub(crate) enum FileError {
     /// Split it.
     #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    /// Mend the file.
+    /// Correct the file.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
-    /// Mend the file.
+    /// Correct the file.
     #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
     Value { file: PathBuf, field: String, why: String },

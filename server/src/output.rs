@@ -29,8 +29,8 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
     file == "-"
 }
 
-/// Writes a result as data to a file. To standard output nothing else goes than the data; to a file it comes beside
-/// the result for people, which is printed.
+/// Writes a result as data to a file or to standard output. The text for people is printed as well,
+/// except if the data go to standard output.
 pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), OutputError> {
     match data {
         Some((file, text)) if is_stdout(file) => print(text),

@@ -65,7 +65,7 @@ enum MomentArg {
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Purpose {
-    /// Less load above the safety levels, and what is free in proportion.
+    /// Less load above the safety levels, and free resources in proportion.
     Balance,
     /// Empty draining machines, and those that would not accept their tasks now.
     Drain,
@@ -199,7 +199,7 @@ pub(crate) enum RebalanceError {
         /// The given value.
         given: u32,
     },
-    /// Mend the file.
+    /// Correct the file.
     #[error(transparent)]
     Objectives(#[from] FileError),
     /// The underlying error.
@@ -304,7 +304,7 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl RebalanceArgs {
-    /// Asks whether there is time, from now on.
+    /// Returns a function that says whether time is left, from now on.
     fn clock(&self) -> impl FnMut() -> bool + use<> {
         let (start, long) = (Instant::now(), Duration::from_secs(self.pass.seconds.into()));
         move || start.elapsed() < long

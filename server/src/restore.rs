@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Generations of a cell that are told apart from those before: more than anyone restores.
+/// Number of generations that a restore may skip.
 const GENERATIONS_MAX: u32 = 1000;
 
 /// Source and target of the restore.
@@ -66,7 +66,7 @@ pub(crate) enum RestoreError {
     /// Add it.
     #[error("--peers does not say where replica {0} is, or names one twice: correct it")]
     Peers(ReplicaId),
-    /// Name another folder, or mend this one.
+    /// Name another folder, or correct this one.
     #[error("{}: {why}", folder.display())]
     Folder { folder: PathBuf, why: io::Error },
     /// The underlying error.

@@ -49,7 +49,8 @@ const INTERVAL_MS: u64 = 10_000;
 /// Its name in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first jobs that find no room; as a filter, what they leave to others. See the head of the file.
+/// Plans for the first pending jobs; as a filter, the machines that these leave to others. See the
+/// head of the file.
 ///
 /// Clones share their plans: each scheduler needs one of its own.
 #[derive(Clone)]
@@ -120,7 +121,7 @@ impl Filter for Backfill {
         NAME
     }
 
-    /// Plans change without a machine doing so: nobody may remember what is said here.
+    /// Plans change without a change of machines, so answers must not be cached.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB | Reads::TIME
     }

@@ -57,7 +57,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for what the job lacks now, if that is no more than before.
+    /// Returns the plan for the job's present lack, if that is no larger than before.
     pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
         if before == now {
             return Some(self);
@@ -173,7 +173,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether a plan is still valid: its machines have the room, beside other plans.
+    /// Whether a plan is still valid: its machines have the room, in addition to other plans.
     pub(super) fn stands(&self, plan: &Plan) -> bool {
         let parts = self.parts();
         let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();

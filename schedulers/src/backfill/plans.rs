@@ -1,4 +1,4 @@
-//! The jobs that found no room, in the order of the queue, and the plans of the first of them.
+//! The pending jobs without room, in queue order, and the plans of the first of them.
 //!
 //! Invariant: no two plans need the same room, as far as anyone says how long tasks run.
 
@@ -32,7 +32,7 @@ impl Order for ByPrecedence {
 pub struct BackfillFigures {
     /// Number of current plans.
     pub held: u64,
-    /// Number of times a plan was made or made anew.
+    /// Number of plans made or remade.
     pub made: u64,
     /// Tasks of other jobs that were placed while a plan restricted them.
     pub backfilled: u64,
@@ -44,7 +44,7 @@ pub struct BackfillFigures {
     pub late_ms: u64,
 }
 
-/// A job that found no room.
+/// A job without room.
 #[derive(Debug)]
 struct Lacking {
     job: Arc<Job>,
@@ -63,7 +63,7 @@ struct Planned {
     lack: Lack,
     /// Cell time of the last search for a plan or for a better one.
     looked_ms: u64,
-    /// The stamps of the blocks of the plan's slots when it was last seen to stand.
+    /// Stamps of the blocks of the plan's machines at its last check.
     stamps: Vec<u64>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
     /// Time after a search for a job's plan the next one may be, in milliseconds of the cell's time.
     interval_ms: u64,
-    /// Latest begin of a plan from now, likewise.
+    /// Latest start of a plan, from now.
     window_ms: u64,
     waiting: BTreeSet<Place>,
     jobs: BTreeMap<JobId, Lacking>,
@@ -142,7 +142,7 @@ impl Plans {
         self.waiting.iter().take(depth).any(|place| place.id == id)
     }
 
-    /// Whether no job is known to have found no room.
+    /// Whether there is no job without room.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -179,7 +179,7 @@ impl Plans {
         self.turn = Some((id, before));
     }
 
-    /// Notes that a job found no room in a view.
+    /// Records that a job found no room in a view.
     pub(crate) fn lacks(&mut self, id: JobId, job: &Arc<Job>, view: &View) {
         let tried = (view.version(), view.now_ms());
         if let Some(known) = self.jobs.get_mut(&id) {
@@ -191,7 +191,7 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
-    /// Notes that a job waits no more: it has its machines now, or it has ended.
+    /// Removes a job: it has its machines now, or it has ended.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
         let Some(known) = self.jobs.remove(&id) else { return };
         if let Some(place) = self.place(id, &known.job) {
@@ -314,7 +314,7 @@ impl Plans {
         renewed
     }
 
-    /// Lists by row what is kept.
+    /// Builds the index of planned machines by row.
     fn index(&mut self) {
         self.by_row.clear();
         for (position, planned) in self.planned.iter().enumerate() {
@@ -325,8 +325,8 @@ impl Plans {
         }
     }
 
-    /// The plan of a job from now on, and whether it was made now. Those before it are made; `after` are those
-    /// after it, as they are.
+    /// The plan of a job from now on, and whether it is new. Plans of the jobs before it are final;
+    /// `after` are the others, as they are.
     fn next_plan(
         &self,
         (id, old, lack): (JobId, Option<Planned>, Lack),

@@ -87,8 +87,8 @@ pub(super) fn room_now(view: &View, row: usize, part: &Part, most: u32) -> u32 {
     now(view, row).room(part, most)
 }
 
-/// Whether a hold keeps one task more off a machine at any time: even with everybody gone there is not enough for
-/// both. Then nobody need look at when who leaves.
+/// Whether a plan excludes a further task from a machine at any time: even an empty machine has too
+/// little for both. Then departures need not be examined.
 pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part)) -> bool {
     part.amounts.iter().enumerate().any(|(kind, amount)| {
         let leaves = |gone: i64, departure: &Departure| {
@@ -106,7 +106,7 @@ pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part))
 enum Change<'a> {
     /// A task ends and frees these amounts and devices.
     Leaves(&'a [i64], Option<(DeviceRequest, DeviceSet)>),
-    /// End of the hold at this position.
+    /// End of the plan at this position.
     Ends(usize),
     /// A plan begins.
     Begins(usize),

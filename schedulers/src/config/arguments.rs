@@ -104,7 +104,7 @@ pub(super) struct Resources {
 pub(super) struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,
-    /// Its weight beside the others.
+    /// Relative weight.
     #[serde(default = "one", deserialize_with = "small_weight")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = SMALL_WEIGHT_MAX)))]
     weight: u32,

@@ -27,7 +27,7 @@ fn rack_wait() -> u32 {
     1000
 }
 
-/// The longest wait, an hour: whoever waits longer means a requirement.
+/// Longest wait, an hour: a longer one is a requirement.
 const WAIT_MS_MAX: u32 = 3_600_000;
 
 fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -39,7 +39,7 @@ struct ExpectedTask {
     /// Request in thousandths of a processor.
     #[serde(default)]
     cpu_milli: u32,
-    /// Relative frequency, beside the others.
+    /// Relative frequency.
     weight: u32,
 }
 

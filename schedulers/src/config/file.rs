@@ -39,11 +39,11 @@ pub(super) struct ProfileTable {
     /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
     /// which takes the best.
     pub(super) near_best: Option<NonZeroU32>,
-    /// Scores of the base, and plugins of it that make room, that are not to be asked.
+    /// Scores and post filters of the base to leave out.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) disable: Vec<Spanned<String>>,
-    /// Plugins that say whether jobs may be queued, asked in this order.
+    /// Admission plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) admit: Vec<PluginTable>,
@@ -64,7 +64,7 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_filter: Vec<PluginTable>,
-    /// Plugins that set aside what goes with a claim, asked in this order.
+    /// Reserve plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) reserve: Vec<PluginTable>,
@@ -72,7 +72,7 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) permit: Vec<PluginTable>,
-    /// Plugins that prepare machines, asked in this order.
+    /// Pre-bind plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) pre_bind: Vec<PluginTable>,
@@ -83,7 +83,7 @@ pub(super) struct ProfileTable {
 }
 
 impl ProfileTable {
-    /// The list of a point; that of scores has a type of its own.
+    /// The list of a point except scores, which have a type of their own.
     pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
         match point {
             Point::Admit => &self.admit,
@@ -190,7 +190,7 @@ impl From<SearchTable> for Search {
     }
 }
 
-/// A plugin to be asked. Its arguments are read by the plugin, from the document itself.
+/// A plugin. It reads its arguments from the document itself.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct PluginTable {
@@ -199,7 +199,7 @@ pub(super) struct PluginTable {
     _args: Option<IgnoredAny>,
 }
 
-/// A score to be asked.
+/// A score.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ScoreTable {

@@ -93,7 +93,7 @@ pub(super) fn scores() -> [Plugin; 7] {
     ]
 }
 
-/// Kinds that a filter does not look at.
+/// Kinds that a filter ignores.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -107,7 +107,7 @@ struct Ignored {
     ignored_groups: Vec<String>,
 }
 
-/// Reads names of kinds that a filter can ignore: others it would look at all the same.
+/// Reads names of kinds that the filter can ignore; it would check others anyway.
 fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names: Vec<String> = Vec::deserialize(from)?;
     match names.iter().find(|name| !name.contains('/')) {
@@ -287,7 +287,7 @@ impl Neighbours {
     }
 }
 
-/// An affinity that all tasks of the profile require beside their own.
+/// An affinity that all tasks of the profile require in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -298,7 +298,7 @@ struct Required {
     required: Vec<Labelled>,
 }
 
-/// Preferences of all tasks of the profile, beside their own.
+/// Preferences of all tasks of the profile, in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]

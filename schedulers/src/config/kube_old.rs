@@ -1,5 +1,4 @@
-//! Plugins that kube-scheduler once had and has no more, under its names, with their arguments in
-//! our words.
+//! Plugins of earlier versions of kube-scheduler, under its names, with Omega's argument names.
 
 use super::arguments::{ArgumentError, some_text};
 use super::built_in::{filter, relative, score};

@@ -21,7 +21,7 @@ pub(super) fn post_filters() -> [Plugin; 1] {
         .about("Evicts tasks of lower precedence, as few and as unimportant as possible.")]
 }
 
-/// Extent of the search, and whom to spare.
+/// Extent of the search, and disruption budgets.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]

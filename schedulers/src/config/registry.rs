@@ -104,7 +104,7 @@ pub struct Plugin {
     aliases: Vec<String>,
     about: String,
     description: Description,
-    /// `None` for what is always there.
+    /// `None` for the cell's own filters.
     read: Option<Arc<Read>>,
 }
 
@@ -299,7 +299,7 @@ impl Plugin {
         self.description.schema(generator)
     }
 
-    /// Its arguments, read. `None` for what is always there.
+    /// Its arguments, read. `None` for the cell's own filters.
     pub(super) fn read(
         &self,
         arguments: ValueDeserializer<'_>,

@@ -1,4 +1,4 @@
-//! Queues that look at time.
+//! Order plugins by time.
 
 use super::arguments::{ArgumentError, NoArguments};
 use super::registry::{Plugin, Point};
@@ -42,7 +42,7 @@ struct Steps {
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,
-    /// Time for which a job counts as running that does not say it.
+    /// Run time assumed for a job without an estimate.
     #[serde(default = "hour")]
     unknown_ms: u32,
 }

@@ -37,8 +37,8 @@ pub struct Explanation {
     pub filtered: Vec<(&'static str, usize)>,
 }
 
-/// Explains a group's chances on a view. It judges every machine, so it is for people, not for
-/// the scheduling loop.
+/// Counts the machines that accept a group on a view, and the reasons of the others. It checks
+/// every machine, so it is for people, not for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();

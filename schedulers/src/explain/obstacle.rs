@@ -29,7 +29,7 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
-    /// A reservation keeps the machine for others: for whom and when, in a clause.
+    /// The machine is reserved: for whom and when, as a clause.
     Reserved(String),
     /// Batch is at its share at this hour; the end of the peak, as a clause.
     Peak(String),

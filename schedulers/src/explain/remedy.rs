@@ -71,7 +71,7 @@ impl Shortage {
         self.amounts.is_empty() && self.devices == 0 && self.cores == 0
     }
 
-    /// Amount that is missing at worst, in millionths of what is requested.
+    /// Largest missing amount, in millionths of the request.
     pub(super) fn share(&self, tasks: &Tasks<'_>) -> u64 {
         let share = |missing: u64, of: u64| {
             let millionths = u128::from(missing) * 1_000_000 / u128::from(of.max(1));

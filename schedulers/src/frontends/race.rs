@@ -1,5 +1,5 @@
-//! Threads: ordinary schedulers, an offer front and an ask front on one cell at once, each on its own. All work
-//! is placed, nothing is overcommitted, and every client's account is the cell's.
+//! Threads: ordinary schedulers, an offer frontend and a request frontend on one cell at once. All
+//! work is placed, nothing is overcommitted, and every client's account agrees with the cell.
 
 use super::fixtures::{cell, submit_job};
 use crate::frontends::mesos::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};

@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Submits the open claims, and tasks that are to leave their machines. `None` if there are neither.
+    /// Submits the open claims and releases. `None` if there are neither.
     ///
     /// # Errors
     /// If the outcome is unknown: [`Session::ask_again`] comes next.

@@ -47,7 +47,7 @@ impl Mark {
 pub(crate) struct Left {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
-    /// Current state; `None` if its job is gone.
+    /// Current state; `None` if its job was removed.
     pub(crate) state: Option<TaskState>,
     /// Tenant that pays for it.
     pub(crate) tenant: Text,
@@ -128,7 +128,7 @@ impl Entry {
         self.tasks.get(index as usize).map(|(group, mark)| (usize::from(*group), *mark))
     }
 
-    /// Sets a task's group and mark. The answer is what was there before.
+    /// Sets a task's group and mark. Returns the old ones.
     fn set(&mut self, index: u32, (group, mark): (u16, Mark)) -> (u16, Mark) {
         let at = index as usize;
         if self.tasks.len() <= at {
@@ -169,7 +169,7 @@ impl TaskIndex {
         std::mem::take(&mut self.stale)
     }
 
-    /// Tasks that have lost their machine since this was last asked.
+    /// Takes the tasks that have lost their machine since the last call.
     pub(crate) fn take_left(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.left)
     }
@@ -201,8 +201,8 @@ impl TaskIndex {
         }
     }
 
-    /// Takes what a sync brought. `is_claimed` tells which tasks have claims without an answer: of those
-    /// the cell knows less than the front.
+    /// Applies a sync. `is_claimed` says which tasks have unanswered claims, whose state the cell
+    /// does not know yet.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = match delta.full {
             true => self.forget_all(),
@@ -252,7 +252,7 @@ impl TaskIndex {
         }
     }
 
-    /// Drops a job that is gone, with what its tasks used.
+    /// Removes a job, with the resources of its tasks.
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
@@ -271,7 +271,7 @@ impl TaskIndex {
         }
     }
 
-    /// Forgets everything before a full delta. Returns the tasks that had machines.
+    /// Clears the index before a full delta. Returns the tasks that had machines.
     fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
         let jobs = std::mem::take(&mut self.jobs);
         self.tenants.clear();

@@ -32,7 +32,7 @@ pub struct Settings {
     pub name: Text,
     /// The most changes in one transaction.
     pub changes_max: usize,
-    /// Number of tasks of a set that are to stay up. They are kept, even where batch then holds too much.
+    /// Disruption budgets, which are respected even where batch then exceeds its share.
     pub disruptions: Vec<DisruptionBudget>,
 }
 
@@ -57,7 +57,7 @@ pub struct Kept {
     pub throttled: u64,
     /// Tasks that were released.
     pub released: u64,
-    /// Tasks that grew to what they want.
+    /// Tasks that got their optional resources back.
     pub grown: u64,
     /// Changes that the cell rejected.
     pub refused: u64,
@@ -67,7 +67,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Adds what another step did; what is left is that of the later one.
+    /// Adds a later step's counters; the rest is taken from it.
     pub fn add(&mut self, later: Kept) {
         self.throttled += later.throttled;
         self.released += later.released;
@@ -88,8 +88,7 @@ pub struct PeakController {
     settings: Settings,
     /// Tasks that are left alone until then.
     resting: BTreeMap<TaskId, u64>,
-    /// The version of the last answer. A view over the network may be behind it for a moment, and does not show
-    /// then what was done.
+    /// Version of the last result. A remote view may lag behind it, and then lacks the changes.
     answered: Version,
 }
 

@@ -15,11 +15,11 @@ use std::cmp::Reverse;
 /// Changes to make now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Tasks that give up what they hold beyond their request.
+    /// Tasks to shrink to their request.
     pub throttles: Vec<Resize>,
     /// Tasks that are released.
     pub releases: Vec<TaskId>,
-    /// Tasks that grow to what they want.
+    /// Tasks to restore with their optional resources.
     pub grows: Vec<Resize>,
     /// Number of machines on which batch exceeds its share after the plan.
     pub over: usize,
@@ -89,7 +89,7 @@ enum Fate {
 struct Batch {
     placed: PlacedTask,
     holds: Amounts,
-    /// Resources that it can give up and still run.
+    /// Resources beyond its request.
     surplus: Amounts,
     fate: Fate,
 }

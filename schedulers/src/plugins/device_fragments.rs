@@ -18,7 +18,7 @@ pub struct DeviceShape {
     pub devices: Option<DeviceRequest>,
     /// Processors that it requests, in thousandths.
     pub cpu_milli: i64,
-    /// Relative frequency, beside the others.
+    /// Relative frequency.
     pub weight: u32,
 }
 

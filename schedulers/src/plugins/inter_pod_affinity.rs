@@ -6,8 +6,8 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
 use omega_core::TaskRule;
 
-/// Filter: required affinities and anti-affinities hold, those of tasks that run too. Score: the
-/// more preferences speak for a machine, those of tasks that run too, the better.
+/// Filter: required affinities and anti-affinities, also those of running tasks. Score: preferred
+/// affinities of the task and of running tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinity {
     /// Weight of a task on the machine that requires this one near it, 0 to 100.

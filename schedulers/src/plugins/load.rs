@@ -52,8 +52,7 @@ impl HalfLife {
         }
     }
 
-    /// The weights of the reports of some machines of a block. Many came at one time, so each time is
-    /// reckoned with once.
+    /// Weights of the load reports of some machines of a block, computed once for equal times.
     fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
         let mut weights = [0; BLOCK];
         let (mut last, mut weight) = (NEVER, 0);
@@ -78,8 +77,8 @@ struct InUse<'a> {
     capacity: &'a [i64; BLOCK],
 }
 
-/// The estimate for the machines in `among`; what it is for others does not count. `None` if the view keeps
-/// no loads.
+/// Estimated use of the machines in `among`; other entries are ignored. `None` if the view keeps no
+/// loads.
 fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Option<InUse<'_>> {
     let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
     let free = block.free(kind);

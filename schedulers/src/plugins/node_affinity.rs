@@ -20,7 +20,7 @@ pub struct NodeAffinity {
 }
 
 impl NodeAffinity {
-    /// With an affinity that every task has beside its own.
+    /// Adds an affinity that every task has in addition to its own.
     #[must_use]
     pub fn with_added(added: &Affinity) -> NodeAffinity {
         let preferred = added.preferred.iter();

@@ -5,12 +5,12 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, View};
 use omega_core::{MachineSelector, Operator, Requirement, Text};
 
-/// Filter: the machine has these labels and lacks those, for every task of the profile. Score: the
-/// more of its wishes the machine meets, the better.
+/// Filter: the machine has some labels and lacks others, for every task of the profile. Score:
+/// prefers machines that meet more of its preferences.
 #[derive(Clone, Debug, Default)]
 pub struct NodeLabel {
     required: Option<MachineSet>,
-    /// Of each wish, the machines that meet it.
+    /// Machines that meet each preference.
     wished: Vec<MachineSet>,
 }
 

@@ -16,8 +16,7 @@ use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 /// Default label of a machine with jobs and tenants to avoid.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
-/// Score: everything for a machine that does not say that it would rather not have the job, else
-/// nothing.
+/// Score: all points for a machine whose label does not list the job or its tenant, else none.
 #[derive(Clone, Debug)]
 pub struct NodePreferAvoid {
     label: Text,
@@ -32,7 +31,7 @@ impl Default for NodePreferAvoid {
 }
 
 impl NodePreferAvoid {
-    /// Machines say it in the label with this key.
+    /// Uses the label with this key.
     #[must_use]
     pub fn new(label: impl Into<Text>) -> NodePreferAvoid {
         let label = label.into();

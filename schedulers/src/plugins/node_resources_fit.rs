@@ -12,13 +12,13 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// A weight counts as no more than this, which is also the most that Kubernetes allows.
+/// Largest weight, which is also Kubernetes'.
 const WEIGHT_MAX: u32 = 100;
 
 /// Arguments of [`NodeResourcesFit`]. The defaults are those of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitArgs {
-    /// Names of kinds that the filter does not look at; those without a `/` have no effect.
+    /// Names of ignored kinds; those without a `/` have no effect.
     pub ignored: Vec<String>,
     /// Ignores all kinds with this before the `/` in their names.
     pub ignored_groups: Vec<String>,

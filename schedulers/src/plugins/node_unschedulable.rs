@@ -7,7 +7,7 @@ use omega_core::{Taint, TaintEffect};
 /// Taint of a cordoned node of a Kubernetes cluster.
 const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
-/// Filter: the machine takes tasks, or these tolerate that it is closed to others.
+/// Filter: the machine is not cordoned, or the task tolerates that.
 ///
 /// A machine that drains takes nobody's. One that only has the taint takes those that tolerate it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::DAY_MS;
 
-/// Filter: at this time of day, batch may hold so much of the machine.
+/// Filter: with the task, batch stays within its share of the machine at this hour.
 #[derive(Clone, Copy, Debug)]
 pub struct PeakHours;
 

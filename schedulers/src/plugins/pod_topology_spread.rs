@@ -73,8 +73,7 @@ impl RelativeScore for PodTopologySpread {
     }
 }
 
-/// Of feasible machines, those that have a place at the level of each wish: the others do not take
-/// part.
+/// Feasible machines with a domain for each soft spread; the others do not take part.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
@@ -109,7 +108,7 @@ fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> u
     seen.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// One wish in a decision.
+/// A soft spread in a decision.
 struct Spread<'a> {
     counts: WishCounts<'a>,
     /// Number of tasks a domain may have more than another without harm.
@@ -117,7 +116,7 @@ struct Spread<'a> {
     weight: f64,
 }
 
-/// All wishes in a decision.
+/// All soft spreads in a decision.
 struct Spreads<'a> {
     feasible: Feasible<'a>,
     spreads: SmallVec<[Spread<'a>; 4]>,
@@ -166,7 +165,7 @@ impl Ranking for Spreads<'_> {
     }
 }
 
-/// The score of a raw value, beside the least and the most.
+/// Score of a raw value between the smallest and the largest.
 fn score_of(raw: i64, least: i64, most: i64) -> i32 {
     let points = if most == 0 { 100 } else { hundredths(most + least - raw, most) };
     points as i32 * POINT

@@ -38,8 +38,8 @@ impl Filter for TaskRules {
     }
 }
 
-/// Filter: the machine's domains hold less than the most that they may hold. It is the part of
-/// [`TaskRules`] that Kubernetes does not have.
+/// Filter: the maximum of the task's rules in the machine's domains is not reached. It is the part
+/// of [`TaskRules`] that Kubernetes does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskLimits;
 
@@ -81,7 +81,7 @@ pub(super) fn lacks_place(
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
-/// Score: the fewer tasks of the wished spread are in the machine's domains, the better.
+/// Score: prefers domains with few tasks that a soft spread counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadWishes;
 

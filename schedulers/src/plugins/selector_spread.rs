@@ -14,7 +14,7 @@ use omega_core::Text;
 /// Default label of a machine's zone: Kubernetes' own.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Weight of the zones beside the machines.
+/// Weight of the zones relative to the machines.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
 /// Score: the fewer tasks of the job are on the machine, and in its zone, the better.

@@ -16,7 +16,7 @@ use omega_core::{Job, Precedence, Preemption};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// On how many machines with tasks that hold more than their request it is tried.
+/// Number of machines with throttleable tasks that are tried.
 const MACHINES_TRIED: usize = 64;
 
 /// The plugin `throttle`; see the head of the file.

@@ -88,7 +88,7 @@ pub struct VolumeBinding {
     takes: Option<(Text, Share)>,
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
-    /// Tasks that use volumes, as this scheduler told.
+    /// Tasks with volumes, as this scheduler reported them.
     told: BTreeSet<TaskId>,
 }
 
@@ -168,7 +168,7 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    /// Reserves; an obstacle is left to the next search, which comes soon.
+    /// Reserves; an obstacle is left to the next search, which follows soon.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
         let claims = &claimed.group.volumes;
         if claims.is_empty() {

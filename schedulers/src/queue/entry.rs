@@ -26,7 +26,7 @@ impl TaskMark {
     }
 }
 
-/// A task, as far as the queue cares.
+/// A task in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskNote {
     pub(super) mark: TaskMark,
@@ -72,7 +72,7 @@ pub(super) struct Entry {
     pub(super) job: Arc<Job>,
     /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
-    /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
+    /// By group: pending tasks, the next one last. May contain tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     pub(super) waiting: u32,
     /// Number of tasks that wait for a permit.

@@ -91,8 +91,8 @@ impl Scheduler {
         }
     }
 
-    /// Missing resources of a job: nothing of what it has in a transaction, and no more than its tenant may have and the cell as
-    /// a whole has. A gang that may not have enough lacks nothing.
+    /// Missing resources of a job, without its claims in a transaction, and within its tenant's
+    /// limits and the cluster resources. A gang that is not allowed enough lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
@@ -115,7 +115,7 @@ impl Scheduler {
         Lack { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
     }
 
-    /// Counts what was placed while others had plans.
+    /// Counts tasks placed while other jobs had plans.
     pub(super) fn count_backfilled(&mut self, txn: &Transaction, commit: &Commit) {
         let Some(backfill) = &self.profile.backfill else { return };
         let mut plans = backfill.plans().write();

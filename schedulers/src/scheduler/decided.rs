@@ -11,8 +11,8 @@ pub(super) struct Decided {
     pub(super) asked: usize,
     /// Number of them that are in the transaction.
     pub(super) placed: usize,
-    /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
-    /// used: then tasks may be left for which there is room in the cell, of this group or the next.
+    /// Whether tasks found no machine. False if the transaction was full: then the cell may have
+    /// room for the remaining tasks.
     pub(super) short: bool,
     /// Number of those that wait for a permit.
     pub(super) held: usize,

@@ -46,7 +46,7 @@ impl Bound {
         Claimed { view, task: self.task, machine: self.machine, job, group }
     }
 
-    /// Its entry among those that wait; for no plugin yet, and for ever.
+    /// The claim's entry in the permit wait, before any plugin and without a timeout.
     fn waits(&self) -> WaitingTask {
         let plugins = SmallVec::new();
         WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
@@ -73,8 +73,8 @@ struct Way {
 }
 
 impl Way {
-    /// Refuses all that is left, until whatever may help what was refused first. If nothing was,
-    /// others of the gang were lost, and it is tried again soon.
+    /// Rejects the remaining claims, until the events of the first rejection. If none was rejected,
+    /// other tasks of the gang were lost, and it is retried soon.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
@@ -90,7 +90,7 @@ impl Way {
 }
 
 impl Scheduler {
-    /// Asks the plugins about the open claims from `first` on, which a job has just made.
+    /// Calls the plugins for the open claims of a job from `first` on.
     #[inline(never)]
     pub(super) fn pass(
         &mut self,
@@ -171,8 +171,8 @@ impl Scheduler {
         }
     }
 
-    /// Asks all plugins for a permit for one claim. The answer is for which it waits, and what may
-    /// help if it waits in vain.
+    /// Calls all permit plugins for a claim. Returns those that wait, and the events that may help
+    /// after a timeout.
     fn permit(
         &mut self,
         spec: &Arc<Job>,

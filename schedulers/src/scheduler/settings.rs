@@ -9,7 +9,7 @@ use omega_core::{ConflictCheck, Granularity, Text};
 /// Settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name under which it registers; each running scheduler needs one of its own.
+    /// Name under which it registers, unique for each running scheduler.
     pub name: Text,
     /// Scheduler name of the jobs to place.
     pub takes: Text,

@@ -8,8 +8,8 @@ use omega_core::{Commit, Job, JobId, TaskId, Transaction};
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Claims machines for tasks of a group within the reach that it has by now. The answer is how many have one,
-    /// and whether the others wait for more.
+    /// Claims machines for tasks of a group within its present locality level. Returns the number
+    /// of placed tasks, and whether the others wait.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,

@@ -56,7 +56,7 @@ pub(super) struct Held {
     pub(super) made: bool,
 }
 
-/// A claim, its volume and its users. One that is not there, but is used, has no `spec`.
+/// A claim, its volume and its users. A missing claim with users has no `spec`.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
     pub(super) spec: Option<VolumeClaim>,
@@ -126,7 +126,7 @@ impl Catalog {
         }
     }
 
-    /// Forgets what a volume was.
+    /// Removes a volume's description.
     fn forget_volume(&mut self, name: &str) {
         let Some(held) = self.volumes.remove(name) else { return };
         self.take_from_free(&held.volume);

@@ -9,21 +9,21 @@ use omega_core::{Machine, TaskId, Text};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Request about a task's volumes on a machine. Each has a filter of its own.
+/// A check of a task's volumes on a machine. Each has its own filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
     /// Each claim has, or can have, a volume that the machine reaches.
     Binding,
     /// The volumes that claims have are reachable from the machine.
     Zone,
-    /// No more volumes of a driver are on the machine than can be.
+    /// The machine stays within each driver's limit of attached volumes.
     Limits,
     /// No other task uses a volume against its access modes.
     Restrictions,
 }
 
 impl Aspect {
-    /// All of them, in the order in which they are asked.
+    /// All checks, in the order of their calls.
     pub const ALL: [Aspect; 4] =
         [Aspect::Restrictions, Aspect::Limits, Aspect::Binding, Aspect::Zone];
 }
@@ -38,7 +38,7 @@ pub enum VolumeReason {
     IsEnding,
     /// There is no class of the name that the claim gives.
     UnknownClass,
-    /// Its class binds early, and it has no volume: whoever keeps the volumes must give it one.
+    /// Its class binds early, and it has no volume: the volume controller must bind one.
     NotBound,
     /// The claim's volume does not exist.
     NoSuchVolume,
@@ -104,7 +104,7 @@ pub(super) struct Resolved<'a> {
     task: Option<TaskId>,
     /// Claims that have a volume.
     bound: SmallVec<[(&'a Text, &'a Claim, &'a Held); 4]>,
-    /// Claims that have none, the smallest first: so that none takes what a larger one needs.
+    /// Unbound claims, the smallest first, so that none takes a volume that a larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
     /// The first that no machine can help.
     hopeless: Option<(&'a Text, VolumeReason)>,
@@ -237,8 +237,8 @@ impl<'a> Resolved<'a> {
 }
 
 impl<'a> Late<'a> {
-    /// The volume that the claim would take on a machine: of those that are kept for it, if there
-    /// are any, or else of the free ones that nobody has `taken`.
+    /// The volume that the claim would get on a machine: one kept for it, if there is any, or else
+    /// a free one outside of `taken`.
     fn existing(
         &self,
         catalog: &'a Catalog,

@@ -44,15 +44,15 @@ use std::sync::Arc;
 /// Knowledge of a process of volumes. Clones are the same list. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// Guards all of it; held for one question or one change. With it held, listeners are told, so
-    /// it comes before the lock of a [`Waiting`].
+    /// The lock is taken for one question or one change. Listeners are notified under it, so it
+    /// comes before the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
-/// A claim as it is now.
+/// Present state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// Request; `None` if tasks use a claim that nobody has put there.
+    /// Request; `None` if tasks use a claim that does not exist.
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
@@ -171,8 +171,8 @@ impl Volumes {
 
     // --- What tasks do with it -----------------------------------------------------------------
 
-    /// Sets aside what a task uses on a machine: each claim that has no volume yet gets one. Judged
-    /// anew, whatever the scheduler saw before; all of it or nothing.
+    /// Reserves the claims of a task on a machine: each unbound claim gets a volume. Everything is
+    /// checked again; all or nothing.
     ///
     /// # Errors
     /// What is in the way.
@@ -190,8 +190,8 @@ impl Volumes {
         self.catalog.write().bind(task);
     }
 
-    /// Gives back what was set aside for a task that does not come to run. Volumes that are not
-    /// final, and that no other task has reserved, are free again.
+    /// Releases the reservation of a task that will not run. Volumes that are not final, and that
+    /// no other task has reserved, are free again.
     pub fn unreserve(&self, task: TaskId) {
         self.change_if(|catalog| catalog.unreserve(task));
     }
@@ -201,7 +201,7 @@ impl Volumes {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
 
-    /// Notes that a task runs nowhere any more. One that is reserved anew stays reserved.
+    /// Records that a task no longer runs. A newer reservation stays.
     pub fn left(&self, task: TaskId) {
         self.change_if(|catalog| catalog.left(task));
     }

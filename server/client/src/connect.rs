@@ -14,7 +14,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// The most bytes of a message to an agent: all tasks of a machine are told at once, and each has its images.
+/// Largest message to an agent: all tasks of a machine come at once, and each has its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Time that a connection may take.
@@ -66,8 +66,8 @@ impl Address {
 pub struct Connections {
     speaks: Speaks,
     channels: Arc<[(String, Channel)]>,
-    /// Counts the moves from one replica to the next; with the number of replicas it tells which one
-    /// is used. A stale value costs one call to a replica that does not answer.
+    /// Counts the switches between replicas; modulo the number of replicas it is the current one. A
+    /// stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
 }
 
@@ -103,8 +103,8 @@ impl Connections {
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The error of a call, or why no call on this connection can ever succeed: then its code is
-    /// [`ErrorCode::Tls`], and it is to be told at once.
+    /// Returns the error of a call, or the reason for which no call on this connection can succeed:
+    /// then its code is [`ErrorCode::Tls`], and it is reported at once.
     pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
         match error.code {
             // What a connection ends with that nobody understood. Else the replica has answered.

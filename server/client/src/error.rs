@@ -16,7 +16,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The domain of the codes.
 pub const DOMAIN: &str = "omega";
 
-/// Defines the codes: each with its name on the wire and the gRPC status that goes with it.
+/// Defines the codes, each with its wire name and its gRPC status.
 macro_rules! define_codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $code:ident;)*) => {
         /// Failure, for programs.
@@ -30,7 +30,7 @@ macro_rules! define_codes {
             /// All of them.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),*];
 
-            /// Its name on the wire.
+            /// Its wire name.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -50,7 +50,8 @@ macro_rules! define_codes {
 }
 
 define_codes! {
-    /// The client and the replica do not agree on TLS: one does not speak it, or a certificate is refused.
+    /// The client and the replica do not agree on TLS: one does not use it, or a certificate is
+    /// rejected.
     Tls = "TLS", FailedPrecondition;
     /// The message is invalid; the text names the field.
     Malformed = "MALFORMED", InvalidArgument;
@@ -92,7 +93,7 @@ define_codes! {
     UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
     /// No transaction of this number was checked.
     UnknownTransaction = "UNKNOWN_TRANSACTION", NotFound;
-    /// The answer to this transaction is forgotten: sync, and see what its tasks do.
+    /// The result of this transaction is no longer kept: sync, and inspect the tasks.
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.
     IdReused = "ID_REUSED", AlreadyExists;
@@ -102,7 +103,7 @@ define_codes! {
     Fenced = "FENCED", FailedPrecondition;
     /// Another process owns the scheduler's name: wait, or choose another name.
     LeaseHeld = "LEASE_HELD", FailedPrecondition;
-    /// The process does not hold the scheduler's name any more: stop.
+    /// The process no longer owns the scheduler's name: stop.
     LeaseLost = "LEASE_LOST", FailedPrecondition;
     /// A lease has from one second to one minute.
     BadLease = "BAD_LEASE", InvalidArgument;
@@ -114,7 +115,7 @@ define_codes! {
     BadPolicy = "BAD_POLICY", InvalidArgument;
     /// Choose other machines, tenants or times for the reservation.
     BadReservation = "BAD_RESERVATION", InvalidArgument;
-    /// The reservation is over, was ended, or never was.
+    /// The reservation expired, was deleted, or never existed.
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
     /// The machine contradicts itself.
     BadMachine = "BAD_MACHINE", InvalidArgument;
@@ -128,13 +129,13 @@ define_codes! {
     UnknownPeaks = "UNKNOWN_PEAKS", NotFound;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
-    /// No leader is known: wait, or ask another replica.
+    /// No leader is known: wait, or try another replica.
     NoLeader = "NO_LEADER", Unavailable;
     /// The cell is busy: wait for the given delay.
     Busy = "BUSY", ResourceExhausted;
     /// The leader's disk is full: make room there.
     DiskFull = "DISK_FULL", ResourceExhausted;
-    /// This replica has stopped, or is about to: ask another one.
+    /// This replica has stopped, or is about to: try another one.
     Stopped = "STOPPED", Unavailable;
     /// The outcome is unknown: send it again, it is not applied twice.
     OutcomeUnknown = "OUTCOME_UNKNOWN", Unknown;
@@ -146,11 +147,11 @@ define_codes! {
     Unauthenticated = "UNAUTHENTICATED", Unauthenticated;
     /// The role of the caller does not allow it.
     Denied = "DENIED", PermissionDenied;
-    /// A bound of the server was reached: wait as long as it says.
+    /// A limit of the server was reached: wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
     /// The deadline passed before there was an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
-    /// This server does not do that: ask another one.
+    /// This server does not have the call: try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;
     /// A defect of Omega, or an answer of a newer server.
     Internal = "INTERNAL", Internal;
@@ -179,7 +180,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error with no more than this to say.
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
         ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
     }

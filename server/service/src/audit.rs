@@ -23,10 +23,10 @@ use tonic::Request;
 /// Bytes of one file: some hundred thousand lines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Files that are kept beside the newest.
+/// Number of rotated files.
 const FILES_MAX: u32 = 9;
 
-/// The longest of a caller's words in a line: more tells a reader nothing.
+/// Largest text from a caller in a line.
 const WORD_BYTES_MAX: usize = 1024;
 
 /// Predecessor named in the first line of all.
@@ -45,7 +45,7 @@ pub struct Event<'a> {
     pub outcome: &'a str,
 }
 
-/// The log. It is written line by line, under a lock that is held for one write to a file.
+/// The audit log. Each line is written under a lock.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,

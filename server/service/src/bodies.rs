@@ -163,7 +163,8 @@ pub(crate) struct Outgoing {
     /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
     held: Held,
-    /// The reader for whose room a stream waits before more is made; none where the answer is there already.
+    /// The reader for whose memory a stream waits before it makes more; `None` for a reply that
+    /// exists already.
     waits: Option<Holder>,
     _place: Option<Place>,
 }

@@ -1,5 +1,5 @@
-//! Tests of what clients can make a server do and hold: a served cell on loopback, and clients that send the most that
-//! is taken, or read nothing.
+//! Tests of the server's resources that clients can use: a served cell on loopback, and clients
+//! that send the largest accepted messages, or read nothing.
 
 use crate::identity::{Caller, Role};
 use crate::limits::{Deadlines, Limits, Places};
@@ -104,7 +104,7 @@ impl http_body::Body for Hung {
     }
 }
 
-/// The beginning of a message of 4 MiB: what comes before it, and so many bytes.
+/// The beginning of a message of 4 MiB: its header, and some bytes.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend((4_u32 << 20).to_be_bytes());

@@ -1,4 +1,4 @@
-//! The cell as a whole: what it is, its policy, and who its replicas are.
+//! The cell as a whole: description, policy and replicas.
 
 use crate::audit::about;
 use crate::backup::{self, Backups};

@@ -29,7 +29,7 @@ use tonic::{Status, Streaming};
 /// Transactions of one stream that were begun and not answered. A scheduler that sends more waits.
 const COMMITS_MAX: usize = 256;
 
-/// The most that go to the cell together: it is locked for so many.
+/// Maximum number of transactions passed to the cell at once, under one lock.
 const TOGETHER_MAX: usize = 64;
 
 /// Maximum number of groups of results of a stream that wait for a slow reader.
@@ -87,7 +87,7 @@ struct Begun {
     of: String,
     /// Error of a transaction that did not reach the cell.
     refused: Option<ApiError>,
-    /// Trace, if it is one of the sample: few are, so the others carry a pointer and no more.
+    /// The trace of a sampled transaction. Few are sampled, so it is boxed.
     trace: Option<Box<Trace>>,
 }
 
@@ -167,8 +167,8 @@ impl Judge {
         Some(held)
     }
 
-    /// Begins transactions, so that the order of the stream is kept; their answers may take longer. Only
-    /// what this replica must first ask its leader about holds up those behind it.
+    /// Starts transactions in the order of the stream; their results may take longer. Only a
+    /// request to the leader delays those behind it.
     async fn begin(
         &self,
         requests: Vec<proto::CommitRequest>,

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// The time that changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
-/// within which a remote view is to follow. One that comes alone is sent at once.
+/// Time for which changes collect between two deltas: a tenth of the 50 milliseconds within which a
+/// remote view should follow. A single change is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval of checks of the cell's time, which is sent once a second at most.
@@ -35,7 +35,7 @@ pub(crate) struct Reader {
     pub(crate) caller: Arc<Caller>,
     /// Account of the bytes held for the reader.
     pub(crate) holder: Option<Holder>,
-    /// The time that a large delta may take, beside what its bytes take.
+    /// Longest time of a large delta, beyond that for its bytes.
     pub(crate) patience: Duration,
 }
 
@@ -243,8 +243,8 @@ impl DeltaStream {
     }
 }
 
-/// Waits until the cell was told a later time than the last delta has: that alone is no new version, and the
-/// reader waits for hours of the day, reservations and plans by it.
+/// Waits until the cell's time is later than in the last delta: that alone is no new version, and
+/// readers need it for peaks, reservations and plans.
 async fn time_goes_on(host: &Host, now_ms: u64) {
     while host.read(Cell::now_ms) <= now_ms {
         tokio::time::sleep(TIME_LOOK).await;

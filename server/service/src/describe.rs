@@ -1,4 +1,4 @@
-//! Report on a job, a machine, a task: one place for every call that tells it.
+//! Messages that describe a job, a machine or a task, for all calls.
 
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
@@ -53,7 +53,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
     }
 }
 
-/// Amounts of all kinds that the cell has: even nothing is told of each.
+/// Amounts of all kinds of the cell, including zero.
 fn every_kind(cell: &Cell, amounts: &Amounts) -> Vec<u64> {
     cell.kinds().iter().map(|(kind, _)| amounts.get(kind)).collect()
 }

@@ -34,7 +34,7 @@ pub struct Question {
     pub id: JobId,
     /// Its request.
     pub job: Arc<Job>,
-    /// Number of tasks of each of its groups that wait; 0 of those that are not asked about.
+    /// Number of pending tasks of each of its groups; 0 for groups outside of the question.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
@@ -119,7 +119,7 @@ impl Explanations {
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
-    /// Explains a job of the cell that is here.
+    /// Explains a job of this replica's state.
     ///
     /// # Errors
     /// If it is not there, all places are taken, or it takes too long.
@@ -155,7 +155,7 @@ impl Explanations {
     }
 }
 
-/// Request, of the cell as it is.
+/// Builds the question from a request, on the present state.
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {

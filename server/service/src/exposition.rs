@@ -134,7 +134,8 @@ impl Pen<'_> {
     }
 }
 
-/// A value as the format wants it: the library writes what it is given, and names are chosen by users.
+/// A label value with the escapes of the format: the library writes values as given, and users
+/// choose names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
 
-/// Caller of a call. A service that got none treats the caller as nobody.
+/// Caller of a call. A call without one is unidentified.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
     known.cloned().ok_or_else(|| denied("nobody said who is calling".to_owned()))

@@ -30,8 +30,8 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a change of the membership is tried again. A leader counts afresh who answers once in each election timeout,
-/// so just after that it refuses a change for want of a quorum.
+/// Time for which a membership change is retried. A leader counts the responding voters once in
+/// each election timeout, so just after that it rejects a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two tries: some heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
@@ -172,7 +172,7 @@ impl Host {
         status.stopped.zip(status.remedy)
     }
 
-    /// Waits until the replica has stopped by itself: for ever, where it never does.
+    /// Waits until the replica has stopped by itself.
     pub async fn until_stopped(&self) -> (String, Remedy) {
         loop {
             if let Some(stopped) = self.stopped() {
@@ -201,8 +201,8 @@ impl Host {
         self.begin_all(vec![(command, try_)])
     }
 
-    /// Begins to apply commands. The order, of those of one call and of calls, is the order in which
-    /// commands are taken, as far as they are taken at the first try.
+    /// Starts to apply commands. Their order, within a call and over calls, is the order in which
+    /// they are accepted, as far as they are accepted at the first attempt.
     #[must_use]
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
@@ -229,7 +229,7 @@ impl Host {
         }
     }
 
-    /// Applies a command, and asks until there is an answer.
+    /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
     /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
@@ -281,7 +281,7 @@ impl Host {
         self.insist(|| replica.begin(vec![Ask::Read]), until).await.map(drop)
     }
 
-    /// Changes who the replicas are.
+    /// Changes the membership.
     ///
     /// # Errors
     /// If that is not possible, or nobody knows whether it was done.
@@ -334,7 +334,7 @@ impl Host {
         Ok(())
     }
 
-    /// Asks another voter to lead.
+    /// Requests that another voter leads.
     ///
     /// # Errors
     /// If it does not vote, or no leader answers in time.
@@ -362,7 +362,7 @@ impl Host {
         }
     }
 
-    /// Asks until there is an answer, or it is too late.
+    /// Repeats a request until there is a reply, or time is up.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
@@ -381,8 +381,8 @@ impl Host {
         }
     }
 
-    /// Waits until the state that is here has a version, but not for long: a replica that is cut off
-    /// answers with what it knows.
+    /// Waits until this replica has a version, but not for long: an isolated replica replies with
+    /// its own state.
     pub(crate) async fn reach(&self, version: Version) {
         if *self.versions.borrow() >= version {
             return;

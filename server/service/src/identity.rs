@@ -25,7 +25,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// The longest name in a certificate: what the names of the cell state allow.
 const NAME_BYTES_MAX: usize = 512;
 
-/// Tenants that one certificate may name: more than that is better said by another certificate.
+/// Tenants in one certificate; more need a second certificate.
 const TENANTS_MAX: usize = 64;
 
 /// A caller.
@@ -52,7 +52,7 @@ pub enum Role {
     Agent(Box<str>),
     /// Everything.
     Operator,
-    /// A replica of the cell, on the listener of peers; which one, if a certificate says it.
+    /// A replica of the cell, on the listener for peers; with its id, if it has a certificate.
     Replica(Option<ReplicaId>),
     /// An unidentified caller, with the reason.
     Nobody(IdentityError),
@@ -127,8 +127,8 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Caller on a listener without certificates: only this machine reaches it, unless an
-    /// operator said that others may.
+    /// Caller on a listener without certificates, which is reachable from this machine alone unless
+    /// an operator decided otherwise.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
@@ -260,8 +260,8 @@ fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
     Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
 }
 
-/// Without a tenant nothing would be its own, and whoever signs such a certificate meant something else.
-/// Nobody said how high it may go: as high as whoever says nothing of it.
+/// The owner of a submitter's or an application's certificate. It needs at least one tenant;
+/// without a precedence limit, that is 0.
 fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     let precedence_max = bounds.precedence_max.unwrap_or(0);
     let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };

@@ -35,7 +35,7 @@ impl Jobs {
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. The same one again is found, and not refused for what it has asked for already.
+    /// Submits a job. An identical one is found, and its requests do not count twice.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {

@@ -40,7 +40,7 @@ pub(crate) struct JobsWatch {
     wanted: Wanted,
     versions: watch::Receiver<Version>,
     place: Place,
-    /// Whether all was told, so that a change is waited for.
+    /// Whether everything was sent, and the stream waits for changes.
     is_idle: bool,
 }
 
@@ -53,7 +53,7 @@ enum Wanted {
 /// The place of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Among all jobs: nothing was told yet, or too much has changed since.
+    /// Within the list of all jobs: at the start, or after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
     /// Among the changes after a version.
     Changes { since: Version, told: Changes },
@@ -61,7 +61,7 @@ enum Place {
     Over,
 }
 
-/// The part of the changes after a version that was told.
+/// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
     /// Number of them.
@@ -72,7 +72,7 @@ struct Changes {
     is_open: bool,
 }
 
-/// The first task of a job that was not told; with its first task, the job.
+/// The first unsent task of a job; with its first task, the job.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     job: JobId,
@@ -88,7 +88,7 @@ struct Step {
 /// A message.
 struct Told {
     response: WatchJobsResponse,
-    /// Whether all tasks of the only job have ended, and the messages have told it.
+    /// Whether all tasks of the only job have ended, and this was sent.
     ended: bool,
 }
 
@@ -162,7 +162,7 @@ impl JobsWatch {
         Some(Err(error.into()))
     }
 
-    /// Returns the next message and place; nothing where the stream is over.
+    /// Returns the next message and place; `None` at the end of the stream.
     fn step(&self, cell: &Cell) -> Option<Result<Step, ApiError>> {
         if let Wanted::One(id) = self.wanted
             && !matches!(self.place, Place::Over)

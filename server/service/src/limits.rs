@@ -64,7 +64,7 @@ pub struct Limits {
 pub struct Deadlines {
     /// Deadline of a call that sets none. A message must arrive within this time in any case.
     pub usual: Duration,
-    /// The most that a caller may ask for.
+    /// Longest deadline that a caller may set.
     pub max: Duration,
 }
 
@@ -108,13 +108,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Calls of one caller that are answered at once: a quarter of all, so that nobody has all places.
+    /// Concurrent calls of one caller: a quarter of all.
     fn calls_each(&self) -> u32 {
         self.calls.div_ceil(4)
     }
 }
 
-/// Callers whose rate is remembered. Beyond it those are forgotten that could make a whole burst.
+/// Number of callers whose rate is kept. Beyond it those with a full burst are dropped.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller without a slot: several times the duration of most calls.
@@ -161,7 +161,7 @@ enum Open {
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: Taken,
-    /// None for what has places of its own.
+    /// `None` for calls with slots of their own.
     _of_caller: Option<OfCaller>,
 }
 
@@ -224,7 +224,7 @@ impl Places {
         self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
     }
 
-    /// Counts a call, whatever becomes of it.
+    /// Counts a call, whatever its result.
     ///
     /// # Errors
     /// If the caller comes too often.

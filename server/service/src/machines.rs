@@ -47,7 +47,7 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
-    /// Number of machines a selector matches now: whoever mistyped it learns of that.
+    /// Number of machines that a selector matches now, which reveals typing errors.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32

@@ -34,7 +34,7 @@ struct Counted {
     failed: AtomicU64,
     /// From the request of a transaction to its answer.
     commit: Durations,
-    /// Groups that a cell in memory applied. A replica has stages of its own.
+    /// Times of groups in a cell in memory. A replica has stages instead.
     applied: Durations,
     streams: AtomicU64,
     agents: AtomicU64,
@@ -100,12 +100,12 @@ impl Metrics {
         u32::try_from(self.counted.streams.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
 
-    /// A stream of deltas began. It ends with what is returned.
+    /// Counts an open stream of deltas, until the result is dropped.
     pub(crate) fn stream(&self) -> Open {
         Open::begin(self, |counted| &counted.streams)
     }
 
-    /// An agent is connected, until what is returned ends.
+    /// Counts a connected agent, until the result is dropped.
     pub(crate) fn agent(&self) -> Open {
         Open::begin(self, |counted| &counted.agents)
     }

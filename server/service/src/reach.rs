@@ -19,7 +19,7 @@ impl Caller {
         }
     }
 
-    /// Whether the caller sees what is of a tenant.
+    /// Whether the caller may see objects of a tenant.
     pub(crate) fn sees_tenant(&self, tenant: &str) -> bool {
         match &self.role {
             Role::Reader(tenants) => tenants.is_empty() || has(tenants, tenant),
@@ -33,7 +33,8 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// Whether the caller sees a job that the cell may have forgotten: only callers who see all jobs do.
+    /// Whether the caller may see a job that the cell may have forgotten: only callers who see all
+    /// jobs may.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
         !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
     }

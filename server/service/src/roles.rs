@@ -27,8 +27,7 @@ const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 /// Every role of the listener of clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Roles that may read the cell, as far as each may. An agent knows its own machine, which is all it is
-/// asked for.
+/// Roles that may read the cell, within their rights. An agent reads only its own machine.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
@@ -69,7 +68,7 @@ impl Roles {
     }
 }
 
-/// Actions of a call, as far as limits and the audit log care.
+/// Kind of a call, for limits and the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// It looks, and ends.
@@ -113,8 +112,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether a call gets in before others do: without agents machines are lost, without leases schedulers
-    /// are fenced, and who asks for health may start a server anew that does not tell it.
+    /// Whether a call is vital: without agents machines are lost, without leases schedulers are
+    /// fenced, and failed health checks may restart a server.
     pub(crate) fn need(&self, caller: &Caller) -> Need {
         let is_vital = matches!(caller.role, Role::Agent(_))
             || self.nature == Report

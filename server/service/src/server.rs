@@ -1,6 +1,6 @@
 //! The listeners of a server: one for clients, one for peers.
 //!
-//! What a connection may ask for is bounded here, before any service sees it.
+//! Limits apply here, before any service is called.
 
 use crate::audit::AuditLog;
 use crate::connection::{Door, incoming};
@@ -144,7 +144,7 @@ impl Entrance {
     }
 }
 
-/// Actions of a server beside answering for the cell.
+/// Parts of a server beside its API.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// Settings for unreachable machines.

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 /// Answer to a call.
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
-/// The most items of a page, and how many there are if the caller does not say.
+/// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
 /// Size of a page beyond which nothing is added to it: a quarter of the largest message. The last

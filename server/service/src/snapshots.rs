@@ -41,7 +41,7 @@ impl Default for Snapshots {
     }
 }
 
-/// The content of a whole state: what of the cell it tells, and the reader, if he may not see all of that.
+/// Key of a whole state: its content, and the reader if its view is restricted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     interest: Interest,
@@ -56,8 +56,8 @@ impl Key {
 }
 
 impl Snapshots {
-    /// Waits until a large delta may be made for somebody. Nobody is given the turn who does not ask at that moment: a
-    /// stream that waits for its reader does not, and would keep the turn from all others.
+    /// Waits until a large delta may be made for a reader. Only a stream that is waiting at that
+    /// moment gets the turn, so that one with a slow reader does not delay the others.
     pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
         loop {
             if let Some(holder) = holder {
@@ -76,7 +76,7 @@ impl Snapshots {
         whole.iter().find(|(known, _)| known == key).and_then(|(_, snapshot)| snapshot.upgrade())
     }
 
-    /// Shares a whole state with those who come as long as it is read.
+    /// Shares a whole state while it has readers.
     pub(crate) fn share(&self, key: Key, snapshot: &Arc<Snapshot>) {
         let mut whole = self.whole.lock();
         whole.retain(|(known, other)| *known != key && other.strong_count() > 0);
@@ -139,7 +139,7 @@ impl Reading {
         Reading { snapshot, next: 0 }
     }
 
-    /// The next piece; none after the last one.
+    /// The next piece; `None` after the last one.
     ///
     /// # Errors
     /// If the reader took too long.

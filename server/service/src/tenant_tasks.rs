@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Tasks that were admitted here and may not be in the state yet, by tenant.
 type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 
-/// The bound, with what is under way. Clones share it.
+/// The limit, with requests in progress. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,

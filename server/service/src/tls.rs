@@ -36,14 +36,14 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
-    /// Their lists of certificates that are not good any more, if there are any.
+    /// Certificate revocation lists, if any.
     pub revoked: Option<PathBuf>,
 }
 
 /// Error of certificates that cannot be used: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -142,7 +142,7 @@ pub struct Certificates {
 struct Loaded {
     bytes: TlsBytes,
     config: Arc<ServerConfig>,
-    /// For browsers and probes: without a certificate one gets in, and may ask nearly nothing.
+    /// Configuration for browsers and probes, which accepts connections without a certificate.
     config_http1: Arc<ServerConfig>,
     ends: SystemTime,
 }
@@ -172,7 +172,8 @@ impl Certificates {
         self.now.lock().ends
     }
 
-    /// Reads the files again. The result is whether they had changed.
+    /// Reads the files again. Returns whether they had changed. The result is whether they had
+    /// changed.
     ///
     /// # Errors
     /// If they cannot be used now; what was read before is used on.
@@ -289,7 +290,7 @@ fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
 }
 
-/// The lists of a file. One that holds none is a mistake, and must not pass for a list of nothing.
+/// The lists of a file. A file without a list is an error, and must not count as an empty list.
 fn revocations(
     file: &Path,
     pem: &[u8],

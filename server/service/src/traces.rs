@@ -33,8 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Endpoint, Error};
 
-/// Time that the collector may take for some spans. What it does not take is lost, and told of by nobody: traces
-/// are a sample.
+/// Export timeout of spans. Unaccepted spans are dropped silently: traces are a sample.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
 /// Time for which the end of a server waits for the last spans.
@@ -87,7 +86,8 @@ impl Extractor for Metadata<'_> {
 }
 
 impl Traces {
-    /// Begins to send spans to a collector; that it is not there is no error. Needs a tokio runtime.
+    /// Begins to export spans to a collector, which need not be reachable. Needs a tokio runtime.
+    /// Needs a tokio runtime.
     ///
     /// # Errors
     /// If the address is none.

@@ -20,7 +20,7 @@ struct Place {
     number: u64,
 }
 
-/// The answer to one transaction.
+/// The result of one transaction.
 ///
 /// # Errors
 /// If there is no such scheduler, it sent no such transaction, or the answer is forgotten.

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// The longest that a connection is not read: half of what our clients wait for the answer to a ping, and
-/// several times what it takes until all have had a turn, unless there are very many.
+/// Longest time for which a connection is not read: half of the clients' ping timeout, and several
+/// times the duration of a full round, unless there are very many connections.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
 /// Number of calls that one read of a connection may contain: it has room for some hundred small
@@ -138,7 +138,7 @@ impl Lane {
         self.0.lock().call_next();
     }
 
-    /// The connection does not wait any more.
+    /// Removes a waiting connection.
     pub(crate) fn leave(&self, caller: &Arc<str>, ticket: &mut Option<u64>) {
         let Some(own) = ticket.take() else { return };
         let mut state = self.0.lock();
@@ -151,7 +151,8 @@ impl Lane {
 }
 
 impl State {
-    /// From here on connections wait: the rest is for what comes with those that are read.
+    /// Whether connections are read freely: beyond this, the remaining slots are for those being
+    /// read.
     fn has_room(&self) -> bool {
         self.taken < self.max.div_ceil(4) * 3
     }

@@ -19,10 +19,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of times that a broken stream is begun anew.
+/// Number of attempts after a broken stream.
 const TRIES: usize = 3;
 
-/// Time for which a piece is waited for: the cell gives up a reader that takes as long.
+/// Timeout for a piece: the cell drops a reader that takes as long.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// Target of a backup, or the file to check.

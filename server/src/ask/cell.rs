@@ -26,7 +26,7 @@ struct CellShape {
     machines: u32,
     jobs: u64,
     resources: ByKind<SumShape>,
-    /// Time for which a job that has ended is remembered, in milliseconds.
+    /// Retention of ended jobs, in milliseconds.
     ttl_after_finished_ms: u64,
     /// `null`: the cell is in memory alone.
     members: Option<Vec<MemberShape>>,

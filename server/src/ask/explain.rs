@@ -93,7 +93,7 @@ pub(super) fn explained(
     Ok(from_message(told))
 }
 
-/// The text of a profile file. What is wrong with the file alone is told here, with its name and place.
+/// The text of a profile file. Errors of the file alone are reported here, with name and place.
 fn profile(file: &Path) -> Result<String, AskError> {
     profiles::read(file)?;
     let read = |why| ProfileError::Read { file: file.to_owned(), why };

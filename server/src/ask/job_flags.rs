@@ -1,4 +1,4 @@
-//! A job of one group of tasks, as flags describe it. What flags cannot say, a file can.
+//! A job of one group of tasks, given by flags. A file can express more.
 
 use super::amount::{self, AmountArgs};
 use super::moment::Moment;

@@ -1,4 +1,4 @@
-//! `omega lease`: the schedulers of a cell, and the processes that hold their names.
+//! `omega lease`: the schedulers of a cell, and the processes that own their names.
 
 use super::call::Caller;
 use super::show::{self, Align, columns};
@@ -34,24 +34,24 @@ struct SchedulerShape {
     name: String,
     scheduler: u32,
     next_transaction: u64,
-    /// `null`: nobody does.
+    /// `null`: no process.
     holder: Option<HolderShape>,
 }
 
 /// The process that owns a name.
 #[derive(Debug, Serialize)]
 struct HolderShape {
-    /// Empty: the leader is new, and has not heard of it.
+    /// Empty: the leader is new, and has no message of it yet.
     process: String,
     lease_ms: u32,
-    /// 0: it is over, and whoever asks for the name gets it.
+    /// 0: expired, and free for the next process.
     left_ms: u32,
 }
 
 /// Names revoked from a process.
 #[derive(Debug, Serialize)]
 struct EndedShape {
-    /// Empty: nobody held the name, or the leader is new, and had not heard of the process.
+    /// Empty: no process owned the name, or the leader is new and has no message of it yet.
     process: String,
     /// The names that it owned.
     names: Vec<String>,

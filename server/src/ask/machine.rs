@@ -151,7 +151,7 @@ fn table(kinds: &Kinds, machines: &[MachineShape]) -> String {
     columns(&heading, &rows)
 }
 
-/// An amount that may be below zero: what was claimed before a machine became smaller.
+/// An amount that may be negative: claims of a machine that became smaller.
 fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
     let sign = if amount < 0 { "-" } else { "" };
     format!("{sign}{}", kinds.display(kind, amount.unsigned_abs()))

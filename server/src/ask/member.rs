@@ -69,7 +69,7 @@ pub(crate) struct UpdateArgs {
     ask: AskArgs,
 }
 
-/// The leader was asked to step back for a replica.
+/// The replica to which leadership is transferred.
 #[derive(Debug, Serialize)]
 struct TransferShape {
     asked_to_lead: u64,
@@ -106,7 +106,7 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-/// The replicas as the leader has them, if it can be reached: it alone hears all.
+/// The members by the leader, if it is reachable: only the leader hears all replicas.
 fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     let mut told = caller.describe()?.members;
     for _ in 1..caller.replicas() {

@@ -111,10 +111,10 @@ pub(crate) enum AskError {
     /// Name one.
     #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
     NoAmount,
-    /// Name what is limited.
+    /// Name the limited kinds.
     #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
     NoLimit,
-    /// Choose a number that is near, so that the answers before it are not forgotten.
+    /// Choose a number near the next one, so that earlier results are kept.
     #[error(
         "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
     )]
@@ -126,7 +126,7 @@ pub(crate) enum AskError {
         /// The last one that leaves no answer behind.
         most: u64,
     },
-    /// See what was printed: a conflict is an answer, but not what was asked for.
+    /// Look at the output: a conflict is a result, but the request was not fulfilled.
     #[error("{refused} of {items} items were refused")]
     Conflicts {
         /// The number.

@@ -1,4 +1,4 @@
-//! Moments, as flags and files write them: so long from now, or in seconds since 1970 as `date +@%s` prints.
+//! Times in flags and files: an offset from now, or seconds since 1970 as `date +@%s` prints.
 
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

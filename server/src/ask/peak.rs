@@ -166,7 +166,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || show::done_for("calendar", &shape))
 }
 
-/// The shares of a flag, ascending by kind as the cell wants them.
+/// The shares of a flag, ascending by kind.
 fn peak(span: &Span, kinds: &Kinds) -> Result<Peak, AskError> {
     let share = |(name, percent): &(String, u8)| {
         let kind = amount::kind(kinds, "--peak".to_owned(), name)?;

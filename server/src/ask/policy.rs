@@ -1,4 +1,4 @@
-//! `omega policy`: what holds for the whole cell, whichever scheduler places.
+//! `omega policy`: settings of the whole cell.
 
 use super::shape::DoneShape;
 use super::show::{self, facts};

@@ -23,7 +23,7 @@ pub(crate) enum QuotaCommand {
     Set(Box<SetArgs>),
     /// Set a tenant's parent, guarantee and weight.
     ///
-    /// What is not named is as if the tenant were new: no tenant above it, no guarantee, weight 1.
+    /// Settings that are not given return to their defaults: no parent, no guarantee, weight 1.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
@@ -64,10 +64,10 @@ pub(crate) struct GuaranteeArgs {
     /// The tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
-    /// The tenant above it: the limits of that one hold for all below it together.
+    /// Parent tenant, whose limits apply to all tenants below it together.
     #[arg(long, value_name = "TENANT")]
     parent: Option<String>,
-    /// Its part of what is shared, against those with the same parent.
+    /// Weight relative to tenants of the same parent.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,

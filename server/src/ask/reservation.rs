@@ -1,4 +1,4 @@
-//! `omega reservation`: machines that some tenants have to themselves for a time to come.
+//! `omega reservation`: machines reserved for some tenants for a time.
 
 use super::moment::{Moment, millis, unix_ms};
 use super::shape::{DoneForShape, DoneShape};

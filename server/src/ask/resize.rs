@@ -25,7 +25,7 @@ pub(crate) struct ResizeArgs {
     task: (String, u32),
     #[command(flatten)]
     amounts: AmountArgs,
-    /// The scheduler's name under which it is sent; no process may hold it.
+    /// Scheduler name under which it is committed; no process may own it.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     #[command(flatten)]

@@ -40,7 +40,7 @@ pub(super) struct DoneShape {
 pub(super) struct DoneForShape {
     #[serde(flatten)]
     pub(super) done: DoneShape,
-    /// `null`: an older server did not tell.
+    /// `null`: an older server does not report it.
     pub(super) machines: Option<u32>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct JobShape {
     pub(super) runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds since 1970.
     pub(super) deadline_ms: Option<u64>,
-    /// If its tasks hold their places, and do not run yet.
+    /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
@@ -205,7 +205,7 @@ pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
     kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
 }
 
-/// For people: `2 cpu, 4.0 GiB memory`; of what there is nothing, nothing is said.
+/// Text such as `2 cpu, 4.0 GiB memory`; kinds with an amount of 0 are omitted.
 pub(super) fn listed(kinds: &Kinds, amounts: &ByKind<u64>) -> String {
     let amount = |(id, kind): (KindId, &ResourceKind)| {
         let amount = amounts[&kind.name];

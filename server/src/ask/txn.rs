@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// Operations on transactions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TxnCommand {
-    /// List what the cell remembers of transactions, the newest first.
+    /// List the results of past transactions, newest first.
     #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
     List(ListArgs),
     /// Show what one transaction was answered.
@@ -66,13 +66,13 @@ pub(crate) struct GetArgs {
     ask: AskArgs,
 }
 
-/// Claims to commit, and as whom.
+/// Claims to commit, and the scheduler name.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
     /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// The scheduler's name under which it is sent; no process may hold it.
+    /// Scheduler name under which it is committed; no process may own it.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     /// Its number; the same file under the same number again gets the same answer. Without it, the next.
@@ -289,7 +289,8 @@ impl<'t> Named<'t> {
         })
     }
 
-    /// Resolves the names to the ids that the cell has now, under no number yet. Each name is asked for once.
+    /// Resolves the names to the cell's ids, without a transaction number. Each name is looked up
+    /// once.
     fn found(
         &self,
         (caller, kinds): (&Caller, &Kinds),

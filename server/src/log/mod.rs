@@ -13,7 +13,7 @@ use crate::served::Error;
 use clap::Subcommand;
 use omega_store::history::Which;
 
-/// Subject to look at.
+/// Part of a directory to inspect.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// List the replica's identity, snapshots and entries.

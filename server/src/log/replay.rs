@@ -1,4 +1,4 @@
-//! `omega log replay`: applies the entries again, and tells what the cell comes to.
+//! `omega log replay`: applies the entries again, and prints the resulting state.
 
 use super::which;
 use crate::output;

@@ -1,4 +1,4 @@
-//! `omega log show`: the entries of a replica's log, after what is known of the replica.
+//! `omega log show`: the identity of a replica, and the entries of its log.
 
 use super::describe;
 use crate::output;

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Largest share of one kind that is to be free beside another: ten times.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
-/// A file of objectives. What it does not name is as the purpose has it.
+/// A file of objectives. Its purpose gives the default of each.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AimsFile {

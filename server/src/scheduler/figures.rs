@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Of the whole process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
-    /// Each worker by its name. Held to add one, and to look.
+    /// Workers by name. The lock is taken to add one, and to read.
     workers: Arc<Mutex<Workers>>,
     pub(super) plugins: Arc<PluginTimes>,
 }
@@ -49,7 +49,7 @@ struct Counts {
     conflicted: u64,
     claims: u64,
     placements: u64,
-    /// Versions between what was decided on and the answers.
+    /// Versions between the view of a decision and its result.
     behind: u64,
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,

@@ -8,7 +8,7 @@ use omega_service::serve_metrics;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Whether figures are told, and to whom.
+/// Listener of the metrics.
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
     /// Address of /metrics and /healthz [default: none].

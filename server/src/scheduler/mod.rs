@@ -85,7 +85,7 @@ pub(crate) enum SchedulerError {
     /// Correct the address.
     #[error(transparent)]
     Address(#[from] ApiError),
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -93,7 +93,7 @@ pub(crate) enum SchedulerError {
         /// Mistake.
         why: io::Error,
     },
-    /// Mend the file.
+    /// Correct the file.
     #[error("{}:{why}", file.display())]
     Profile {
         /// Path of the file.
@@ -118,7 +118,7 @@ pub(crate) enum SchedulerError {
     /// Another process owns the name now. Start this one as its standby, if needed.
     #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
     Lost(ApiError),
-    /// Stay on this machine, or say that it shall be so.
+    /// Use a local address, or confirm the open one.
     #[error(
         "--metrics-listen {0} is open to other machines: add --insecure if everyone who reaches it may see the metrics"
     )]
@@ -309,7 +309,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Interval at which a standby requests the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// The signals that ask this process to end. Once one has come, it has come.
+/// Termination signals of this process. Once one has come, it stays set.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,

@@ -27,7 +27,7 @@ pub(super) struct PluginTimes {
     searches: AtomicU64,
     /// The lock is taken for an addition, in measured searches.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
-    /// By filter, likewise.
+    /// Rejections by filter.
     refusals: Mutex<BTreeMap<&'static str, Refusals>>,
 }
 
@@ -67,7 +67,7 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// A search is told from the one before it by how many have begun: of several workers some are taken for one.
+    /// Searches are told apart by the number begun: with several workers, some are counted as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();
@@ -83,7 +83,7 @@ impl Meter for PluginTimes {
 }
 
 impl PluginTimes {
-    /// Writes what is known.
+    /// Writes the metrics.
     pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let times = self.times.lock().clone();
         let seconds = times.into_iter().map(|((work, plugin), nanos)| {

@@ -1,4 +1,4 @@
-//! The cell of a server: made, found again, or joined.
+//! The cell of a server: created, continued or joined.
 
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::dial;
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Error of serving a cell: one line for the user; nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellError {
-    /// Say what a new replica is to begin with.
+    /// State how a new replica begins.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --join and an id that was never used; after a lost disk, join", .0.display()
@@ -60,7 +60,7 @@ pub(crate) struct Opened {
     pub(crate) peers: Option<(PeerListener, String)>,
 }
 
-/// Opens the cell that the settings mean.
+/// Opens the cell of the settings.
 ///
 /// # Errors
 /// If it is not there, damaged, another one, or in use.

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The most bytes of headers: no call has more to say, and each connection may keep so many in memory.
+/// Largest limit of header bytes: no call needs more, and each connection may keep as many in
+/// memory.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// The fewest bytes of a message: a job with its rules may have so many. The most: what one caller may make a
-/// server keep in memory with each call.
+/// Smallest and largest limit of message bytes: a job with its rules may have the smallest; the
+/// largest bounds the memory of each call.
 const MESSAGE_BYTES_MIN: u32 = 64 << 10;
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
@@ -205,7 +206,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
     Ok(())
 }
 
-/// All of them, as the file may say them.
+/// All limits, in the form of the file.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
     let all: [(&str, u64); 16] = [

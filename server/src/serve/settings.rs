@@ -165,13 +165,12 @@ impl TryFrom<String> for Peer {
     }
 }
 
-/// A resource kind beside those that every served cell has.
+/// A resource kind besides those of every served cell.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
 
-/// The address of this machine that a text means: of a name with several, one of IPv4, which clients that are told an
-/// address use.
+/// The local address of a text: of a name with several, an IPv4 address.
 fn resolved(text: &str) -> Result<SocketAddr, String> {
     let all: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(all) => all.collect(),
@@ -238,7 +237,7 @@ pub(crate) struct Settings {
     pub(crate) slow_commit: SlowCommit,
     /// Level and format of events.
     pub(crate) log: LogArgs,
-    /// Amount that clients may ask for.
+    /// Limits of requests.
     pub(crate) limits: Limits,
     /// Collector of traces of commits, if any.
     pub(crate) traces: Option<TraceSettings>,
@@ -277,7 +276,7 @@ pub(crate) struct Replicated {
 /// Error in the settings: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -306,7 +305,7 @@ pub(crate) enum SettingsError {
     /// Add this replica to the list.
     #[error("--peers does not say where replica {0} is: add it")]
     NotAmongPeers(ReplicaId),
-    /// Name each replica once, and give each an address of its own.
+    /// Name each replica once, with a unique address.
     #[error("--peers names {0} twice")]
     Twice(String),
     /// Use two ports.
@@ -476,8 +475,8 @@ impl Given {
     }
 }
 
-/// The id of a cell of this name: so its replicas, which cannot ask each other yet, choose the same. One
-/// that was restored from a backup has another id, so that no replica from before can join it.
+/// Id of a cell with this name, so that its replicas, which cannot communicate yet, choose the
+/// same. A restored cell has another id, so that no replica of the former one can join it.
 pub(crate) fn cell_of(name: &str, generation: u32) -> CellId {
     let mut bytes = name.as_bytes().to_vec();
     if generation > 0 {

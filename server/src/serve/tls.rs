@@ -26,7 +26,7 @@ pub(crate) enum TlsSettingsError {
     /// Complete them.
     #[error("certificates need --tls-cert, --tls-key, --client-ca and --cell-name; {0} is missing")]
     Incomplete(&'static str),
-    /// Choose a name that certificates can hold.
+    /// Choose a name that is valid in certificates.
     #[error("a cell whose name is in certificates has letters, digits, . _ ~ and - in it: {0:?}")]
     Name(String),
     /// Give it certificates, or stay on this machine.

@@ -215,11 +215,9 @@ pub struct Bounds {
     pub last: Position,
 }
 
-/// Storage of one replica's entries. The head of the file states its guarantees. One thread calls
-/// it. After [`WriteError::Unknown`] every write returns [`WriteError::Refused`].
+/// Storage of one replica's entries. The head of the file states its guarantees.
 ///
-/// One thread calls it. After [`WriteError::Unknown`] all that writes answers
-/// [`WriteError::Refused`].
+/// One thread calls it. After [`WriteError::Unknown`] every write returns [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
     /// Bounds of the entries, written or synced.
     fn bounds(&self) -> Bounds;

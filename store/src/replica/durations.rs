@@ -9,10 +9,9 @@ use std::time::Duration;
 /// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
 const BOUNDS: usize = 24;
 
-/// A histogram of durations. Every number only grows, and is independent: no order between them is
-/// needed.
+/// A histogram of durations.
 ///
-/// Every number only grows, and stands for itself: no order between them is needed.
+/// Every number only grows, and is independent: no order between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
     /// Their number up to each bound, and above the last one.

@@ -37,7 +37,7 @@ impl Frontend {
         hungry.iter().min_by_key(key).copied()
     }
 
-    /// Offers a framework some machines. The answer is whether it may want more.
+    /// Offers machines to a framework. Returns whether it may want more.
     fn offer_to(&mut self, id: FrameworkId, now: Nanos) -> bool {
         let room = self.settings.offers_max.saturating_sub(self.open_offers.count_of(id));
         let most = room.min(self.settings.machines_at_once.max(1));

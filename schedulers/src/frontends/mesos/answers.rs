@@ -10,7 +10,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{KindId, MachineId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Resources that the named offers hold of a machine, and what tasks need of it.
+/// Resources of the named offers on a machine, and the tasks' requests there.
 #[derive(Debug, Default)]
 struct Pool {
     offered: Vec<u64>,
@@ -110,7 +110,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Checks that the tasks are the framework's, wait, and need no more than the offers hold.
+    /// Checks that the tasks are the framework's and pending, and fit in the offers.
     fn check_launches(
         &self,
         framework: FrameworkId,
@@ -207,7 +207,7 @@ impl Frontend {
     }
 }
 
-/// Resources that the offers hold together, by machine.
+/// Resources of the offers together, by machine.
 fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
     let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
     for offer in offers {

@@ -91,7 +91,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Lets a framework go: its offers return, its tasks stay. The answer is whether it was there.
+    /// Deregisters a framework: its offers return, its tasks stay. Returns whether it was
+    /// registered.
     pub fn deregister(&mut self, id: FrameworkId) -> bool {
         let offers: Vec<OfferId> = self.open_offers.of(id).collect();
         offers.into_iter().for_each(|offer| drop(self.open_offers.remove(offer)));
@@ -185,7 +186,7 @@ impl Frontend {
         }
     }
 
-    /// The newest offer of a machine that does not hold any more, and why.
+    /// The newest invalid offer of a machine, and the reason.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -259,7 +260,7 @@ impl Frontend {
         entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
     }
 
-    /// The weighted dominant share of a framework: what its tenant's tasks use, and what it is offered.
+    /// Weighted dominant share of a framework: its tenant's usage, and its open offers.
     #[must_use]
     pub fn share(&self, framework: FrameworkId) -> Option<Share> {
         self.members.get(&framework).map(|member| self.share_of(&member.framework))

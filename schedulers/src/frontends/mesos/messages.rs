@@ -30,12 +30,12 @@ impl fmt::Display for OfferId {
 /// A framework: a client that receives offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framework {
-    /// Its name, of its own among the frameworks of the front.
+    /// Name, unique among the frameworks of the frontend.
     pub name: Text,
     /// Tenant of the jobs that it places: those that name this tenant, and the frontend as their scheduler. Frameworks of
     /// one tenant share its jobs and its dominant share. (A role of Mesos.)
     pub tenant: Text,
-    /// Amount of the cell it is entitled to, beside the others.
+    /// Weight of its share, relative to other frameworks.
     pub weight: Weight,
     /// Machines of which less than this is available are of no use to it.
     pub least: Amounts,
@@ -64,12 +64,13 @@ pub enum Portion {
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
-    /// Number of machines a framework is offered before shares are compared again: 1 shares what is free
-    /// evenly, as Mesos does; `usize::MAX` offers all of it to one framework after the other.
+    /// Number of machines offered before shares are compared again: 1 divides free resources
+    /// evenly, as Mesos does; `usize::MAX` offers all of them to one framework after the other.
     pub machines_at_once: usize,
     /// Amount of each.
     pub portion: Portion,
-    /// Number of offers a framework has out at most: what it must be able to look at before they are old.
+    /// Maximum number of open offers of a framework, which it must be able to examine before they
+    /// are outdated.
     pub offers_max: usize,
     /// Time after which an unanswered offer expires; it is not repeated to the same framework for
     /// as long. `None`: never.
@@ -103,7 +104,7 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// Rest of each of its devices; `None` if it has none, or another offer holds them.
+    /// Rest of each of its devices; `None` if it has none, or another offer contains them.
     pub devices: Option<Devices>,
 }
 
@@ -158,7 +159,7 @@ pub enum Happened {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// It did not. The task waits again, unless the reason says otherwise.
+    /// The task was not launched. It is pending again, unless the reason says otherwise.
     NotLaunched {
         /// Id of the task.
         task: TaskId,
@@ -173,7 +174,7 @@ pub enum Happened {
         task: TaskId,
         /// The machine that it had.
         machine: MachineId,
-        /// Current state; `None` if its job is over.
+        /// Current state; `None` if its job has ended.
         state: Option<TaskState>,
     },
 }
@@ -217,7 +218,7 @@ pub enum OfferError {
     /// Register first.
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
-    /// Leave it out: it was withdrawn or answered before, and the events say which.
+    /// Leave it out: it was withdrawn or answered before, as an event reported.
     #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
     NotOut(OfferId),
     /// Name only your own.
@@ -262,7 +263,7 @@ pub enum AcceptError {
         kind: KindId,
         /// Amount that the tasks need.
         needed: u64,
-        /// Amount that the offers hold.
+        /// Amount in the offers.
         offered: u64,
     },
     /// Use the offer with the machine's devices.
@@ -283,7 +284,7 @@ pub enum AcceptError {
         /// Rejection by the cell's checks.
         reason: Reason,
     },
-    /// Step first: the transaction that is being filled has no room for so many.
+    /// Step first: the open transaction has too little room.
     #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
     TooMany {
         /// Number of those that were to be launched.
@@ -294,7 +295,7 @@ pub enum AcceptError {
 /// Division of the free resources in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Free resources, less what was accepted and is not committed yet.
+    /// Free resources, without accepted but uncommitted ones.
     pub free: Amounts,
     /// Contents of offers.
     pub offered: Amounts,

@@ -175,7 +175,7 @@ impl Reference {
         framework.filters.push(ModelFilter { slot, until, amounts });
     }
 
-    /// The reference's part of an answer: the offers are gone, and filters stand.
+    /// Applies an answer to the reference: the offers are removed, and filters set.
     fn answer(&mut self, offers: &[Offer], refuse: Refuse) {
         for offer in offers {
             let amounts = pair(&offer.amounts);
@@ -291,7 +291,7 @@ impl Run {
             [self.rng.random_range(0..3)]
     }
 
-    /// Some of a framework's offers, answered with as many tasks as chance and room want.
+    /// Answers some of a framework's offers with a random number of tasks that fit.
     fn answer(&mut self) {
         let index = self.rng.random_range(0..self.reference.frameworks.len());
         let framework = self.reference.frameworks[index].id;

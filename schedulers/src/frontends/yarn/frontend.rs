@@ -28,7 +28,7 @@ pub(super) type Key = (Priority, usize);
 #[derive(Debug, Default)]
 pub(super) struct Application {
     pub(super) tables: BTreeMap<Key, Table>,
-    /// Machines that it wants no containers on, by name.
+    /// Blacklisted machines, by name.
     pub(super) refused: BTreeSet<Text>,
     /// Containers allocated but not yet reported to it.
     pub(super) untold: Vec<Given>,
@@ -39,7 +39,7 @@ pub(super) struct Application {
     pub(super) is_over: bool,
 }
 
-/// A container that was decided on: not answered, or not told yet.
+/// A container that was decided on: its result, or its report to the application, is pending.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) key: Key,
@@ -55,7 +55,7 @@ impl Given {
     }
 }
 
-/// Places containers for applications that ask for them. See the head of the module.
+/// The request frontend: places containers on request. See the head of the module.
 #[derive(Debug)]
 pub struct Frontend {
     pub(super) session: Session,
@@ -74,7 +74,8 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a front at a cell. Where any machine will do, the profile says which is best.
+    /// Registers a frontend at a cell. If any machine will do, the profile chooses the best. Where
+    /// any machine will do, the profile says which is best.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -186,7 +187,7 @@ impl Frontend {
         }
     }
 
-    /// Forgets applications that are over, and have not come to hear so for as long as one may be silent.
+    /// Removes applications whose job has ended and that have been silent too long.
     fn forget_silent(&mut self, now: Nanos) {
         let Some(silence) = self.settings.silence_max else { return };
         self.applications.retain(|_, application| {
@@ -194,7 +195,7 @@ impl Frontend {
         });
     }
 
-    /// Releases of applications, as many as fit into one transaction beside the claims.
+    /// Releases requested by applications, as many as fit into one transaction with the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
         let all = self.applications.values().flat_map(|application| &application.releasing);
@@ -298,7 +299,7 @@ impl Frontend {
         self.counters
     }
 
-    /// Free resources on all machines that take tasks. The first to ask after a step has it added up.
+    /// Free resources of all machines that accept tasks. Summed up at the first call after a step.
     pub(super) fn headroom(&mut self) -> Amounts {
         let view = &self.session.view;
         let sum = || {

@@ -4,7 +4,7 @@ use crate::place::Placement;
 use crate::queue::Nanos;
 use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
 
-/// The order in which an application wants its containers: the lowest number first, as in YARN.
+/// Priority of a request: the lowest number is served first, as in YARN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u32);
 
@@ -13,9 +13,9 @@ pub struct Priority(pub u32);
 pub enum Place {
     /// On the machine of this name. A name that no machine has is waited for.
     Machine(Text),
-    /// On a machine in this rack: [`Settings::rack`] is the label that tells.
+    /// On a machine in this rack, by the label [`Settings::rack`].
     Rack(Text),
-    /// On any machine. This line has the total: without it, the others ask for nothing.
+    /// On any machine. This line has the total: without it, the others have no effect.
     Anywhere,
 }
 
@@ -25,13 +25,13 @@ pub enum Relax {
     /// After a wait.
     #[default]
     Allowed,
-    /// Never. Of a rack: only on the machines of it that were asked for. Of anywhere: only on machines and in
-    /// racks that were asked for. Of a machine it says nothing.
+    /// Never: of a rack, only its requested machines; of anywhere, only requested machines and
+    /// racks. Without effect for a machine.
     Forbidden,
 }
 
-/// Number of containers that are wanted at one place. It replaces what was asked before for the same priority, size
-/// and place.
+/// A request: a number of containers at one place. It replaces the earlier one for the same
+/// priority, group and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Priority of the request.
@@ -40,7 +40,7 @@ pub struct Ask {
     pub group: Text,
     /// Place of the containers.
     pub at: Place,
-    /// Number; 0 takes the ask back.
+    /// Number; 0 withdraws the request.
     pub containers: u32,
     /// Whether they may be farther away.
     pub relax: Relax,
@@ -53,7 +53,7 @@ impl Ask {
         Ask { priority, group: group.into(), at, containers, relax }
     }
 
-    /// The lines that ask for containers on one machine: there, in its rack, and the total.
+    /// The three lines that request containers on one machine: there, in its rack, and the total.
     pub fn near(group: &str, machine: &str, rack: &str, containers: u32) -> [Ask; 3] {
         let places = [Place::Machine(machine.into()), Place::Rack(rack.into()), Place::Anywhere];
         places.map(|at| Ask::new(group, at, containers))
@@ -67,7 +67,7 @@ pub struct Heartbeat {
     pub asks: Vec<Ask>,
     /// Containers that it gives back: their tasks wait again.
     pub releases: Vec<TaskId>,
-    /// Machines, by name, on which it wants no containers from now on.
+    /// Machines to blacklist, by name.
     pub refuse: Vec<Text>,
     /// Machines to take off the blacklist.
     pub readmit: Vec<Text>,
@@ -87,7 +87,7 @@ pub enum Locality {
     Machine,
     /// In a requested rack.
     Rack,
-    /// Anywhere: nothing nearer was asked for, or the wait was over.
+    /// Elsewhere: no nearer place was requested, or the wait has ended.
     Elsewhere,
 }
 
@@ -119,10 +119,10 @@ pub enum How {
     Killed,
     /// The application gave it back.
     Released,
-    /// It lost its machine: that was removed, or the task was evicted, or failed and may be tried again. The
-    /// task waits; it is placed again only if it is asked for.
+    /// It lost its machine: the machine was removed, or the task was evicted or failed with
+    /// restarts left. It is placed again only on request.
     Displaced,
-    /// The job is over.
+    /// The job has ended.
     JobOver,
 }
 
@@ -157,7 +157,7 @@ pub struct Answer {
     pub headroom: Amounts,
     /// Groups with fewer pending tasks than requested containers.
     pub missing: Vec<Missing>,
-    /// Whether the job is over: this is the last answer.
+    /// Whether the job has ended: this is the last reply.
     pub is_over: bool,
 }
 
@@ -180,13 +180,13 @@ pub enum JoinError {
 /// Reason for which a heartbeat was rejected. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// Join first; if it had joined, its job is over.
+    /// Join first; if it had joined, its job has ended.
     #[error("job {0} has not joined, or has ended; join it first")]
     UnknownApplication(JobId),
     /// Name a group of the job.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Say how many are wanted in all: an ask for anywhere, which may forbid to be relaxed.
+    /// Add the total: a request for anywhere, which may forbid relaxing.
     #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
@@ -197,10 +197,10 @@ pub enum HeartbeatError {
     /// Name each priority, size and place once.
     #[error("one heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
-    /// Leave it out: it is not, or not any more, a container of this application.
+    /// Leave it out: it is not, or no longer, a container of this application.
     #[error("task {0} is no container of this application, or has been given back; leave it out")]
     NotAContainer(TaskId),
-    /// Ask for fewer places.
+    /// Request fewer places.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Number of there that would be.
@@ -262,7 +262,7 @@ pub struct Counters {
     pub on_machine: u64,
     /// Containers in requested racks.
     pub in_rack: u64,
-    /// Containers elsewhere, of asks that named no place or had waited for long enough.
+    /// Containers elsewhere, of requests without a place or after the wait.
     pub elsewhere: u64,
     /// Claims that the cell rejected; they are retried.
     pub conflicts: u64,
@@ -270,10 +270,10 @@ pub struct Counters {
     pub released: u64,
     /// Containers that have ended in any way.
     pub completed: u64,
-    /// Rounds in which an ask let room pass that was not where it wanted it.
+    /// Rounds in which a request skipped room elsewhere.
     pub passed_up: u64,
-    /// Time for which containers were waited for, all together, in nanoseconds of the caller's clock: each since
-    /// its application began to want any of its size and priority.
+    /// Total waiting time of containers, in nanoseconds of the caller's clock: each since the
+    /// application's first request for its group and priority.
     pub waited: Nanos,
     /// The longest of these waits.
     pub waited_max: Nanos,

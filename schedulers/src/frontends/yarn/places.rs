@@ -1,4 +1,4 @@
-//! Which machine has a name, and which stand in a rack.
+//! Index of machines by name, and by rack.
 //!
 //! A view finds machines by row; asks name them. The names follow the machines that a sync brings.
 

@@ -107,7 +107,7 @@ impl Table {
         self.total_relax == Relax::Allowed && self.passed_up >= after
     }
 
-    /// Whether a wait will ever make it take what is farther away.
+    /// Whether it will accept a farther machine after a wait.
     pub(super) fn may_relax(&self) -> bool {
         self.total_relax == Relax::Allowed || self.racks().next().is_some()
     }
@@ -159,8 +159,8 @@ impl Table {
         self.total == 0 && self.machines.is_empty() && self.racks.is_empty()
     }
 
-    /// Notes that a container was allocated: who got one near waits again for the next. What was claimed in
-    /// the same round was decided on the same wait.
+    /// Records an allocated container: one at a near machine restarts the wait. Other claims of the
+    /// round were decided on the same wait.
     pub(super) fn served(&mut self, locality: Locality) {
         // Whoever took what is far away has little that is near: it does not wait for each anew.
         if locality != Locality::Elsewhere {

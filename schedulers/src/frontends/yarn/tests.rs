@@ -1,4 +1,4 @@
-//! Asks, case by case; random histories are in `random.rs`.
+//! Tests of requests, case by case; random histories are in `random.rs`.
 
 use super::*;
 use crate::dominant::Weight;

@@ -24,8 +24,8 @@ use omega_core::{Job, Text, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Time before an unanswered call is repeated, in milliseconds: at first a tenth of
-/// the time that an election takes, then twice as long each time, up to sixteen times.
+/// Delay before an unanswered call is repeated, in milliseconds: a tenth of an election, doubled
+/// each time, up to sixteen times.
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
@@ -42,7 +42,7 @@ const ENDED_MAX: usize = 100_000;
 /// A call to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Its number: the answer is to come with it.
+    /// Its number, which its reply has, too.
     pub(super) number: u64,
     /// Name of the container.
     pub(super) name: Text,
@@ -115,7 +115,7 @@ struct Left {
     heard: Heard,
 }
 
-/// A whole that is being told.
+/// A full state under reception.
 #[derive(Debug, Default)]
 struct Whole {
     expected: BTreeSet<u64>,
@@ -127,7 +127,7 @@ struct Whole {
 pub(super) struct Core {
     settings: ApplicationSettings,
     recover: Recover,
-    /// By name, until everything was told once.
+    /// Containers by name, until the full state was received.
     left: Option<BTreeMap<Text, Left>>,
     records: BTreeMap<Text, Record>,
     /// Containers of a former process that are to end first.
@@ -169,7 +169,7 @@ impl Core {
         &self.settings.name
     }
 
-    /// Whether what a former process left was told, and is ended if it should be.
+    /// Whether the containers of a former process are known, and ended if requested.
     pub(super) fn is_recovered(&self) -> bool {
         self.left.is_none() && self.dropped == 0
     }
@@ -319,7 +319,7 @@ impl Core {
         }
     }
 
-    /// A stream is about to be opened: what it tells first is at least as new as all that was answered.
+    /// Prepares for a new stream, whose first state is at least as new as all replies.
     pub(super) fn open(&mut self) {
         self.whole = None;
         if let Some(left) = &mut self.left {
@@ -570,7 +570,7 @@ impl Record {
     }
 }
 
-/// Notes what a former process left: of each name the last use. What is told later is newer.
+/// Records containers of a former process, by name the newest use. Later messages are newer.
 fn tell_left(
     left: &mut BTreeMap<Text, Left>,
     id: u64,

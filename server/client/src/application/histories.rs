@@ -1,5 +1,5 @@
-//! Random histories of the core against a small cell: answers that are lost, late or doubled, streams that
-//! break anywhere, processes that are killed in the middle, a cell that forgets.
+//! Random histories of the core against a small cell: lost, late and doubled replies, broken
+//! streams, killed processes, and a cell that forgets jobs.
 
 use super::core::{Answer, Ask, Call, Core, Found};
 use super::words::{
@@ -113,12 +113,12 @@ struct World {
     cell: Cell,
     core: Core,
     now_ms: u64,
-    /// Calls that were made: the cell has not heard of them, or has, or the answer is on its way.
+    /// Calls in flight: before the cell, after it, or with the reply under way.
     asked: Vec<Call>,
     /// Calls of former processes, whose replies are ignored.
     orphans: Vec<Ask>,
     answers: Vec<(Call, Result<Answer, ApiError>)>,
-    /// Messages on their way, and up to where the cell has told.
+    /// Messages in flight, and the reported version.
     stream: VecDeque<WatchJobsResponse>,
     since: Option<u64>,
     told: BTreeMap<Text, Told>,
@@ -156,7 +156,7 @@ impl World {
         format!("c{}", index % 8).into()
     }
 
-    /// A stream begins anew.
+    /// Opens a new stream.
     fn open(&mut self) {
         self.core.open();
         self.stream.clear();
@@ -212,7 +212,8 @@ impl World {
         }
     }
 
-    /// One call reaches the cell, or does not; `fate` says whether, how often, and what is answered.
+    /// Delivers one call to the cell, or loses it; `fate` says whether, how often, and what is
+    /// replied.
     fn carry(&mut self, index: u8, fate: u8) {
         if self.asked.is_empty() {
             return;
@@ -392,8 +393,8 @@ fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Whatever is lost: each container is begun once, each change is told once and in order, and in the end
-    /// what is known is what is there.
+    /// With any losses, each container is created once, each change is reported once and in order,
+    /// and in the end the known state is the cell's.
     #[test]
     fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();

@@ -88,8 +88,8 @@ pub struct Registered {
     /// Containers that the cell knew, by name; none after [`Recover::Drop`]. Their callbacks are called for
     /// the states that they have, once they are given.
     pub recovered: Vec<Container>,
-    /// Every change from then on. Whoever does not read them drops this: while it is kept and full,
-    /// callbacks wait, and the cell does, too.
+    /// All later changes. Drop this if you do not read it: while it is full, callbacks and the
+    /// stream wait.
     pub events: Events,
 }
 

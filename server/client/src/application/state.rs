@@ -151,7 +151,7 @@ impl State {
         self.filled.notify_all();
     }
 
-    /// The calls to be made now, and when to ask next.
+    /// The calls to make now, and the time of the next check.
     pub(super) fn calls(&self) -> (Vec<Call>, Option<u64>) {
         let mut inner = self.inner.lock();
         (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
@@ -182,7 +182,7 @@ impl State {
         self.pass_on(&mut inner);
     }
 
-    /// Hands what is new to the thread that makes callbacks.
+    /// Passes news to the thread that makes callbacks.
     fn pass_on(&self, inner: &mut Inner) {
         for event in inner.core.take_events() {
             let slot = match event.change {
@@ -211,7 +211,7 @@ impl State {
         }
     }
 
-    /// The next item, once there is one; none when the application has gone.
+    /// The next item, once there is one; `None` when the application was dropped.
     pub(super) fn next_item(&self) -> Option<Item> {
         let mut inner = self.inner.lock();
         loop {

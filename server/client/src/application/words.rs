@@ -15,9 +15,9 @@ pub struct ApplicationSettings {
     pub scheduler: Text,
     /// Precedence of its containers: those of lower precedence may be preempted.
     pub precedence: Precedence,
-    /// The most containers that have not ended. To ask for more is an error.
+    /// Maximum number of containers that have not ended. Requests beyond it are errors.
     pub containers_max: usize,
-    /// The most calls to the cell at once. What is asked for beyond it waits here.
+    /// Maximum number of concurrent calls to the cell. Further ones wait here.
     pub calls_max: usize,
 }
 
@@ -116,7 +116,7 @@ pub enum Ended {
     Killed,
     /// The application released it.
     Released,
-    /// The cell no longer knows it: its job was forgotten, or the cell is another one.
+    /// The cell no longer has its job: the job was forgotten, or the cell is another one.
     Lost,
     /// The cell would not have it.
     Refused(ApiError),
@@ -125,7 +125,7 @@ pub enum Ended {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The version of the cell that has it; of what the cell did not say, the last that it did.
+    /// Version of the cell with the change; for a change without one, the last known version.
     pub version: Version,
     /// The name of the container, without the application's.
     pub container: Text,

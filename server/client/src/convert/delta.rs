@@ -1,4 +1,4 @@
-//! Deltas, and what a reader wants to hear of.
+//! Deltas, and the interests of their readers.
 
 use super::job::{phase, strings, task_state, texts};
 use super::machine::{node_list, nodes};
@@ -35,7 +35,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// The interest of a message: nothing said is machines alone.
+/// The interest of a message: without fields, machines alone.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;

@@ -27,7 +27,7 @@ use omega_core::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Say what this is.
+    /// Set this field.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// Use one of the enum's values.
@@ -68,7 +68,7 @@ fn given<T>(value: Option<T>, field: &'static str) -> Result<T, Malformed> {
     value.ok_or(Malformed::Missing(field))
 }
 
-/// A number that must fit in fewer bits than it has on the wire.
+/// A number that must fit in fewer bits than its wire type.
 fn narrow<T>(value: u32, max: T, field: &'static str) -> Result<T, Malformed>
 where
     T: TryFrom<u32> + Into<u64>,
@@ -199,7 +199,7 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
     }
 }
 
-/// The resource kind of a number.
+/// The resource kind with a number.
 ///
 /// # Errors
 /// If no cell has so many.

@@ -9,7 +9,7 @@ use prost::Message;
 use prost::encoding::{encoded_len_varint, key_len};
 use std::vec::IntoIter;
 
-/// Bytes of a piece, about: a stream that is not read holds one.
+/// Approximate bytes of a piece: an unread stream has one in memory.
 pub const PIECE_BYTES: usize = 64 << 10;
 
 /// Cuts a delta into pieces of about this many bytes, on demand. Most need no cut.
@@ -21,7 +21,7 @@ pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     }
 }
 
-/// The pieces of a delta, in order. There is at least one, and only the last one says that no more come.
+/// The pieces of a delta, in order. There is at least one; all but the last have `more` set.
 #[derive(Debug)]
 pub struct Pieces {
     whole: Option<proto::Delta>,

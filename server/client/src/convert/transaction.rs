@@ -229,7 +229,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     (plain, KindId(0))
 }
 
-/// The reason of a message; `None` where it is not said.
+/// The reason of a message; `None` if unset.
 fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
     use proto::Reason as R;
     Some(match reason {

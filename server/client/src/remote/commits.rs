@@ -74,7 +74,7 @@ impl Commits {
     }
 }
 
-/// The line, as it is worked off.
+/// The commit stream of a handle.
 struct Line {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
@@ -94,7 +94,7 @@ struct Line {
 
 /// End of a stream of commits.
 enum Ended {
-    /// The scheduler has gone.
+    /// The scheduler was dropped.
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,

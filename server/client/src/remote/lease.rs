@@ -203,8 +203,8 @@ where
     }
 }
 
-/// Whether another replica, or the same one later, may answer otherwise. What is asked for here may be
-/// asked for twice.
+/// Whether another replica, or the same one later, may reply otherwise. The request may then be
+/// sent twice.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

@@ -54,10 +54,11 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// One for each interest. Held for a look-up; each has a lock of its own while it is read.
+    /// One for each interest. The lock is taken for a look-up; each subscription has its own lock
+    /// while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// Version that a sync waits for: the one that the last conflict said to sync to. It only rises, and
-    /// says nothing of other memory.
+    /// Version required by the last conflict, for which a sync waits. It only rises, and orders no
+    /// other memory.
     wanted: Arc<AtomicU64>,
     /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
@@ -66,7 +67,7 @@ struct Shared {
 }
 
 impl RemoteCell {
-    /// Prepares to speak to a cell. Nothing is sent yet.
+    /// Prepares a connection to a cell. Nothing is sent yet. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none, or there is no thread for the network.

@@ -40,7 +40,8 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 struct Stream {
     deltas: mpsc::Receiver<Delta>,
-    /// Whether a replica sends now. A stale value tells a sync too late or too early that nobody does.
+    /// Whether a replica is sending. A stale value reports a lost connection to a sync too late or
+    /// too early.
     connected: Arc<AtomicBool>,
 }
 

@@ -74,7 +74,7 @@ struct Lead {
     streams: BTreeMap<StreamId, Connected>,
     /// Version up to which changes were routed.
     since: Version,
-    /// Steps that are being carried out: the monitor is asked again after them.
+    /// Actions in progress: the monitor is called again after them.
     carried: Option<JoinHandle<Vec<Step>>>,
     was_mass_loss: bool,
     next_step: Instant,
@@ -175,7 +175,7 @@ impl Hub {
         lead.send(out);
     }
 
-    /// Routes what has changed since the last time.
+    /// Routes the changes since the last call.
     fn read_changes(&mut self) {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else { return };

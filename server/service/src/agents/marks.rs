@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time that one command may take. Then the monitor says it again.
+/// Timeout of one command, after which the monitor repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Machines that are marked at once.

@@ -29,14 +29,15 @@ pub struct MonitorSettings {
 }
 
 impl Default for MonitorSettings {
-    /// Four missed heartbeats; and a rate at which a rack of forty is lost within four seconds, while a
-    /// network failure of a minute costs no more than 200 machines their tasks.
+    /// Default: four missed heartbeats; and a rate at which a rack of forty is marked within four
+    /// seconds, while a network failure of a minute displaces the tasks of at most 200 machines.
     fn default() -> Self {
         MonitorSettings { timeout: Duration::from_secs(40), eviction_rate: 10 }
     }
 }
 
-/// The part of the machines whose silence means that the network is at fault: more than one in this many.
+/// Fraction of silent machines beyond which the network is assumed to be at fault: one in this
+/// many.
 const SILENT_PART: usize = 3;
 
 /// Machines that return in one step: each is one command, and a step's commands are to take less than a
@@ -144,7 +145,7 @@ impl Monitor {
         }
     }
 
-    /// Notes who has a row now: another machine that had it was removed, and is forgotten.
+    /// Records the machine of a row: another one that had it was removed.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
         if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
@@ -198,7 +199,7 @@ impl Monitor {
         steps
     }
 
-    /// Notes that a step could not be done: it will be said again.
+    /// Records that an action failed: it will be repeated.
     pub fn failed(&mut self, step: Step) {
         if let Some(known) = self.known(step.machine()) {
             known.condition = match step {
@@ -253,7 +254,7 @@ mod tests {
         monitor
     }
 
-    /// Lets machines heartbeat and the clock run, a second at a time; what was said in all.
+    /// Lets machines send heartbeats and the clock run, a second at a time; returns all actions.
     fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
         let mut said = Vec::new();
         for second in seconds {

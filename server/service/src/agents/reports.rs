@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The most values of a column.
 const COLUMN_MAX: usize = 4096;
 
-/// Time that the commands of one message may take. Then the stream ends, and the agent says it again.
+/// Timeout of the commands of one message. Then the stream ends, and the agent repeats them.
 const COMMANDS_MAX: Duration = Duration::from_secs(5);
 
 /// A message of an agent.

@@ -28,7 +28,7 @@ struct Attached {
     tasks: BTreeSet<TaskId>,
 }
 
-/// A task that an agent was told to run.
+/// A task that an agent was directed to run.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
@@ -71,7 +71,7 @@ impl Routes {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
     }
 
-    /// Forgets a stream and all that it was told.
+    /// Removes a stream with its machines.
     pub(crate) fn close(&mut self, stream: StreamId) {
         for id in self.streams.remove(&stream).unwrap_or_default() {
             for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
@@ -236,7 +236,7 @@ impl Routes {
         }
     }
 
-    /// Lets go of machines that had a row before.
+    /// Drops machines that had a row before.
     fn row_changed(&mut self, cell: &Cell, slot: u32, out: &mut Outbox) {
         let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
         let now = cell.machine_in(slot).map(|state| state.id);
@@ -379,7 +379,7 @@ mod tests {
             self.obey(out);
         }
 
-        /// A task that has no machine stays as it is.
+        /// A task without a machine stays unchanged.
         fn resize(&mut self, task: TaskId, to: u64) {
             let id = TransactionId { scheduler: SchedulerId(0), number: self.resizes };
             self.resizes += 1;

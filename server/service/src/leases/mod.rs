@@ -89,8 +89,8 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Looks who leads until `end` is dropped: leases run from when a leader begins to lead, not from
-    /// when somebody asks it.
+    /// Follows the leadership until `end` is dropped: leases run from the start of a leadership,
+    /// not from the first request.
     pub(crate) async fn watch(host: Host, mut end: oneshot::Receiver<()>) {
         let mut looks = tokio::time::interval(Duration::from_millis(LOOK_MS));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -301,7 +301,7 @@ fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n St
     })
 }
 
-/// Asks once: another try begins with another look at who leads and who is silent.
+/// Sends one attempt: another attempt begins with another look at leadership and leases.
 async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
     let asked = host.begin(command, Try::Again).answers();
     match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {

@@ -93,8 +93,8 @@ mod tests {
         ]
     }
 
-    /// Expected time left, from all events: a lease is over once its holder was silent for all of
-    /// it, while this replica led in one term and never missed its looks.
+    /// Expected time left, from all events: a lease expires after its full length without renewal,
+    /// while this replica led in one term and missed no checks.
     fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
         let mut since_ms = 0;
         let (mut term, mut looked_ms) = (None, 0);

@@ -1,4 +1,5 @@
-//! Metrics of tenants: usage, limits and guarantees.
+//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first
+//! ones are reported, with the number of all.
 //!
 //! A label for each tenant is a series for each: so many are told, those that came first, and how many there
 //! are in all says whether some are left out.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which an explanation is good for: each one looks at the whole cell.
+/// Time for which an explanation is cached: each one reads the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Explanations that are kept: those of the jobs that people look at now.
+/// Number of cached explanations: those of jobs that people look at.
 const KEPT_MAX: usize = 64;
 
 /// Recent explanations.

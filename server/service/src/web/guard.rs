@@ -56,7 +56,7 @@ pub(super) async fn protect(
     response
 }
 
-/// Lets those in who may look at the whole cell, as the gate before the services does.
+/// Admits callers who may read the whole cell, like the gate before the services.
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));

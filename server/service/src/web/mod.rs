@@ -53,7 +53,7 @@ struct Shown {
     deadlines: Deadlines,
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
-    /// One explanation at a time: each looks at the whole cell.
+    /// One explanation at a time: each reads the whole cell.
     kept: Arc<explain::Kept>,
     /// Whether only this machine reaches the listener, and everyone does so without a certificate.
     is_local: bool,

@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(1);
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Look for a second, print what was seen, and end; so it is too where the output is no terminal.
+    /// Sample for a second, print, and end; also if the output is no terminal.
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Time for which an explanation is good for.
 const FRESH: Duration = Duration::from_secs(15);
 
-/// Jobs that are remembered: far more than fit on a page.
+/// Number of cached reasons: far more than fit on a page.
 const KEPT_MAX: usize = 256;
 
 type Known = BTreeMap<String, (Instant, Option<String>)>;

@@ -20,7 +20,7 @@ pub(super) struct TopShape {
     pub(super) schedulers: Vec<SchedulerShape>,
     pub(super) waiting: Vec<WaitingShape>,
     pub(super) replicas: Vec<ReplicaShape>,
-    /// Addresses of replicas that did not answer: what came through them is not counted.
+    /// Addresses of replicas that did not answer, whose traffic is not counted.
     pub(super) silent: Vec<String>,
 }
 
