@@ -1,8 +1,8 @@
 //! Cell-wide bounds of preemption: bands of precedence, and a rate limit of evictions.
 //!
-//! Without them a task that is evicted may evict one that is a little less important, and so on down: one
-//! machine that fails then moves tasks all over the cell. In a band nobody evicts anybody, as in Borg, where
-//! tasks of the production band do not preempt each other; and a cap bounds what is left.
+//! Without bands, evictions cascade: each evicted task may evict a slightly less important one, so
+//! one failed machine moves tasks all over the cell. Within a band no task evicts another, as in
+//! Borg's production band, and the rate limit bounds the rest.
 
 use crate::ids::Precedence;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
-//! Everything that can change a cell.
+//! Commands: all changes of a cell.
 //!
-//! A cell is a state machine: the same commands in the same order give the same state, wherever
-//! they are applied. So time comes in with the command, and so does identity.
+//! A cell is a state machine: the same commands in the same order give the same state everywhere.
+//! So commands carry the time and all identities.
 
 use crate::amounts::{Amounts, KindId};
 use crate::bands::{Band, EvictionCap};
@@ -81,9 +81,8 @@ pub enum Command {
         /// Event.
         report: TaskReport,
     },
-    /// Notes that a pending task runs on a machine already, as its operator found it there. No
-    /// judge is asked: what runs may be more than the machine has, or against a rule. What comes
-    /// after it is judged with it in mind.
+    /// Adopts a task that already runs on a machine. Nothing is checked: it may exceed the
+    /// machine's capacity, or break a rule. It counts when later claims are checked.
     AdoptTask {
         /// Id of the task.
         task: TaskId,
@@ -108,8 +107,8 @@ pub enum Command {
         now_ms: u64,
     },
     /// Leases a scheduler's name to a process, unless another process owns it; registers a new
-    /// name. Every number that was used under the name before is too low from now on: see
-    /// [`TransactionError::Fenced`]. The same process again gets the same answer.
+    /// name. Transactions with numbers used under the name before are fenced from now on: see
+    /// [`TransactionError::Fenced`]. The owner gets the same answer again.
     HoldScheduler {
         /// The name.
         name: Text,
@@ -134,8 +133,8 @@ pub enum Command {
         tenant_config: TenantConfig,
     },
     /// Sets the request limit of a tenant: what its jobs and those of tenants below it may request
-    /// together, placed or not; `None` removes the limit. A job beyond it is refused. What is asked
-    /// for already stays.
+    /// together, placed or not; `None` removes the limit. Jobs beyond it are rejected; earlier ones
+    /// stay.
     SetAdmission {
         /// Name of the tenant.
         tenant: Text,
@@ -151,8 +150,8 @@ pub enum Command {
         name: Text,
     },
     /// Sets the cell's capacity of a cluster resource (see
-    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). What is claimed beyond
-    /// that stays, and nothing more is taken until less is claimed.
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond it stay,
+    /// and further ones are rejected until usage is below it.
     SetClusterCapacity {
         /// Of which registered kind.
         kind: KindId,

@@ -1,7 +1,7 @@
-//! Exclusive cores: which a machine has, by NUMA node, and which a task asks for.
+//! Exclusive cores: those of a machine by NUMA node, and requests for them.
 //!
-//! A core is what counts as 1 in the kind `cpu`: on most machines a hardware thread. A task that has some to itself
-//! claims them as `cpu`, too, so that who shares the rest is never promised them a second time.
+//! A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
+//! claimed as `cpu`, so that shared tasks never get them.
 
 use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;
@@ -131,7 +131,8 @@ impl NodeCores {
     }
 }
 
-/// A core is what counts as 1 in the kind `cpu`.
+/// A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
+/// claimed as `cpu`, so that shared tasks never get them.
 fn cpu_milli(cores: u32) -> u64 {
     u64::from(cores) * 1000
 }

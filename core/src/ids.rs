@@ -75,11 +75,10 @@ impl SequenceNumber {
     }
 }
 
-/// A machine of the cell: the row that it has in every column, and which tenant of that row it is.
+/// Id of a machine: its row in every column, and the row's incarnation.
 ///
-/// Rows are used again after a machine is removed, so that columns stay dense in a cell whose
-/// machines come and go; the incarnation tells a claim that was decided for the old machine from
-/// one for the new.
+/// Rows are reused after a machine is removed, so that columns stay dense. The incarnation
+/// distinguishes claims on the old machine from those on the new one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -131,12 +130,11 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A transaction: who sent it, and the sender's own count.
+/// Id of a transaction: its scheduler, and the scheduler's own number.
 ///
-/// A scheduler numbers its transactions upwards and never uses a number for two different
-/// transactions. A retry, sent because no answer came, keeps its number and does nothing twice. A transaction
-/// that was answered is done with: one that conflicted as a whole may have left no record, and sent again it would
-/// be judged anew.
+/// A scheduler numbers its transactions in ascending order and never reuses a number. A retry keeps
+/// its number and is not applied twice. An answered transaction must not be sent again: one that
+/// conflicted as a whole may have left no record, and would be checked again.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -55,10 +55,10 @@ pub struct Job {
     /// Least number of tasks of a gang (over all groups) that are placed together, or all that have
     /// not ended, so that the last tasks of a gang can be placed again.
     pub gang_min: Option<u32>,
-    /// Lets several transactions place the gang: while fewer of its tasks are placed than it needs, they hold
-    /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
-    /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
-    /// machines. Without it one transaction places the gang.
+    /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). With it,
+    /// several transactions may place the gang: until it is complete, its tasks keep their places
+    /// and do not run; after the timeout, the cell takes all of them off their machines. Without
+    /// it, one transaction places the gang.
     pub gang_timeout_ms: Option<u32>,
     /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
@@ -121,8 +121,9 @@ pub struct TaskGroup {
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// Time that a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
-    /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
+    /// Grace period of a task after a stop, in milliseconds; then its machine kills it. The cell
+    /// gives its room to the next task at once, which waits on the machine. 0: it is killed at
+    /// once.
     pub grace_ms: u32,
     /// Demand that varies over the day, ascending by kind: `request` has the highest point of each.
     pub demand_profiles: Vec<DemandProfile>,
@@ -130,9 +131,9 @@ pub struct TaskGroup {
     pub optional: Option<OptionalResources>,
     /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
-    /// Resources that each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
-    /// cloud. Of each kind the cell has so much as [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity)
-    /// says, wherever the tasks run. Zero for nearly all.
+    /// Cluster resources of each placed task: licences, addresses, volumes of a cloud. Their
+    /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
+    /// for nearly all tasks.
     pub cluster_request: Amounts,
 }
 
@@ -294,9 +295,9 @@ pub enum TaskRule {
         /// Domain level of the rule.
         level: TopologyLevel,
     },
-    /// For each of these, a task that *all* of them select runs in the same domain already; or no
-    /// such task runs anywhere, and this task is one. (Kubernetes' required pod affinity: its terms
-    /// belong together, so a job with two of these rules asks for something else.)
+    /// For each term, a task that *all* terms select runs in the same domain already; or no such
+    /// task runs anywhere, and this task is one of them. (Kubernetes' required pod affinity: its
+    /// terms belong together, so two separate rules have another meaning.)
     Affinity(Vec<Near>),
     /// The nearer to selected tasks the better, or with a negative weight the farther.
     Prefer {
@@ -323,9 +324,9 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain that holds a task of this group at most so many selected tasks run, this one
-    /// included where it is selected: neither when this one comes nor when one of those does.
-    /// ([`TaskRule::AntiAffinity`] is the rule that lets none run there.)
+    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
+    /// where it is selected, whichever came first. ([`TaskRule::AntiAffinity`] is the rule with
+    /// none.)
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,
@@ -334,9 +335,9 @@ pub enum TaskRule {
         /// Number, at least 1.
         count: u32,
     },
-    /// Another task that is selected runs in the same domain, as long as this one does: without one
-    /// this one is not placed, and what would leave it alone is not taken. What leaves by itself
-    /// (its end, the loss of its machine, a kill) is not held back.
+    /// Another selected task runs in the same domain, as long as this one does. The cell rejects
+    /// the placement without one, and releases and evictions that would leave this task alone.
+    /// Ends, failures, kills and lost machines are not prevented.
     RuntimeAffinity(Near),
 }
 

@@ -10,9 +10,8 @@ pub const KINDS_MAX: usize = 16;
 /// double-precision number, which the vectorised scores use.
 pub const AMOUNT_MAX: u64 = 1 << 50;
 
-/// The largest amount of one resource that the cell as a whole has, and that a tenant's limit or guarantee says,
-/// which is what a limit says of a resource that it does not bound: sums of claims, and one more, stay within 63
-/// bits below it.
+/// Largest capacity of a cluster resource, limit and guarantee, which also means unlimited: sums of
+/// claims, and one more, stay within 63 bits below it.
 pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
 
 /// Machines in a cell: ten times the largest cell that Borg reports.
@@ -66,9 +65,10 @@ pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 /// way, which had all of them in memory, and so few that the name can change hands four billion times.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 
-/// A transaction's number is less than this above the next one of its scheduler. Transactions that are refused early
-/// leave no record, so a scheduler may be ahead of what is recorded: by this many only after hours of nothing but
-/// refusals. And however a scheduler numbers, it takes 2^40 transactions to use up a name's numbers.
+/// Bound of a transaction's number above its scheduler's next one. Transactions rejected by the
+/// pre-check leave no record, so a scheduler may be ahead of the record, but by this many only
+/// after hours of rejections. With this bound it takes 2^40 transactions to use up a name's
+/// numbers.
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 
 /// The shortest lease of a scheduler's name: several elections and their retries.

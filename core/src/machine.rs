@@ -140,8 +140,8 @@ impl Toleration {
 
 /// A level of the cell's topology, such as a rack or a zone.
 ///
-/// A level is named by the label that holds each machine's place at it, so a cell has as many
-/// levels as its operator labels. Machines without the label have no place at that level.
+/// A level is a label key; machines with the same value are one domain. Machines without the label
+/// have no domain at that level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopologyLevel {
@@ -160,8 +160,8 @@ impl fmt::Display for TopologyLevel {
     }
 }
 
-/// By how much more than its capacity a machine may be claimed, per kind, in percent of the
-/// capacity. A kind that is not named has 100.
+/// Overcommit of a machine: claimable percent of its capacity, per kind. A kind that is not named
+/// has 100.
 ///
 /// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
 /// values.
@@ -272,8 +272,8 @@ pub struct Machine {
     pub images: Box<[Image]>,
     /// Number of accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
-    /// The cores of each of its NUMA nodes that tasks may have to themselves, which its `cpu` counts, too. Those that
-    /// are left out always stay with the tasks that share. None: it gives no task cores of its own.
+    /// Exclusive cores of each NUMA node, which are included in its `cpu`. The other cores are
+    /// always shared. Empty: none.
     pub numa: NodeCores,
 }
 

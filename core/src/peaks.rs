@@ -1,8 +1,7 @@
-//! Hours in which services need their machines, and batch steps back.
+//! Peak hours, in which batch is limited for the sake of services.
 //!
-//! Services and batch share machines: batch takes what services leave. How much that is goes with the time of day,
-//! and operators know it before. A calendar says, for some machines, in which part of the day batch may hold how much of
-//! them.
+//! A calendar limits, for some machines and times of day, the share that batch tasks may have of a
+//! machine.
 
 use crate::amounts::KindId;
 use crate::selector::MachineSelector;
@@ -13,11 +12,11 @@ use serde::{Deserialize, Serialize};
 /// multiple of it: where the time counts from 1970, at midnight UTC.
 pub const DAY_MS: u32 = 86_400_000;
 
-/// When batch steps back on some machines, and how far.
+/// A calendar of peak hours on some machines.
 ///
-/// While a peak holds, no task of a [batch](crate::JobKind::Batch) job is placed or grows on one of the machines if
-/// all such tasks there would then hold more than their share. What they hold already stays: the cell takes nothing
-/// off a machine for it. Of several peaks that hold on a machine, each does.
+/// During a peak, a task of a [batch](crate::JobKind::Batch) job is placed or resized on a machine
+/// only if all batch tasks there stay within their share. Existing allocations stay. Overlapping
+/// peaks all apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeakCalendar {
     /// Its name; no two calendars of a cell share one.

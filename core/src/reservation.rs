@@ -1,7 +1,7 @@
-//! Machines that some tenants have to themselves for a time to come.
+//! Reservations of machines for some tenants and a time window.
 //!
-//! A maintenance, a demonstration, the large run of the night: what needs machines at a moment that is known
-//! before asks for them here, and until then they go on working. (Slurm's advance reservations.)
+//! For maintenance, demonstrations or large nightly runs; until the start, the machines run other
+//! work. (Slurm's advance reservations.)
 
 use crate::selector::MachineSelector;
 use crate::text::Text;
@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// A reservation: machines that only tasks of these tenants may use, from a time until a time.
 ///
-/// Before `from_ms` a task of somebody else is placed there only if it is expected to have ended by then (see
-/// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms` none is. What runs there
-/// already stays: the cell takes nothing off a machine for it. Of two reservations that share a machine and a
-/// moment, both hold.
+/// Before `from_ms` a task of another tenant is placed there only if it is expected to end by then
+/// (see [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms`
+/// none is. Running tasks stay. Overlapping reservations all apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
     /// Its name; no two reservations of a cell share one while both are known.

@@ -1,7 +1,7 @@
 //! Transactions: requests of schedulers to the cell, and the cell's results.
 //!
-//! A refused claim is an answer, not an error: with optimistic concurrency it is the normal price
-//! of deciding in parallel, and the answer says why and how far to sync before trying again.
+//! A rejected claim is a result, not an error: with optimistic concurrency it is the normal price
+//! of parallel decisions. It has a reason, and the version to sync to before the next attempt.
 
 use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
@@ -48,8 +48,8 @@ pub enum Take {
 
 /// A resize: a placed task gets more or less of its machine.
 ///
-/// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
-/// needs. The devices and cores that it has stay as they are.
+/// The allocation lasts while the task has this machine; a task that leaves it needs its group's
+/// request again. Devices and cores do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
     /// Id of the task.
@@ -97,9 +97,9 @@ pub struct Transaction {
     pub evictions: Vec<TaskId>,
     /// Tasks to place, in order: each is checked after those before it.
     pub claims: Vec<Claim>,
-    /// Placed tasks that are to hold more or less, in order. They come before the claims, so that one
-    /// transaction can shrink a task to place another. What grows needs room for the difference; to
-    /// hold less of a kind is refused only where a task would hold less `cpu` than it has cores to itself.
+    /// Resizes of placed tasks, in order, before the claims, so that one transaction can shrink a
+    /// task to place another. Growing needs room for the difference; shrinking is rejected only
+    /// below the `cpu` of a task's exclusive cores.
     pub resizes: Vec<Resize>,
 }
 

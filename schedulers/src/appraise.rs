@@ -1,7 +1,7 @@
-//! A full account of one decision: what every plugin says about every machine.
+//! Score breakdown: the result of every plugin for every machine in one decision.
 //!
-//! It looks at all machines and asks every plugin, so it is for people, tools and tests, not for
-//! the scheduling loop. What it says is what a full search decides by.
+//! It runs every plugin on all machines, so it is for people, tools and tests, not for the
+//! scheduling loop. A full search decides by the same results.
 
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;

@@ -1,9 +1,8 @@
-//! Disruption budgets as users give them: how many of some tasks are to stay up.
+//! Disruption budgets in their declared form: how many of some tasks must stay up.
 //!
-//! What may go now follows from how many run and how many are to run, which changes with every
-//! commit. So a budget is given once, and its present state ([`Budget`]) is made for each
-//! preemption, from the counts that the view keeps. The arithmetic is that of Kubernetes'
-//! disruption controller: shares are rounded up, and what is not there cannot go.
+//! The number of allowed evictions changes with every commit. So a budget is declared once, and its
+//! present state ([`Budget`]) is computed for each preemption from the counts of the view. The
+//! arithmetic is that of Kubernetes' disruption controller: shares are rounded up.
 
 use crate::preemption::Budget;
 use omega_cellstate::{TaskCounts, TaskSet, View};

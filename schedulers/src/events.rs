@@ -1,8 +1,8 @@
 //! Events of a cell that may make a rejecting plugin accept.
 //!
-//! A job that cannot be placed costs a search each time that it is tried. So whoever refuses says
-//! what could make it answer otherwise, and the job sleeps until one of these events. An event too
-//! many costs a search in vain; one too few, and a job sleeps that would fit.
+//! Each attempt for a job that cannot be placed costs a search. So a rejection names the events
+//! that could change it, and the job sleeps until one of them. A superfluous event costs a search;
+//! a missing one leaves a job asleep that would fit.
 
 use crate::plugin::Reads;
 use std::fmt;

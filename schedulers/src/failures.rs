@@ -1,13 +1,12 @@
-//! Tasks that found no machine spare others of their class the search.
+//! Unschedulable cache: a task without a feasible machine spares others of its class the search.
 //!
-//! A search that finds nothing has looked at every machine. Until something happens that may change
-//! the mind of a filter that refused, no other task of the class finds one either. What happened
-//! since is noted here, and looked at when the next task of the class comes: a machine that changed
-//! is asked about alone.
+//! A search without a result has examined every machine. Until an event that a rejecting filter
+//! depends on, no other task of the class finds one either. Events since then are recorded, and
+//! examined when the next task of the class comes: only changed machines are searched again.
 //!
-//! That holds for filters that look at one machine and nothing else, and refuse the more the less
-//! is free: the claims of the scheduler itself only take room. Where claims come to nothing, what
-//! was found with them on the view is forgotten.
+//! This is correct for filters that read only one machine, and reject more with less free room: the
+//! scheduler's own claims only take room. When claims are undone, results found with them on the
+//! view are dropped.
 
 use crate::class::{Class, ClassRef};
 use crate::events::Events;

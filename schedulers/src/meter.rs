@@ -1,8 +1,8 @@
 //! Measurement of plugins: their time, and the machines that they reject.
 //!
-//! The library reads no clock, so a meter brings one. To read it costs as much as a filter takes for a block, so a
-//! meter says for each search whether it looks: one in some dozens tells as much, and a profile without a meter
-//! pays for a question.
+//! The library reads no clock, so the meter has one. A reading costs as much as a filter for one
+//! block, so the meter chooses which searches to measure: one in some dozens is enough, and a
+//! profile without a meter pays one comparison.
 
 use crate::queue::Nanos;
 

@@ -1,9 +1,9 @@
-//! Definition of a plugin: a filter says where tasks may run, a score how well they would.
+//! Filters and scores: the traits of plugins that accept and rate machines.
 //!
-//! Plugins are *columnar*: they look at a block of 64 machines at once. A filter clears bits of a
-//! word, a score adds to a column of integers. That is what makes a full scan cost about a
-//! nanosecond per machine. Whoever would rather write about one machine implements
-//! [`MachineFilter`] or [`MachineScore`] and wraps it in [`PerMachine`].
+//! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a
+//! word, a score adds to a column of integers, so a full scan costs about a nanosecond per machine.
+//! [`MachineFilter`] and [`MachineScore`] are simpler forms for one machine at a time, wrapped in
+//! [`PerMachine`].
 
 use crate::events::Events;
 use crate::refusals::News;
@@ -126,11 +126,11 @@ impl BitOr for Judged {
     }
 }
 
-/// Says on which machines tasks may run.
+/// Accepts or rejects machines for tasks.
 ///
-/// It may rely on being asked only about machines that the filters before it allowed, and on the
-/// view not changing during a call. It must answer from the view and its own settings alone, so
-/// that two runs with one seed are one run. It is called once per block and decision.
+/// It is called only for machines that earlier filters accepted, and the view does not change
+/// during a call. Its answer must depend only on the view and its own settings, so that a seed
+/// reproduces a run. It is called once per block and decision.
 pub trait Filter: Send + Sync {
     /// A short name in snake case, for profiles and explanations.
     fn name(&self) -> &'static str;
@@ -138,16 +138,16 @@ pub trait Filter: Send + Sync {
     /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
-    /// Events after which it may accept machines that it rejected: only that wakes a job which found
-    /// none because of it. Called when a job found no machine. A filter that refuses machines for
-    /// having too much left adds [`Events::ROOM_TAKEN`].
+    /// Events after which it may accept machines that it rejected; only these wake a job that it
+    /// left without a machine. Called when a job found no machine. A filter that rejects machines
+    /// for having too much left adds [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
         Events::of(self.reads())
     }
 
-    /// Whether news, some of which it listens to, may help tasks that it refused. Called at most
-    /// once for a sleeping job and its backoff; a wrong `true` costs a search, a wrong `false`
-    /// leaves the job asleep until the next news. By default it looks at the machines that changed.
+    /// Whether news may help tasks that it rejected. Called at most once for a sleeping job and its
+    /// backoff; a wrong `true` costs a search, a wrong `false` leaves the job asleep until the next
+    /// news. By default it checks the changed machines.
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         news.allows_some(self, tasks)
     }

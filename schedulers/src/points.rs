@@ -58,9 +58,8 @@ pub struct Claimed<'a> {
     pub group: &'a TaskGroup,
 }
 
-/// Rejected until one of these events. With [`Events::TIME`] the job is tried again whenever its
-/// backoff is over; with [`Events::NONE`] only after the long look of
-/// [`Patience`](crate::queue::Patience).
+/// Rejected until one of these events. With [`Events::TIME`] the job is retried after its backoff;
+/// with [`Events::NONE`] only at the unconditional retry of [`Patience`](crate::queue::Patience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub Events);
 
@@ -224,15 +223,15 @@ pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Returns a machine for the task and the tasks to evict there, or `None`. It may take tasks
-    /// off the view to see what would be ([`View::lift`]), and must put them back. Tasks that
-    /// another claim evicts ([`View::is_evicted`]) are off already.
+    /// Returns a machine for the task and the tasks to evict there, or `None`. It may lift tasks
+    /// off the view to try evictions ([`View::lift`]), and must put them back. Tasks that another
+    /// claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
     /// Events after which it may make room for tasks that it could not help, besides the events of
-    /// the filters that were the first to reject a machine. `all` is what any filter listens to
-    /// that has something to say about them: where the first filter would give in to evictions,
-    /// another one may have been in the way. By default all of that.
+    /// the filters that were the first to reject a machine. `all` has the events of all applicable
+    /// filters, because behind a first filter that evictions satisfy there may be another rejecting
+    /// one. By default all of them.
     fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
         all
     }
@@ -247,6 +246,6 @@ pub trait PostFilter: Send + Sync {
     fn keep(&self, _view: &mut View) {}
 
     /// Adds the cell's disruption budgets to those in its own arguments. Called before the first
-    /// [`PostFilter::keep`]. By default it evicts without regard to them.
+    /// [`PostFilter::keep`]. By default they are ignored.
     fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

@@ -46,8 +46,8 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Syncs a folder: the names of its files. Without it a crash may lose a whole new file,
-    /// however often the file itself was synced, or bring a removed one back.
+    /// Syncs a folder: the names of its files. Without it a crash may lose a new file that was
+    /// synced, or restore a removed one.
     ///
     /// # Errors
     /// Those of the disk.

@@ -22,7 +22,7 @@ pub struct InputArgs {
     data: Option<PathBuf>,
     /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a
     /// cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
-    /// without a trace takes the address of a cell that is served, and explains a job there.
+    /// without a trace takes the address of a served cell, and explains a job there.
     #[arg(long, value_name = "NAME", alias = "list")]
     #[serde(alias = "list")]
     cell: Option<String>,

@@ -82,18 +82,18 @@ impl Backfill {
         Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
     }
 
-    /// Returns `self` with another interval: it looks for a better plan, or for one that was impossible before, so long after the last search
-    /// for the job at the earliest, in milliseconds of the cell's time. A search looks at the whole cell. (Slurm's
-    /// `bf_interval`.) Without it, 10 seconds: as often as the time of a served cell moves.
+    /// Returns `self` with another interval: the shortest time between two searches for a job's
+    /// plan, in milliseconds of the cell's time. A search examines the whole cell. (Slurm's
+    /// `bf_interval`.) The default is 10 seconds, in which a served cell's time advances.
     #[must_use]
     pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
         self.interval_ms = interval_ms;
         self
     }
 
-    /// Returns `self` with a window: plans begin within so much of the cell's time from now, in milliseconds; a job that
-    /// could begin later has none yet. That bounds how far a search goes. (Slurm's `bf_window`.) Without it, as far
-    /// as tasks have an expected end.
+    /// Returns `self` with a window: plans begin at most this long from now, in milliseconds of the
+    /// cell's time. That bounds a search. (Slurm's `bf_window`.) The default is as far as tasks
+    /// have an expected end.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;

@@ -1,11 +1,11 @@
-//! A plan: when the tasks of a job that wait will find room, and on which machines.
+//! A plan: the earliest time at which a job's pending tasks find room, and the machines for them.
 //!
-//! The search goes through time: it counts for how many of the tasks each machine has room now, and again whenever
-//! somebody is expected to leave one, until there is room for enough of them. Only machines on which nobody but the
-//! room forbids the tasks count; whether a rule about other tasks would allow them by then is not asked.
+//! The search goes through time: it counts the tasks that fit on each machine now, and again at
+//! each expected departure, until enough fit. Only machines on which nothing but room excludes the
+//! tasks count; rules about other tasks are checked as of now.
 //!
-//! Of the machines that have room then, those are kept that had none for longest: what is free before is left to those
-//! who fill the time until then.
+//! Of the machines with room then, it takes those that get it last: earlier room is left to jobs
+//! that fill the time until then.
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};

@@ -39,8 +39,7 @@ pub(super) struct Hold {
 const OVERRUN_MS: u64 = 10_000;
 
 /// Expected end of a task. One that exceeds its run time gets ten seconds more, then twice as much
-/// each time. One that is over its time is given ten seconds more, and twice as much whenever those
-/// are over, too: whoever was wrong by an hour may be wrong by another one.
+/// each time.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;

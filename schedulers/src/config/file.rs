@@ -99,7 +99,7 @@ impl ProfileTable {
     }
 }
 
-/// Starting point of a profile. Each has the cell's own filters. Each has the cell's own filters.
+/// Starting point of a profile. Each has the cell's own filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -1,7 +1,7 @@
-//! From text to profiles: syntax first, then the tables, then the plugins with their arguments.
+//! Parser of profile files: syntax first, then the tables, then the plugins with their arguments.
 //!
-//! The document is kept beside the typed tables, because each plugin reads its own arguments from
-//! it: they keep their places in the file, and need no type that fits all plugins.
+//! The document is kept together with the typed tables, because each plugin reads its own arguments
+//! from it: they keep their positions in the file, and need no common type.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};

@@ -104,9 +104,8 @@ impl ProfileSpec {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// Binds profiles where tasks can have these volumes, which the base `kube` then considers without
-    /// being told. With `bind` there are none: a task that claims some is placed only by profiles
-    /// that do not look at volumes.
+    /// Binds profiles for tasks with volumes, whose filters the base `kube` then includes. With
+    /// `bind` there are none: a task with claims is placed only by profiles that ignore volumes.
     ///
     /// # Errors
     /// As [`ProfileSpec::bind`].

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Extension point of a plugin: see [`crate::points`]. One name may stand for one plugin at each
+/// Extension point of a plugin: see [`crate::points`]. A name may belong to one plugin at each
 /// point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -115,9 +115,9 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// A filter of this name. `make` makes it of the arguments in the file, which are read as an
-    /// `A`, for a cell with these kinds; the cell may be another one for each call. Have serde
-    /// refuse unknown fields of `A`, so that a typing error is found.
+    /// A filter with a name. `make` creates it from the arguments in the file, read as an `A`, for
+    /// a cell with these kinds; each call may be for another cell. Let serde reject unknown fields
+    /// of `A`, so that typing errors are found.
     ///
     /// The name is the one that [`Filter::name`] gives, in snake case.
     pub fn filter<A, F>(
@@ -182,9 +182,9 @@ impl Plugin {
         Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
-    /// A plugin around the decision, as [`Plugin::filter`] is a filter. `add` puts what was made
-    /// into a profile: [`Profile::with_permit`] and the like. One that is asked at several points
-    /// is added at each, as clones that share their state; files name it at the one given here.
+    /// A plugin of another extension point, registered like [`Plugin::filter`]. `add` adds it to a
+    /// profile: [`Profile::with_permit`] and the like. A plugin at several points is added at each,
+    /// as clones that share their state; files name it at the point given here.
     pub fn around<A, P>(
         point: Point,
         name: impl Into<String>,

@@ -1,10 +1,9 @@
-//! Why a task finds no machine: how many machines each reason rules out, which machines it misses
-//! by least, and what would have to change.
+//! Explanation of a pending task: the machines that each reason rules out, the nearest misses, and
+//! the changes that would help.
 //!
-//! [`explain`] counts reasons, one for each machine, and is cheap enough for a report of all that
-//! waits. [`diagnose`] finds *all* that each machine lacks, which a scheduler never needs and a
-//! person does: what one machine lacks alone is what a single change would mend. Both give typed
-//! values; the words for them are in `text.rs` and nowhere else.
+//! [`explain`] counts one reason for each machine, cheap enough for a report of all pending jobs.
+//! [`diagnose`] finds *all* obstacles of each machine: a machine with a single one would be opened
+//! by one change. Both return typed values; `text.rs` has the words for them.
 
 mod diagnosis;
 mod obstacle;

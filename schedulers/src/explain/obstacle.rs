@@ -1,7 +1,7 @@
-//! All that one machine lacks for a task, and not only the first.
+//! All obstacles of a machine for a task, not only the first.
 //!
-//! It asks for the same facts as the judge, in the judge's order; a test compares: there is no
-//! obstacle exactly where the judge and the profile allow the task.
+//! They follow the facts and the order of the cell's check; a test compares: there is no obstacle
+//! exactly where the check and the profile accept the task.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};

@@ -1,8 +1,8 @@
 //! Remedies: single changes after which a task would find a machine.
 //!
-//! A machine that one thing alone keeps the task off is opened by that change; how many machines
-//! each change opens tells which is worth making. Where every machine lacks several things, no
-//! single change helps, and the nearest misses tell what does.
+//! A machine with a single obstacle is opened by removing it, and each remedy has the number of
+//! machines that it opens. If every machine has several obstacles, no single change helps, and the
+//! nearest misses show what is missing.
 
 use super::obstacle::{Obstacle, missing_cores};
 use crate::plugin::Tasks;

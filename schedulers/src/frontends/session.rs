@@ -1,8 +1,8 @@
-//! A front's place at the cell: its view, its jobs, and the transaction whose outcome nobody knows.
+//! A frontend's session: its view, its jobs, and the transaction with an unknown outcome.
 //!
-//! What is claimed is off the view until the answer is known. Where a connection breaks after a transaction
-//! was sent, the same transaction is sent again first, before anything else is decided: under its id, the
-//! cell answers as it did the first time.
+//! Claims are subtracted from the view until their result is known. If a connection breaks after a
+//! transaction was sent, the same transaction is sent again before any other decision: by its id,
+//! the cell returns the first result.
 
 use super::task_index::{Mark, TaskIndex};
 use crate::dominant::Totals;

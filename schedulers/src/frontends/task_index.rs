@@ -1,11 +1,11 @@
-//! The jobs of a front and where their tasks are, as the cell tells it and as the front knows better.
+//! Index of a frontend's jobs and the states of their tasks.
 //!
-//! A front hears of its jobs by deltas; what it has claimed itself it knows before the cell says so. So a
-//! task has one mark: it waits, is claimed, has a machine, or is over. What a task needs counts as used by
-//! its job and its tenant from the claim on, and until it has left its machine.
+//! The states come from deltas, and for the frontend's own claims from itself, before the cell
+//! reports them: pending, claimed, placed, or over. A task's request counts as used by its job and
+//! its tenant from the claim until it has left its machine.
 //!
-//! Invariant: the used amounts are the sums of the needs of the tasks that are claimed or placed; a task is
-//! in its group's list of those that wait exactly if its mark says so.
+//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks; a task is
+//! in its group's list of pending tasks exactly if its state says so.
 
 use crate::dominant::{Sums, count};
 use omega_cellstate::{Delta, TaskDelta};

@@ -120,7 +120,8 @@ impl PeakController {
         self.view.version() < self.answered
     }
 
-    /// Looks at the cell as it is, and does what is to be done now, as much as one transaction may have.
+    /// Syncs, and throttles or restores tasks as needed, at most as many as one transaction may
+    /// have.
     ///
     /// # Errors
     /// If the cell cannot be reached, or whether it took the transaction is not known: the next step sees.

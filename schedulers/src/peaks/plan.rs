@@ -1,11 +1,12 @@
 //! Plan of the peak controller: tasks to throttle for a peak, and to restore after it.
 //!
-//! On a machine where batch holds more than its share, tasks give up what they hold beyond their request, the
-//! least important first and of those the youngest: the least work is lost that way. If that is not enough, tasks
-//! are released in the same order. Then those that need not have been are spared, the most important first.
+//! On a machine where batch exceeds its share, tasks are throttled to their requests, the least
+//! important first and of those the youngest, so that the least work is lost. If that is not
+//! enough, tasks are released in the same order. Then superfluous releases are undone, the most
+//! important first.
 //!
-//! On a machine of a calendar on which no peak holds, tasks that hold just their request and want more get it where it
-//! is free, the most important first and of those the oldest.
+//! On a machine of a calendar outside of its peaks, throttled tasks get their optional resources
+//! where they are free, the most important first and of those the oldest.
 
 use crate::preemption::Budget;
 use omega_cellstate::{BLOCK, PlacedTask, View};

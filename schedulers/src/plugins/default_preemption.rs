@@ -1,10 +1,9 @@
 //! Makes room by evicting tasks of lower precedence, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! What would have to go is tried on some of the machines where it could help, from one that is
-//! drawn on, and the one that it hurts least is taken: see [`preemption`](crate::preemption). It is
-//! asked often in vain, by jobs that wait in a full cell, so what it can know cheaply it asks
-//! first: whether anybody less important runs at all, then, in one pass of the filters, whether
-//! some machine refuses for what runs there. Only then does it try.
+//! Evictions are tried on some of the machines where they could help, from a random one on, and the
+//! machine with the lowest cost is taken: see [`preemption`](crate::preemption). Most calls are for
+//! jobs that wait in a full cell, so cheap checks come first: whether any less important task runs,
+//! and, in one pass of the filters, whether evictions could change any rejection.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;

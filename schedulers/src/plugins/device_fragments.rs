@@ -1,10 +1,10 @@
-//! Amount of a machine's devices the next task could not use, whatever it is.
+//! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
-//! The tasks to come are taken to be like a list of shapes, each as likely as its weight. For a shape that does not fit,
-//! all that is left of the devices is a *fragment*; for one that does, what is left of those devices that are too small for
-//! it; for one without devices, all of it. The expected fragment of a machine is the mean over shapes, and a task goes where
-//! that shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of Fragmentation", USENIX ATC
-//! 2023. (`omega-sim fgd` makes its published table again.)
+//! Future tasks are modelled by a list of shapes with weights. For a shape that does not fit, all
+//! free devices are a *fragment*; for one that fits, the free parts of devices that are too small
+//! for it; for one without devices, all of them. A task goes where the mean fragment over shapes
+//! shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of
+//! Fragmentation", USENIX ATC 2023. (`omega-sim fgd` repeats its published table.)
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Devices};

@@ -173,8 +173,8 @@ pub struct Limit {
 /// Filter: with the task, no more of the machine is in use than its kind of job may have. See the head of
 /// the file.
 ///
-/// So a machine whose tasks use little of what they claim takes more, up to the cell's bound on overcommit,
-/// and one that runs hot takes less. The cell judges as ever: it does not know this filter.
+/// So a machine whose tasks use little accepts more, up to the cell's bound on overcommit, and a
+/// hot one accepts less. The cell does not check it.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {
     half_life: HalfLife,

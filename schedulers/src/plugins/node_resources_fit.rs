@@ -60,11 +60,11 @@ pub struct ShapePoint {
     pub score: u8,
 }
 
-/// Filter: the machine has what the task requests of every kind, the devices and the cores. Score: how full it
-/// would be, by a [`Strategy`].
+/// Filter: the machine has enough of every requested kind, devices and cores. Score: its allocation
+/// with the task, by a [`Strategy`].
 ///
-/// Kinds that the filter ignores are still judged by the cell: a profile adds the filter for that.
-/// Leave them out of the cell if they are not to count.
+/// The cell still checks ignored kinds: a profile adds the filter for them. Leave them out of the
+/// cell if they should not count.
 #[derive(Clone, Debug)]
 pub struct NodeResourcesFit {
     /// By kind: whether the filter ignores it. Empty if it ignores none.

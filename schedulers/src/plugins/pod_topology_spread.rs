@@ -1,8 +1,8 @@
 //! Tasks spread over the domains of a topology. (Kubernetes' PodTopologySpread.)
 //!
-//! A required spread is a filter, which counts as the cell's judge does. A wished one is a score:
-//! the more tasks of it run in a machine's domain the worse, and a task in one of many domains
-//! weighs more than one in one of few, by the logarithm of their number.
+//! A hard spread is a filter, which counts as the cell's check does. A soft one is a score: fewer
+//! selected tasks in a machine's domain are better, and a task in one of many domains weighs more
+//! than one in one of few, by the logarithm of their number.
 
 use super::normalize::{POINT, hundredths};
 use super::rules::lacks_place;

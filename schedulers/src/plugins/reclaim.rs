@@ -1,10 +1,10 @@
-//! Makes room by having what was lent given back: evicts tasks of tenants that use more than they are
-//! guaranteed, for a task whose tenant uses less.
+//! Reclaims guarantees: evicts tasks of tenants that use more than their guarantee, for a task
+//! whose tenant uses less.
 //!
-//! The cell judges by the same rule, at commit (see [`TenantConfig`](omega_core::TenantConfig)): what two
-//! tenants may take from each other is decided where their lines part. Here it is only found out which
-//! machine would cost least: the fewest tasks, the least important of those. Claims and evictions that the view
-//! does not show yet count as what is used and given back, as they do at commit.
+//! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)), which
+//! compares the branches below the nearest common ancestor. Here only the cheapest machine is
+//! chosen: the fewest victims, the least important of those. Uncommitted claims and evictions count
+//! as used and freed, as they do at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;

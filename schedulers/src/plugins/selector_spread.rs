@@ -1,9 +1,9 @@
 //! The tasks of a job spread over machines and zones. (Kubernetes' SelectorSpread of old.)
 //!
-//! What belongs together is a job, as it was a service or a replica set there. A group that wishes
-//! its tasks spread over machines says better what belongs together: then those are counted that
-//! the first such wish selects. Nobody counts at a decision: the view keeps how many tasks of a job
-//! each machine has, and the cell's rules count for the wishes.
+//! The tasks of a job belong together, as those of a service or replica set in Kubernetes. If a
+//! group has a soft spread over machines, the tasks that its first one selects are counted instead.
+//! A decision counts nothing: the view keeps the number of a job's tasks on each machine, and the
+//! cell the counts of the spread.
 
 use super::normalize::POINT;
 use crate::plugin::{Reads, Tasks, lanes};

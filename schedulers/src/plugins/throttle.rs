@@ -1,10 +1,7 @@
-//! Makes room without evicting: has tasks of lower precedence give up what they hold beyond their request.
+//! Makes room without evictions: shrinks tasks of lower precedence to their requests.
 //!
-//! A task that took what it wants runs on with less of it; one that is evicted begins again. So a profile asks this
-//! plugin before those that evict. It is for the same tasks as preemption: of lower precedence and of another band.
-//! The resizes go into the transaction of the claim. The cell judges the claim, and takes a resize from whoever
-//! asks: should the claim conflict with what others did meanwhile, the tasks hold less for nothing, until somebody
-//! has them grow again.
+//! A throttled task continues with less; an evicted one starts over. So a profile has this plugin
+//! before those that evict.
 
 use crate::events::Events;
 use crate::plugin::Tasks;

@@ -94,8 +94,7 @@ impl Volumes {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
 
-    /// Removes a claim. Its volume is free again, or removed if it was provisioned for it. Its
-    /// volume is free again, unless it was made for it: then it goes too.
+    /// Removes a claim. Its volume is free again, or removed if it was provisioned for it.
     ///
     /// # Errors
     /// If there is none of this name, or tasks use it.

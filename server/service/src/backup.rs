@@ -46,8 +46,7 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// Begins a backup of this replica's state. It ends if its reader does, or at `end`. It ends by
-    /// itself when nobody reads it, or at `end`.
+    /// Begins a backup of this replica's state. It ends if its reader does, or at `end`.
     ///
     /// # Errors
     /// If another one goes on.

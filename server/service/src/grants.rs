@@ -61,9 +61,7 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
 }
 
 /// Returns a machine with the changes that the caller may make. An agent may lower its amounts and
-/// report its images; taints stay, and other changes (amounts, labels) require an operator. An
-/// agent may offer less of its own and say which images it holds; its taints stay as they are, and
-/// what else brings tasks to a machine (amounts, labels) is the operators'.
+/// report its images; taints stay, and other changes (amounts, labels) require an operator.
 ///
 /// # Errors
 /// If an agent would have more come to its machine.

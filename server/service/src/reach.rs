@@ -86,8 +86,7 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
 }
 
 /// Whether the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted;
-/// an application with a prefix outside of its own names gets an error. What he may not see of them
-/// is left out; an application that asks for what can never be its own has a mistake to be told of.
+/// an application with a prefix outside of its own names gets an error.
 ///
 /// # Errors
 /// If it is an application, and the names are not its own.

@@ -169,8 +169,7 @@ impl Default for SlowCommit {
 }
 
 /// Serves clients until `end` resolves, and while this replica leads, monitors the machines of
-/// agents. Without certificates every caller is an operator. Through an open door, everyone is an
-/// operator.
+/// agents. Without certificates every caller is an operator.
 ///
 /// # Errors
 /// Those of the listener.
@@ -211,7 +210,7 @@ pub(crate) async fn serve_as(
 }
 
 /// Receives messages of peers until `end` resolves. Without certificates every caller may be any
-/// replica. Through an open door, everyone is any replica.
+/// replica.
 ///
 /// # Errors
 /// Those of the listener.

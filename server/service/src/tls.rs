@@ -172,8 +172,7 @@ impl Certificates {
         self.now.lock().ends
     }
 
-    /// Reads the files again. Returns whether they had changed. The result is whether they had
-    /// changed.
+    /// Reads the files again. Returns whether they had changed.
     ///
     /// # Errors
     /// If they cannot be used now; what was read before is used on.

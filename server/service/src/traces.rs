@@ -87,7 +87,6 @@ impl Extractor for Metadata<'_> {
 
 impl Traces {
     /// Begins to export spans to a collector, which need not be reachable. Needs a tokio runtime.
-    /// Needs a tokio runtime.
     ///
     /// # Errors
     /// If the address is none.

@@ -46,7 +46,7 @@ pub(super) struct Listed<T> {
 pub(super) type Page<T> = (Vec<T>, String, u64);
 
 impl Caller {
-    /// Prepares a connection. Nothing is sent yet. Nothing is sent yet.
+    /// Prepares a connection. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none.

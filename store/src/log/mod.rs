@@ -272,8 +272,7 @@ pub trait LogEngine: fmt::Debug + Send {
     }
 
     /// Forgets all entries up to a position, which the log has. Their room is reused in time. Safe
-    /// after the next sync. Forgotten entries may still take room, but their room is used again in
-    /// time. Safe after the next sync.
+    /// after the next sync.
     ///
     /// # Errors
     /// If the disk fails.
@@ -303,8 +302,7 @@ pub trait LogEngine: fmt::Debug + Send {
         None
     }
 
-    /// Accepts the possible loss of a torn end. It is safe when this returns. It is safe when this
-    /// returns.
+    /// Accepts the possible loss of a torn end. It is safe when this returns.
     ///
     /// # Errors
     /// If the disk fails.

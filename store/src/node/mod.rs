@@ -338,8 +338,7 @@ impl Node {
     }
 
     /// Handles a message of another replica. A message that offers a snapshot may be passed only
-    /// once the snapshot is received and loaded. A message that offers a snapshot may be given only
-    /// when the snapshot is here, whole and loaded.
+    /// once the snapshot is received and loaded.
     ///
     /// # Errors
     /// If the message cannot be. If that is fatal, the replica must stop.

@@ -150,7 +150,7 @@ impl ReplicatedCell {
 
     /// Sends several requests, each once, without waiting: `then` is called with the results, in
     /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or
-    /// ends before it answers, the answer is [`Answer::Unknown`].
+    /// ends before it replies, the result is [`Answer::Unknown`].
     pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
         if asks.is_empty() {
             return then(Vec::new());

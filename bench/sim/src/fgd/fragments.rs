@@ -1,4 +1,4 @@
-//! Amount of a machine's devices the next task could not use, whatever it is.
+//! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
 //! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
 //! as likely as it is frequent. For a shape that does not fit, all that is left of the devices is a fragment; for one

@@ -58,8 +58,7 @@ pub struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    /// An empty cell with these machines. The first `depth` jobs have plans. So many jobs have
-    /// plans; with 0 nobody has.
+    /// An empty cell with these machines. The first `depth` jobs have plans; with 0 none has.
     ///
     /// # Panics
     /// If a machine has more cores than a cell can count.

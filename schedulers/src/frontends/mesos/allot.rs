@@ -1,8 +1,9 @@
-//! Allocation of offers: turn by turn, to the framework that has least.
+//! Allocation of offers, in turns, to the framework with the lowest share.
 //!
-//! A turn goes to the framework with the lowest share, of those that want offers and may have more. It looks
-//! at the machines from where its last look ended, once around, and takes the first that it does not refuse.
-//! Who finds nothing is passed over for the rest of the step: what is available only shrinks.
+//! A turn goes to the framework with the lowest share among those that accept more offers. It scans
+//! the machines once from where its last scan ended, and takes the first unfiltered ones. A
+//! framework without a result is skipped for the rest of the step, because free resources only
+//! shrink.
 
 use super::OFFERS_PER_MACHINE_MAX;
 use super::frontend::{Frontend, Member};

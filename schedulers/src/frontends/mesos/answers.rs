@@ -19,9 +19,9 @@ struct Pool {
 }
 
 impl Frontend {
-    /// Launches tasks with what these offers hold; several of one machine are taken together. What is left
-    /// of them is available again, unless it is refused. What becomes of the tasks is told by the next
-    /// step. Without tasks it is the same as [`Frontend::decline`], but for the counters.
+    /// Launches tasks with the resources of these offers; several of one machine add up. The rest
+    /// is available again, unless it is filtered. The next step reports the results. Without tasks
+    /// it is [`Frontend::decline`], except for the counters.
     ///
     /// # Errors
     /// If anything is wrong with an offer or a task: then nothing was done, and the offers are still out.

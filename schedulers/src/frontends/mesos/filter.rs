@@ -1,7 +1,7 @@
-//! Actions of a framework not want to be offered for a while.
+//! Filters: machines and amounts that are not offered to a framework for a time.
 //!
-//! There is one filter for a machine at most, the last that was set, so there are never more of them than
-//! the cell has rows. One that is over is dropped when its machine is next looked at.
+//! A framework has at most one filter for each machine, the last one set, so their number is
+//! bounded by the rows of the cell. An expired one is dropped when its machine is next examined.
 
 use crate::queue::Nanos;
 use foldhash::fast::FixedState;

@@ -71,8 +71,7 @@ impl Frontend {
         })
     }
 
-    /// Registers a framework, which gets offers from the next step on. It is offered something with
-    /// the next step.
+    /// Registers a framework, which gets offers from the next step on.
     ///
     /// # Errors
     /// If its name is taken, or there are too many.
@@ -100,8 +99,8 @@ impl Frontend {
         self.members.remove(&id).is_some()
     }
 
-    /// One round; the answer is what frameworks are to be told, in order. `now` is the time in nanoseconds
-    /// since any fixed moment; it must not go back.
+    /// Runs one round, and returns the events for frameworks, in order. `now` is the time in
+    /// nanoseconds since any fixed time; it must not go back.
     ///
     /// # Errors
     /// If the cell cannot be reached. The front stays whole, its offers are as they were, and what happened

@@ -1,7 +1,7 @@
-//! The offers that are out: by number, by machine, by framework and by when they are late.
+//! Open offers, indexed by number, machine, framework and expiry.
 //!
-//! Invariant: what is held on a machine, and what a tenant is offered, are the sums of the offers that are
-//! out; of the offers of one machine, at most one has the devices.
+//! Invariant: the amounts offered on a machine, and to a tenant, are the sums of the open offers;
+//! at most one offer of a machine has its devices.
 
 use super::messages::{FrameworkId, Offer, OfferId};
 use crate::dominant::{Sums, count};

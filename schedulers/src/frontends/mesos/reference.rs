@@ -1,9 +1,8 @@
-//! Random histories of offers, beside a naive reference that shares no code with them.
+//! Random histories of offers, compared with a naive reference that shares no code with them.
 //!
-//! The reference keeps plain lists. At every step it reads the cell itself, recounts who uses what, decides anew
-//! which offers no longer hold, and makes offers one by one to whoever has the lowest share, by fractions. The
-//! offers that are out must be the same, in the same order, with the same amounts; and no call that fails
-//! may change anything.
+//! The reference keeps plain lists. At every step it reads the cell, recounts usage, finds invalid
+//! offers, and makes offers one by one to the framework with the lowest share, in fractions. The
+//! open offers must be equal, in order and amounts; and a failed call must change nothing.
 
 use super::*;
 use crate::dominant::Weight;

@@ -74,8 +74,7 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a frontend at a cell. If any machine will do, the profile chooses the best. Where
-    /// any machine will do, the profile says which is best.
+    /// Registers a frontend at a cell. If any machine will do, the profile chooses the best.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -106,8 +105,8 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Takes the application in that is the job of this name. Containers that it has already, because it or
-    /// the front was started again, are its own; it finds them with [`Frontend::containers_of`].
+    /// Joins the application that is the job of this name. Containers that it has from before a
+    /// restart stay its own; [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
     /// If the front has not heard of the job, it has joined before, or there are too many.

@@ -1,8 +1,8 @@
-//! Where the next container of an application goes: on a machine that it asked for, in a rack that it asked
-//! for, or anywhere, as far as it has waited for it.
+//! Placement of an application's next container: on a requested machine, in a requested rack, or
+//! anywhere, by the wait so far.
 //!
-//! Machines that are named need only the judge's word; where any will do, the profile chooses. A lower
-//! priority is not kept waiting by a higher one that finds no room.
+//! Named machines need only the cell's check; among others, the profile chooses. A request without
+//! room does not block one of lower priority.
 
 use super::fair::Turns;
 use super::frontend::{Frontend, Given, Key};

@@ -1,9 +1,10 @@
-//! Requests of an application for containers of one size at one priority: how many in all, and the preferred places.
+//! Requests of an application for containers of one group at one priority: the total, and the
+//! preferred places.
 //!
-//! A container counts against each line that it meets: one on a machine that was asked for against that
-//! machine, its rack and the total; one in a rack against the rack and the total. Which lines those were
-//! is kept until the application has been told of it, so that a claim that the cell refuses is asked for
-//! again, and an ask that crosses an allocation does not ask for it a second time.
+//! A container counts against each matching line: one on a requested machine against the machine,
+//! its rack and the total; one in a rack against the rack and the total. The lines are kept until
+//! the container is reported, so that a rejected claim is requested again, and a request that
+//! crosses an allocation does not request it twice.
 
 use super::messages::{Locality, Place, Relax, Settings};
 use crate::queue::Nanos;

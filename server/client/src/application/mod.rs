@@ -152,8 +152,7 @@ impl Application {
     }
 
     /// Requests a container, and returns at once. Its progress is reported; a rejection by the cell
-    /// completes it with [`Ended::Refused`]. What becomes of it is told; where the cell refuses it,
-    /// it is completed with [`Ended::Refused`].
+    /// completes it with [`Ended::Refused`].
     ///
     /// # Errors
     /// If a container of this name has not ended, the name has a `#`, or there are as many containers as

@@ -67,7 +67,7 @@ struct Shared {
 }
 
 impl RemoteCell {
-    /// Prepares a connection to a cell. Nothing is sent yet. Nothing is sent yet.
+    /// Prepares a connection to a cell. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none, or there is no thread for the network.
@@ -150,7 +150,7 @@ impl RemoteCell {
     }
 
     /// Releases all leased names, so that a standby need not wait for the leases to expire. Call it
-    /// when nothing is on the way any more; what is would be refused.
+    /// when no transaction is in flight; later ones would be fenced.
     ///
     /// # Errors
     /// If nobody answers for two seconds. Then the leases end by themselves.

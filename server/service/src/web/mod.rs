@@ -60,8 +60,7 @@ struct Shown {
 }
 
 /// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a
-/// leader answers), until `end` resolves. Without certificates every caller is an operator. Through
-/// an open door, everyone is an operator.
+/// leader answers), until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors
 /// Those of the listener.

@@ -30,8 +30,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Switches the terminal to raw mode. It is restored when this is dropped. It is given back
-    /// when this is dropped.
+    /// Switches the terminal to raw mode. It is restored when this is dropped.
     ///
     /// # Errors
     /// If it is none, or the system has no threads left.

@@ -86,8 +86,8 @@ impl Caller {
     }
 }
 
-/// Closed-loop calls, a number for each scheduler at once. Whoever is refused comes again as the
-/// clients of this project do.
+/// Closed-loop calls, a number for each scheduler at once. Rejected ones are retried as by this
+/// project's clients.
 pub(super) async fn closed(
     callers: &[Caller],
     (in_flight, span): (usize, Duration),
