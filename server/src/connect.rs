@@ -1,4 +1,4 @@
-//! Where the cell is that a command speaks to, and who the command says it is.
+//! Connection to a cell: its addresses, and the caller's certificate.
 
 use crate::context::{self, Context, ContextError};
 use clap::Args;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Replicas of the cell; the next is asked where one does not answer
+    /// Addresses of the replicas, which are tried in turn
     /// [default: the current context, or else 127.0.0.1:7600].
     #[arg(
         long,
@@ -22,21 +22,22 @@ pub(crate) struct CellArgs {
     /// The cell of this context: see omega context.
     #[arg(long, value_name = "NAME", conflicts_with = "cell")]
     context: Option<String>,
-    /// The authority whose certificates the replicas have, where the cell asks for certificates.
+    /// Authority of the replicas' certificates, if the cell uses TLS.
     #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<Pem>,
-    /// The certificate that says who you are.
+    /// Certificate that identifies you.
     #[arg(long, env = "OMEGA_CERT", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<Pem>,
-    /// The key of that certificate, which nobody else may read.
+    /// Key of that certificate, readable by its owner alone.
     #[arg(long, env = "OMEGA_KEY", value_name = "FILE.key", value_parser = key,
           requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<Pem>,
 }
 
-/// Contents of a file. It is read with the arguments, so that a wrong name is told like any other.
+/// Contents of a file. It is read with the arguments, so that a wrong path is reported like other
+/// argument errors.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 
@@ -58,7 +59,7 @@ fn key(file: &str) -> Result<Pem, String> {
 /// The cell where neither a flag nor a context names one: what `omega dev` and `omega serve` listen to.
 const DEFAULT: &str = "127.0.0.1:7600";
 
-/// Checks one address, so that a mistake is told before anything waits for an answer.
+/// Checks one address, so that a mistake is reported before any wait.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
@@ -68,7 +69,7 @@ pub(crate) fn replica(text: &str) -> Result<String, String> {
 }
 
 impl CellArgs {
-    /// Where it is: what the flags say, or else the context.
+    /// The addresses and certificates: those of the flags, or else of the context.
     ///
     /// # Errors
     /// If the context is unknown, or its files cannot be read.

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// For which shell.
+/// The shell.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
     /// The shell.

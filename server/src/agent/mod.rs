@@ -76,7 +76,7 @@ pub(crate) enum AgentError {
     #[error(transparent)]
     Cell(#[from] ApiError),
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(#[from] io::Error),
 }
 

@@ -23,54 +23,54 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs, and how far they are.
+    /// List the jobs and their progress.
     #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
     List(ListArgs),
-    /// Show one job, and where its tasks are.
+    /// Show one job, and the machines of its tasks.
     #[command(visible_alias = "status", after_help = "Example:\n  omega job get web")]
     Get(NameArgs),
-    /// Submit a job. The same job under the same name again does nothing twice.
+    /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
         omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Change how many tasks a group of a job wants.
+    /// Change the number of tasks of a group.
     #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
     /// End a job and all its tasks.
     #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
-    /// Tell of every change of a job's tasks.
+    /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
-    /// Tell why a job waits and what would help. It looks at the cell and changes nothing of it.
+    /// Explain why a job is pending and what would help. It changes nothing.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
 }
 
-/// Which jobs.
+/// Selection of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this tenant.
+    /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
-    /// Only those that this scheduler places.
+    /// Only jobs of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only those whose tasks have all ended. Without it, only those whose tasks have not.
+    /// Only jobs whose tasks have all ended [default: the others].
     #[arg(long)]
     ended: bool,
-    /// All jobs that the cell remembers, whether they have ended or not.
+    /// All jobs that the cell keeps, ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// What the job is, or a file that says it.
+/// The job by flags, or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
@@ -85,13 +85,13 @@ pub(crate) struct SubmitArgs {
     ask: AskArgs,
 }
 
-/// Which group, and its new size.
+/// The group, and its new size.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
-    /// The job's name.
+    /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// How many tasks it is to want.
+    /// New number of tasks.
     #[arg(value_name = "COUNT")]
     count: u32,
     /// The group.
@@ -101,7 +101,7 @@ pub(crate) struct ResizeArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     match command {
         JobCommand::List(args) => list(args),
@@ -197,7 +197,7 @@ struct WhereShape {
     machines_more: usize,
 }
 
-/// A job, as the cell tells of it.
+/// Finds a job by name.
 pub(super) fn find(
     caller: &Caller,
     job: Option<proto::JobRef>,
@@ -224,7 +224,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
 }
 
-/// How far a gang is that holds places, and until when.
+/// Progress and timeout of an incomplete gang.
 fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     let places = format!("{} of {} places", held.have, held.needs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -302,7 +302,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
 struct SubmittedShape {
     name: String,
     id: String,
-    /// It was submitted before, and all its tasks have ended.
+    /// Whether it was submitted before, and all its tasks have ended.
     ended: bool,
 }
 
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// A flag beside a file would say nothing.
+    /// A flag beside a file is an error.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

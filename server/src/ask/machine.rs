@@ -17,38 +17,38 @@ use std::path::PathBuf;
 /// What to do with machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// List the machines, and what is left of them.
+    /// List the machines and their free resources.
     #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
     List(ListArgs),
     /// Show one machine.
     #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
     Get(NameArgs),
-    /// Add a machine, or change what is known of one: its tasks stay.
+    /// Add a machine, or change one; its tasks stay.
     #[command(after_help = "Examples:\n  \
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
-    /// Place no more tasks on a machine. Those that it has stay.
+    /// Stop placing tasks on a machine. Running ones stay.
     #[command(after_help = "Example:\n  omega machine drain m-1")]
     Drain(NameArgs),
-    /// Place tasks on a machine again.
+    /// Resume placing tasks on a machine.
     #[command(after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
-    /// Take a machine away. Its tasks wait for another one.
+    /// Remove a machine. Its tasks become pending.
     #[command(after_help = "Example:\n  omega machine remove m-1")]
     Remove(NameArgs),
 }
 
-/// Which machines.
+/// Selection of machines.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those with this label. May be repeated: they need all.
+    /// Only machines with this label. May be repeated: all are required.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Only those in this state.
+    /// Only machines in this state.
     #[arg(long, value_name = "STATE")]
     state: Option<MachineState>,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -89,26 +89,26 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 struct Described {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// How many accelerator devices it has; --gpu is as much, unless it says less.
+    /// Number of devices (GPUs); sets --gpu, unless that is less.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// The cores of each NUMA node that tasks may have to themselves: 16,16. --cpu is as much, unless it says more.
+    /// Exclusive cores of each NUMA node: 16,16. Sets --cpu, unless that is more.
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
-    /// A label. May be repeated.
+    /// Label. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// What keeps off tasks that do not tolerate it. May be repeated.
+    /// Taint. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
     taints: Vec<Taint>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
     match command {
         MachineCommand::List(args) => list(args),
@@ -184,7 +184,7 @@ fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
     columns(&heading, &rows)
 }
 
-/// An amount that may be below zero: what was claimed before a machine became smaller.
+/// An amount that may be negative: claims of a machine that became smaller.
 fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
     let sign = if amount < 0 { "-" } else { "" };
     format!("{sign}{}", kinds.display(kind, amount.unsigned_abs()))

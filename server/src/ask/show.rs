@@ -1,4 +1,4 @@
-//! Output formats: a table or names for people and scripts, JSON or YAML for programs.
+//! Output of replies: a table for people, names for scripts, JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
@@ -25,7 +25,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// Where the text of a column stands.
+/// Alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     /// At its left: words.
@@ -34,7 +34,7 @@ pub(super) enum Align {
     Right,
 }
 
-/// Prints a value in the format that was asked for.
+/// Prints a value in the requested format.
 ///
 /// # Errors
 /// If standard output takes no more.
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Words that readers of YAML take for something else.
+    /// Words that YAML readers do not read as text.
     const TRICKY: &[&str] = &[
         "",
         "~",

@@ -15,7 +15,7 @@ use omega_store::history::ReplayOptions;
 use omega_workload::command_line::argument_error;
 use std::path::{Path, PathBuf};
 
-/// Why the cell cannot be had. One line for the user.
+/// Error of reading the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServedError {
     /// Correct the address, or look whether the cell runs.
@@ -24,7 +24,7 @@ pub(crate) enum ServedError {
     /// Correct the address.
     #[error("--cell: {0}")]
     Address(#[from] ApiError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Kept(Box<ReadCellError>),
     /// Correct the environment.

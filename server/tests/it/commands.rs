@@ -436,7 +436,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f job.json", "job.json:2:"),
         (
             "job submit -f amount.toml",
-            "amount.toml: group[0].request.cpu: \"4GiB\" is not counted so",
+            "amount.toml: group[0].request.cpu: \"4GiB\" has the wrong unit",
         ),
         ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
         ("job submit -f level.toml", "level.toml:4:"),
