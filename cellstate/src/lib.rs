@@ -39,10 +39,6 @@
 //! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
 //! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/demand-profiles.md")]
-struct TheExampleInTheDocs;
-
 mod admission;
 mod answers;
 mod audit;

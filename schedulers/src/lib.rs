@@ -110,24 +110,3 @@ pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
-
-/// The examples of the README and of the pages about what is here, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-#[doc = include_str!("../../docs/plugins.md")]
-#[doc = include_str!("../../docs/profiles.md")]
-#[doc = include_str!("../../docs/gangs.md")]
-#[doc = include_str!("../../docs/preemption.md")]
-#[doc = include_str!("../../docs/quotas.md")]
-#[doc = include_str!("../../docs/load.md")]
-#[doc = include_str!("../../docs/backfill.md")]
-#[doc = include_str!("../../docs/delay.md")]
-#[doc = include_str!("../../docs/reservations.md")]
-#[doc = include_str!("../../docs/time.md")]
-#[doc = include_str!("../../docs/allocation.md")]
-#[doc = include_str!("../../docs/cores.md")]
-#[doc = include_str!("../../docs/cluster-resources.md")]
-#[doc = include_str!("../../docs/colocation.md")]
-#[doc = include_str!("../../docs/offers.md")]
-#[doc = include_str!("../../docs/asks.md")]
-mod documents {}
