@@ -87,6 +87,7 @@ fn nothing_is_left_to_do_in_the_sources() {
 fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
     BTreeMap::from([
         ("core", &[][..]),
+        ("cell", &["core", "cellstate", "schedulers", "client", "store"]),
         ("cellstate", &["core"]),
         ("schedulers", &["core", "cellstate", "schedulers"]),
         ("store", &["core", "cellstate"]),
@@ -129,6 +130,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
             "tests",
             &[
                 "core",
+                "cell",
                 "cellstate",
                 "schedulers",
                 "store",
