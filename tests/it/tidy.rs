@@ -88,6 +88,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
     BTreeMap::from([
         ("core", &[][..]),
         ("cellstate", &["core"]),
+        ("reassign", &[]),
         ("schedulers", &["core", "cellstate", "schedulers"]),
         ("store", &["core", "cellstate"]),
         ("client", &["core", "cellstate"]),
@@ -116,6 +117,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "core",
                 "cellstate",
                 "schedulers",
+                "reassign",
                 "store",
                 "client",
                 "service",
@@ -131,6 +133,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "core",
                 "cellstate",
                 "schedulers",
+                "reassign",
                 "store",
                 "client",
                 "service",
