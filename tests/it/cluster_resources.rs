@@ -14,10 +14,10 @@ use omega_schedulers::{Observer, Profile, Scheduler, Settings, Unobserved};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The kind that comes after the usual ones.
+/// The first kind after the standard ones.
 const LICENCE: KindId = KindId(4);
 
-/// Machines of so many cores, in a cell with so many licences.
+/// Machines with these cores, in a cell with a number of licences.
 fn licensed(cores: &[u64], licences: u64) -> SharedCell {
     let standard = Kinds::standard();
     let mut kinds: Vec<ResourceKind> = standard.iter().map(|(_, kind)| kind.clone()).collect();
@@ -34,7 +34,7 @@ fn set(cell: &SharedCell, amount: u64) {
     cell.apply(Command::SetClusterCapacity { kind: LICENCE, amount }).unwrap();
 }
 
-/// So many tasks of a core that claim so many licences each.
+/// Tasks of one core that each claim a number of licences.
 fn job(name: &str, tasks: u32, licences: u64) -> Job {
     let mut job = crate::small::job(name, tasks, 1);
     job.groups[0].cluster_request = Amounts::zero().with(LICENCE, licences);
@@ -188,8 +188,8 @@ fn who_waits_is_told_what_is_missing_of_the_cell() {
     assert_eq!(describe(reason, &kinds), "too little licence left in the cell as a whole");
 }
 
-/// Several schedulers on threads want the last licences, and tasks end meanwhile: there are never more claimed than
-/// there are, and in the end all tasks have run.
+/// Schedulers on threads compete for the last licences while tasks end: claims never exceed the
+/// capacity, and in the end all tasks have run.
 #[test]
 fn schedulers_on_threads_never_claim_more_than_there_is() {
     let cell = licensed(&[64, 64, 64], 5);

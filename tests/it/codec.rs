@@ -167,7 +167,7 @@ fn job() -> Job {
     }
 }
 
-/// Every command, and in it every case of what it is made of.
+/// Every command, with every case of its parts.
 fn every_command() -> Vec<(&'static str, Command)> {
     let id = MachineId { slot: 70_000, incarnation: 3 };
     let task = |index| TaskId { job: JobId(5_000_000_000), index };
