@@ -193,9 +193,10 @@ impl Cell {
         tenant_config: TenantConfig,
     ) -> Result<Outcome, Rejection> {
         validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
-        self.tenants.set_tenant(tenant, tenant_config)?;
+        self.tenants.set_tenant(tenant, tenant_config.clone())?;
         self.recount_asked();
         let version = self.begin();
+        Policies::configure_tenant(self, tenant, &tenant_config);
         // A limit above it may be another one now.
         self.log.push(Change::Quota);
         Ok(Outcome::Done(version))

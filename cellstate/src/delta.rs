@@ -116,6 +116,15 @@ pub struct TenantDelta {
     pub used: SmallVec<[i64; 4]>,
 }
 
+/// The number of tasks that a tenant has on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantCount {
+    /// Which tenant.
+    pub tenant: Text,
+    /// How many of its own tasks.
+    pub count: u32,
+}
+
 /// What changed between two versions. See the head of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
@@ -167,6 +176,9 @@ pub struct Delta {
     /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
     /// in the others nothing any more. With `peaks`, it is there for every row.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
+    /// The number of tasks that tenants with a maximum of them on one machine have in those rows, by row: all others
+    /// have none there any more.
+    pub tenant_counts: Vec<(u32, TenantCount)>,
     /// Reports of those rows that have one.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that came (with a key) or went.
@@ -234,6 +246,7 @@ impl Delta {
         self.cores.clear();
         self.demand_profiles.clear();
         self.batch.clear();
+        self.tenant_counts.clear();
         self.loads.clear();
         self.trackers.clear();
         self.counts.clear();

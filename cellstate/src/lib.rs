@@ -83,8 +83,8 @@ pub use cell::{Cell, MachineState};
 pub use changed::Changed;
 pub use cores::{CoreCounts, CoresLeft};
 pub use delta::{
-    Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
-    TenantTerms,
+    Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantCount,
+    TenantDelta, TenantTerms,
 };
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;

@@ -32,15 +32,18 @@ impl Delta {
         self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        if !self.demand_profiles.is_empty() || !self.batch.is_empty() {
-            // What the later one says of a row is all there is, even if it says nothing of demand profiles or of batch.
+        let sums = self.demand_profiles.len() + self.batch.len() + self.tenant_counts.len();
+        if sums > 0 {
+            // What the later one says of a row is all there is, even if it says nothing of these.
             let again: BTreeSet<u32> = later.slots.iter().copied().collect();
             self.demand_profiles.retain(|(slot, _)| !again.contains(slot));
             let all = later.peaks.is_some();
             self.batch.retain(|(slot, _)| !all && !again.contains(slot));
+            self.tenant_counts.retain(|(slot, _)| !again.contains(slot));
         }
         self.demand_profiles.extend(later.demand_profiles);
         self.batch.extend(later.batch);
+        self.tenant_counts.extend(later.tenant_counts);
         self.peaks = later.peaks.or(self.peaks.take());
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);

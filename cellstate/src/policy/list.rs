@@ -10,6 +10,7 @@ use super::peaks::Peaks;
 use super::quotas::Quotas;
 use super::reservations::Reservations;
 use super::runtime_affinity::RuntimeAffinity;
+use super::tasks_per_machine::TasksPerMachine;
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
 use crate::audit::AuditError;
 use crate::cell::Cell;
@@ -17,7 +18,7 @@ use crate::commit::Review;
 use crate::delta::Delta;
 use crate::facts::{Facts, Need};
 use crate::image::{Image, ImageError};
-use omega_core::{Conflict, Job, Reason, TaskGroup, Transaction};
+use omega_core::{Conflict, Job, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
 /// The position of a policy in the list, as a set.
@@ -41,6 +42,8 @@ policies! {
     cluster_resources: ClusterResources,
     /// Hours in which batch may have only a share of a machine.
     peaks: Peaks,
+    /// The most tasks of a tenant on one machine.
+    tasks_per_machine: TasksPerMachine,
     /// The most that tenants may claim.
     quotas: Quotas,
 }

@@ -259,6 +259,11 @@ macro_rules! policies {
                 })+
             }
 
+            /// Takes over what an operator said of a tenant.
+            pub(crate) fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
+                $(<$state>::configure_tenant(cell, name, config);)+
+            }
+
             /// Writes the columns of a row that changed.
             #[inline]
             pub(crate) fn write_row(&self, slot: u32, delta: &mut Delta) {

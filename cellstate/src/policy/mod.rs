@@ -31,6 +31,7 @@ mod quotas;
 pub(crate) mod reservations;
 mod runtime_affinity;
 mod set;
+mod tasks_per_machine;
 
 pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
@@ -43,7 +44,7 @@ use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
 use crate::view::Tally;
-use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, Transaction};
+use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
 /// The side of a policy that the cell and every view share: it checks a placement and counts it.
@@ -161,6 +162,9 @@ pub(crate) trait Policy: Ledger {
 
     /// Concludes a transaction that was committed, or of which nothing was.
     fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
+
+    /// Takes over what an operator said of a tenant, in a version that has begun.
+    fn configure_tenant(_cell: &mut Cell, _name: &Text, _config: &TenantConfig) {}
 
     /// Writes its columns of a row that changed.
     #[inline]

@@ -11,7 +11,7 @@ use crate::proto;
 use omega_cellstate::{
     Beside, ClusterResources, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices,
     DomainName, Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta,
-    TenantDelta, TenantTerms, Tracked, TrackerId, TrackerKey,
+    TenantCount, TenantDelta, TenantTerms, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::{DEVICES_MAX, NUMA_NODES_MAX};
 use omega_core::{
@@ -109,6 +109,12 @@ impl From<&Delta> for proto::Delta {
             limit: tenant.terms.limit.as_ref().map(|limit| proto::Quota { limit: values(limit) }),
         };
         message.tenants = delta.tenants.iter().map(tenant).collect();
+        let count = |(slot, told): &(u32, TenantCount)| proto::TenantCount {
+            slot: *slot,
+            tenant: told.tenant.to_string(),
+            count: told.count,
+        };
+        message.tenant_counts = delta.tenant_counts.iter().map(count).collect();
         for (at, held) in &delta.held {
             let held = proto::Allocation { at: *at, amounts: values(held) };
             message.allocations.push(held);
@@ -217,6 +223,9 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     read.peaks = message.peaks.map(|given| all(given.all)).transpose()?;
     read.batch =
         by_row("batch.slot", rows, message.batch, |one| Ok((one.slot, one.allocated.into())))?;
+    read.tenant_counts = by_row("tenant_counts.slot", rows, message.tenant_counts, |one| {
+        Ok((one.slot, TenantCount { tenant: one.tenant.into(), count: one.count }))
+    })?;
     for machine in message.machines {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);

@@ -101,6 +101,7 @@ pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
         parent: (!given.parent.is_empty()).then(|| given.parent.into()),
         guaranteed: amounts(given.guaranteed),
         weight: given.weight.max(1),
+        tasks_per_machine_max: given.tasks_per_machine_max,
     }
 }
 
@@ -110,6 +111,7 @@ impl From<&TenantConfig> for proto::TenantConfig {
             parent: tenant_config.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
             guaranteed: values(&tenant_config.guaranteed),
             weight: tenant_config.weight,
+            tasks_per_machine_max: tenant_config.tasks_per_machine_max,
         }
     }
 }
