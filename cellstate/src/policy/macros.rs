@@ -67,7 +67,7 @@ macro_rules! ledgers {
 
 /// Defines the structs of all policies.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $name:ident: $state:ty,)+) => {
+    ($($(#[$doc:meta])* $name:ident: $state:ident $(with $columns:ident)?,)+) => {
         /// The positions of the list.
         #[expect(non_camel_case_types, reason = "they are named after the fields")]
         enum Position { $($name,)+ }
@@ -96,6 +96,31 @@ macro_rules! policies {
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Notes {
             $($name: <$state as Policy>::Note,)+
+        }
+
+        /// The columns of every policy in a delta.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct PolicyColumns {
+            $($(
+                #[doc = concat!("Those of the policy `", stringify!($state), "`.")]
+                pub $name: $columns,
+            )?)+
+        }
+
+        impl Columns for PolicyColumns {
+            fn clear(&mut self) {
+                $($(<$columns as Columns>::clear(&mut self.$name);)?)+
+            }
+
+            fn append(&mut self, later: PolicyColumns, again: &RowsAgain<'_>) {
+                $($(<$columns as Columns>::append(&mut self.$name, later.$name, again);)?)+
+            }
+
+            fn nothing_since(&self) -> PolicyColumns {
+                PolicyColumns {
+                    $($($name: <$columns as Columns>::nothing_since(&self.$name),)?)+
+                }
+            }
         }
 
         ledgers!(Policies: $($name: $state,)+);

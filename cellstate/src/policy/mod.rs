@@ -10,7 +10,7 @@
 //!    write ──▶ delta ──▶ apply (the mirror of a view)      capture / restore / hash / audit
 //! ```
 //!
-//! Each policy is one file or folder with its state, checks, counting, part of a delta, mirror in a view, part of a
+//! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
 //! snapshot, recount and commands. `list.rs` names each of them once; from that list come the sets, the state of the
 //! cell and the mirrors of views, with static dispatch. `commit.rs` knows this contract and no listed policy.
 //!
@@ -22,6 +22,7 @@ mod macros;
 
 pub(crate) mod allocations;
 pub(crate) mod cluster_resources;
+pub(crate) mod columns;
 pub(crate) mod evictions;
 pub(crate) mod gangs;
 mod list;
@@ -31,8 +32,10 @@ mod quotas;
 pub(crate) mod reservations;
 mod runtime_affinity;
 mod set;
-mod tasks_per_machine;
+pub(crate) mod tasks_per_machine;
 
+pub(crate) use columns::{Columns, RowsAgain};
+pub use list::PolicyColumns;
 pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;

@@ -9,10 +9,10 @@
 
 mod view;
 
-use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
 use crate::cell::Cell;
-use crate::delta::{Delta, TenantCount};
+use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::ImageError;
 use omega_core::{Job, Reason, TaskGroup, TenantConfig, Text};
@@ -130,7 +130,8 @@ impl Policy for TasksPerMachine {
         for (tenant, limited) in &self.tenants {
             let count = limited.on(slot as usize);
             if count > 0 {
-                delta.tenant_counts.push((slot, TenantCount { tenant: tenant.clone(), count }));
+                let told = TenantCount { tenant: tenant.clone(), count };
+                delta.policies.tasks_per_machine.counts.push((slot, told));
             }
         }
     }
@@ -177,7 +178,7 @@ impl Mirror for TasksPerMachine {
         for slot in &delta.slots {
             had.extend(self.clear(*slot as usize));
         }
-        for (slot, told) in &delta.tenant_counts {
+        for (slot, told) in &delta.policies.tasks_per_machine.counts {
             if let Some(limited) = self.tenants.get_mut(&told.tenant) {
                 limited.set(*slot as usize, told.count);
             }
@@ -185,6 +186,34 @@ impl Mirror for TasksPerMachine {
         // A task that requested nothing leaves no amounts, and yet another may come.
         let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
         tally.freed += fewer.count() as u64;
+    }
+}
+
+/// Tasks per machine in a delta. A maximum comes with what is said of its tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantCounts {
+    /// The number of tasks of tenants with a maximum in those rows that changed, by row: all others have none there any
+    /// more.
+    pub counts: Vec<(u32, TenantCount)>,
+}
+
+/// The number of tasks that a tenant has on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantCount {
+    /// Which tenant.
+    pub tenant: Text,
+    /// How many of its own tasks.
+    pub count: u32,
+}
+
+impl Columns for TenantCounts {
+    fn clear(&mut self) {
+        self.counts.clear();
+    }
+
+    fn append(&mut self, later: TenantCounts, again: &RowsAgain<'_>) {
+        again.forget_in(&mut self.counts);
+        self.counts.extend(later.counts);
     }
 }
 

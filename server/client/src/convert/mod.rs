@@ -8,6 +8,7 @@ mod delta;
 mod job;
 mod machine;
 mod pieces;
+mod policies;
 mod rules;
 mod transaction;
 
