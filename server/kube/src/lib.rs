@@ -12,4 +12,6 @@
 //! In reading order: [`adapter`] (the step machine, without I/O), [`workers`].
 
 pub mod adapter;
+pub mod client;
+pub mod watch;
 pub mod workers;

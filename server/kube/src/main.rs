@@ -1,0 +1,3 @@
+//! `omega-kube`: a scheduler for a live Kubernetes API server.
+
+fn main() {}
