@@ -13,5 +13,7 @@
 
 pub mod adapter;
 pub mod client;
+pub mod explain;
+pub mod run;
 pub mod watch;
 pub mod workers;

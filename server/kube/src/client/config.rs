@@ -232,7 +232,10 @@ impl Config {
             Some(named) => named.user,
             None if user.is_empty() => User::default(),
             None => {
-                return Err(fault(path, format!("context {current:?}: user {user:?} is not in users")));
+                return Err(fault(
+                    path,
+                    format!("context {current:?}: user {user:?} is not in users"),
+                ));
             }
         };
         Reader { path }.config(cluster.cluster, user)
@@ -276,8 +279,11 @@ impl Reader<'_> {
             user.client_certificate_data.as_deref(),
             user.client_certificate.as_deref(),
         )?;
-        let key =
-            self.pem("client-key-data", user.client_key_data.as_deref(), user.client_key.as_deref())?;
+        let key = self.pem(
+            "client-key-data",
+            user.client_key_data.as_deref(),
+            user.client_key.as_deref(),
+        )?;
         let identity = match (certificate, key) {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,

@@ -70,8 +70,7 @@ impl Exec {
         command.args(self.args.iter().flatten());
         command.envs(self.env.iter().flatten().map(|variable| (&variable.name, &variable.value)));
         command.env("KUBERNETES_EXEC_INFO", request.to_string()).stdin(Stdio::null());
-        let fault =
-            |message: String| ConfigError::Exec { command: self.command.clone(), message };
+        let fault = |message: String| ConfigError::Exec { command: self.command.clone(), message };
         let output = command.output().await.map_err(|why| fault(why.to_string()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -105,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_plugin_prints_a_token_or_a_certificate() {
-        let token = parse(br#"{"status":{"token":"t","expirationTimestamp":"2030-01-01T00:00:00Z"}}"#);
+        let token =
+            parse(br#"{"status":{"token":"t","expirationTimestamp":"2030-01-01T00:00:00Z"}}"#);
         let token = token.expect("a token");
         assert_eq!(token.token.as_deref(), Some("t"));
         assert!(token.until.is_some());

@@ -3,8 +3,8 @@
 //! HTTP/1.1 with one request a connection at a time: the outbox bounds the calls in flight, and so the connections.
 
 pub mod config;
-pub mod exec;
 mod connection;
+pub mod exec;
 mod lines;
 mod session;
 pub mod time;
@@ -99,9 +99,7 @@ impl Response {
         }
         match serde_json::from_slice::<Status>(&self.body) {
             Ok(status) => status.message,
-            Err(_) => {
-                String::from_utf8_lossy(&self.body[..self.body.len().min(200)]).trim().into()
-            }
+            Err(_) => String::from_utf8_lossy(&self.body[..self.body.len().min(200)]).trim().into(),
         }
     }
 }

@@ -48,8 +48,9 @@ impl Session {
         let secure = config.server.starts_with("https://");
         let tls = secure.then(|| tls::config(config, identity.as_ref())).transpose()?;
         let authorization = bearer.map(|text| HeaderValue::from_str(&text)).transpose();
-        let mut authorization = authorization
-            .map_err(|_| ConfigError::Tls("the token has characters that no header may have".into()))?;
+        let mut authorization = authorization.map_err(|_| {
+            ConfigError::Tls("the token has characters that no header may have".into())
+        })?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }

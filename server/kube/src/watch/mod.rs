@@ -100,7 +100,8 @@ where
     let mut failures = 0;
     loop {
         let listed = !keeper.version.is_empty();
-        let done = if listed || keeper.watch_list { keeper.watch().await } else { keeper.list().await };
+        let done =
+            if listed || keeper.watch_list { keeper.watch().await } else { keeper.list().await };
         match done {
             Ok(()) => failures = 0,
             Err(Failure::Closed) => return,

@@ -140,7 +140,13 @@ impl<S> Keeper<'_, S> {
             self.version = version;
         }
         match event {
-            Some(event) => if self.sink.take(event).await { Ok(()) } else { Err(Failure::Closed) },
+            Some(event) => {
+                if self.sink.take(event).await {
+                    Ok(())
+                } else {
+                    Err(Failure::Closed)
+                }
+            }
             None => Ok(()),
         }
     }
