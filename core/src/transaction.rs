@@ -179,7 +179,8 @@ pub enum Reason {
     /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
     /// A task that stays in the domain needs this one, or one like it, there (see
-    /// [`TaskRule::Runtime affinity`](crate::TaskRule::Runtime affinity)): release that one too, or put another one there.
+    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)): release
+    /// that one too, or put another one there.
     RuntimeAffinityNeeded,
     /// The task to be evicted is in the same band of precedence as the most important claim on its machine
     /// (see [`Policy::bands`](crate::Policy::bands)).
