@@ -1,10 +1,11 @@
-//! The bodies of calls on their way: messages that are not whole, and answers that are not read.
+//! Bodies of calls in progress: incomplete messages, and unread replies.
 //!
-//! A message must be whole within a time from the call's first frame, or for streams of messages, from its own first
-//! byte: a client that begins and does not go on keeps its place, and what it has sent, no longer than that.
+//! A message must be complete within a time from the call's first frame, or in a stream of
+//! messages, from its own first byte: so a client that sends a part keeps its slot and its bytes no
+//! longer than that.
 //!
-//! Answers go to the transport in small parts, the next one when it has room for it: the transport keeps what it was
-//! given until the client reads, and tells nobody how much that is.
+//! Replies go to the transport in small parts, each when it has room: the transport buffers what it
+//! gets until the client reads, and does not report how much that is.
 
 use crate::held::{Held, Holder};
 use crate::limits::Place;
@@ -176,10 +177,10 @@ impl Outgoing {
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The answer to a call, which was made. Its place is free again: an answer that nobody reads costs its bytes.
+    /// The reply to a call. The call's slot is free; an unread reply counts with its bytes.
     ///
     /// # Errors
-    /// If the caller only looked, and holds as much as he may. What was done is told in any case.
+    /// If the caller only read, and unread replies fill its share. The reply to a write is always sent.
     pub(crate) async fn answer(
         response: Response<Body>,
         holder: &Holder,

@@ -1,10 +1,8 @@
 //! Log of commits for operators: all at debug level, and slow ones always. Without a listener, an
 //! event costs one comparison.
-//!
-//! Where nobody listens, an event costs a look at a number.
 
+use crate::counters::Judged;
 use crate::server::SlowCommit;
-use crate::tally::Judged;
 use omega_client::ApiError;
 use omega_core::SchedulerId;
 use parking_lot::Mutex;

@@ -1,9 +1,9 @@
-//! Why a job waits, found out beside the commits.
+//! Explanations of pending jobs, outside of the commit path.
 //!
-//! The services know no scheduler, and it takes one to tell why a job has no machine. So whoever starts a
-//! server brings an [`Explainer`]; without one, the call is refused. It looks at the cell as a scheduler does,
-//! through its deltas, on a thread of its own, and a few at a time: what it costs is the copy that any
-//! new scheduler gets, and time on a processor.
+//! Services know no scheduler, but an explanation needs one. So the program that starts a server
+//! passes an [`Explainer`]; without one, the call is rejected. It reads the cell through deltas, as
+//! a scheduler does, on its own thread, and a few at a time: its cost is the copy of a new
+//! scheduler, and processor time.
 
 use crate::host::Host;
 use crate::jobs::find_any;

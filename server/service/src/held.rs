@@ -1,9 +1,10 @@
-//! The bytes that clients make this process hold: requests that are not whole, and answers that are not read.
+//! Accounts of bytes in memory for clients: incomplete requests, and unread replies.
 //!
-//! Each byte is counted where it comes in or goes out (`bodies.rs`, `deltas.rs`), for the caller and for all callers
-//! together. Whoever holds as much as he may gets no further call until he has read something; his streams wait. So
-//! what a process holds for its clients is bounded whatever they send or do not read. Operators and replicas have an
-//! account of their own, and so have agents, for they must get in when everything else is full.
+//! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for the caller and
+//! for all callers together. A caller at its limit gets no further call until it has read
+//! something; its streams wait. So the memory for clients is bounded whatever they send or do not
+//! read. Operators and replicas, and agents, have accounts of their own, because they must get in
+//! when everything else is full.
 //!
 //! Invariant: `all` is the sum of `callers`, and no caller there has 0.
 
@@ -116,7 +117,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts bytes that exist already, whatever the limits are.
+    /// Counts existing bytes, regardless of limits.
     pub(crate) fn add(&mut self, bytes: usize) {
         if bytes == 0 {
             return;

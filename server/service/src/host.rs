@@ -1,8 +1,8 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services ask here and await; the cell and its replicas know no runtime. A replica answers by a
-//! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
-//! deltas.
+//! The services call it and await; the cell and its replicas know no async runtime. A replica
+//! replies by a callback that wakes the awaiting task, and a thread publishes the applied version
+//! for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
@@ -232,7 +232,7 @@ impl Host {
     /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
+    /// If it changed nothing, no leader takes it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -284,7 +284,7 @@ impl Host {
     /// Changes the membership.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,

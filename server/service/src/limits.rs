@@ -1,12 +1,11 @@
-//! Amount that a caller may ask for at once, and how often.
+//! Limits on concurrent calls and call rates of callers.
 //!
-//! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
-//! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
-//! when everything else is full, which is when they are needed. Agents and the leases of schedulers get in
-//! before others do.
+//! Calls beyond a limit are rejected at once with a retry delay; nothing queues here, so admitted
+//! calls are answered, and the newest are shed. Operators have slots of their own, so that they get
+//! in when everything else is full. Agents and schedulers' leases have priority.
 //!
-//! Refusals cost, too, so whoever nears a bound is held back first: his connections are read later, as
-//! `turns.rs` has it. Only what comes nevertheless is refused.
+//! Rejections cost, too, so callers near a limit are slowed first: their connections are read later
+//! (`turns.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::held::{Accounts, Holder};
 use crate::identity::{Caller, Role};
@@ -80,9 +79,9 @@ impl Default for Deadlines {
 }
 
 impl Default for Limits {
-    /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
-    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection. A tenant may have
-    /// four of the largest jobs: with each task in a job of its own, some four gigabytes.
+    /// A replica answers some ten thousand calls a second: one caller gets half of it, and a burst
+    /// of two seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant
+    /// may have four of the largest jobs: with one task in each job, some four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,

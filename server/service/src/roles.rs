@@ -1,8 +1,7 @@
 //! Permissions: one table for every call of every service.
 //!
-//! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
-//! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
-//! call (whose jobs, which machine) is in `grants.rs`, and is asked by the services that read it.
+//! A call without a rule here is denied to everyone, and a test fails for it. Rules that depend on
+//! the content of a call are in `grants.rs`, and checked by the services that read it.
 
 use crate::identity::{Caller, Role};
 use crate::turns::Need;

@@ -1,8 +1,8 @@
-//! Large deltas on their way: encoded once, and held once for all who read the same.
+//! Large deltas: encoded once, and shared by all readers of the same state.
 //!
-//! A delta from nothing to the present state is as large as the cell, and as many readers may ask for it as there
-//! are streams. So one is made at a time, what was made is shared while somebody reads it, and its bytes are counted
-//! for whoever it was made for, who gets no other one while he holds as much as he may.
+//! A full delta is as large as the cell, and as many readers may request it as there are streams.
+//! So only one is made at a time, it is shared while it has readers, and its bytes count for the
+//! reader that it was made for, which gets no further one while it is at its limit.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;

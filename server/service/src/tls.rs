@@ -1,8 +1,8 @@
 //! The certificates of a listener: read from files, checked, and read again when the files change.
 //!
-//! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
-//! connection shows its certificate anew, so one that has expired or was revoked, or whose authority was taken
-//! away, opens no more connections. Those that are open stay open.
+//! Both sides present a certificate, by TLS 1.3 without session resumption: each connection
+//! presents its certificate anew, so expired and revoked ones, and those of a removed authority,
+//! open no more connections. Open connections stay.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
@@ -245,9 +245,9 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 
 /// Verifier of the certificates of callers.
 ///
-/// A list says which certificates of its authority are revoked, those between an authority and a caller among
-/// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let
-/// nobody in would help who can keep it from coming.
+/// A list revokes certificates of its authority, including intermediate ones. An authority without
+/// a list revokes nothing. An overdue list is still used: rejecting everyone would help an attacker
+/// who can withhold it.
 fn callers(
     roots: RootCertStore,
     revoked: Vec<CertificateRevocationListDer<'static>>,

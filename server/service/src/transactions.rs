@@ -1,7 +1,7 @@
-//! Results of past transactions, from the reply cache, for people who ask for the outcome of one.
+//! Results of past transactions, from the reply cache.
 //!
-//! The cell keeps its answers so that a retry does nothing twice, and they are all that is told here: which
-//! items were refused and why, by their places, at which version. What was in a transaction is nowhere.
+//! The cell keeps results for retries, and only these are returned: the rejected items by position,
+//! the reasons, and the version. The contents of transactions are not kept.
 
 use crate::host::Host;
 use crate::service::Room;
@@ -58,10 +58,10 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     ApiError::new(code, say)
 }
 
-/// The answers of one scheduler, or of all, those of the newest version first: at most `size` after the page
-/// that ended with this token.
+/// Results of one scheduler, or of all, newest version first: at most `size` after the page that
+/// ended with this token.
 ///
-/// The cell is looked at scheduler by scheduler, so that no commit waits for those who look.
+/// The cell is read scheduler by scheduler, so that commits do not wait for it.
 ///
 /// # Errors
 /// If there is no such scheduler, or no page has ended so.

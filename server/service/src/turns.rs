@@ -102,9 +102,9 @@ impl Lane {
         Some(Taken(self.clone()))
     }
 
-    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the turn if there
-    /// is nothing to be read. If not, it is woken when it may; to be asked with the same ticket then, which
-    /// is `None` at first.
+    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the
+    /// turn if there is nothing to read. If not, it is woken later; call again with the same
+    /// ticket, which is `None` at first.
     pub(crate) fn turn(
         &self,
         caller: &Arc<str>,

@@ -1,7 +1,6 @@
-//! Calls from the command line: round the replicas until one answers or the time is up.
+//! Calls from the command line: the replicas are tried in turn until one answers or time is up.
 //!
-//! Every call of the API may be sent again, so a replica that does not answer costs a moment and no
-//! more: the next one is asked the same.
+//! Every call of the API may be repeated, so an unresponsive replica costs only a moment.
 
 use super::AskError;
 use omega_client::connect::Connections;

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What to do with contexts.
+/// Commands for contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// List the contexts; the current one is marked.

@@ -235,7 +235,7 @@ fn table(shape: &PeaksShape) -> String {
         0 => {}
         over => {
             let machines = plural(over as u64, "machine");
-            text += &format!("on {machines} batch holds more than its share\n");
+            text += &format!("on {machines} batch exceeds its share\n");
         }
     }
     text

@@ -1,7 +1,7 @@
-//! `omega task resize`: gives a task that has a machine more or less of it.
+//! `omega task resize`: resizes a placed task.
 //!
-//! It is a transaction of one resize, sent by hand as those of `omega txn commit` are. Kinds that are not named stay
-//! as they are.
+//! It is a transaction of one resize, sent like those of `omega txn commit`. Kinds that are not
+//! given stay.
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;

@@ -166,7 +166,7 @@ pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = sentence(what, &shape.done);
     match shape.machines {
         None => format!("{done}\n"),
-        Some(0) => format!("{done}; no machine is like that now\n"),
+        Some(0) => format!("{done}; no machine matches now\n"),
         Some(count) => format!("{done} for {}\n", plural(count.into(), "machine")),
     }
 }

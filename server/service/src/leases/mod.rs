@@ -226,8 +226,8 @@ impl Leases {
             (true, _) => Ok(()),
             (false, leader) => {
                 let say = match leader {
-                    Some(leader) => format!("leases are kept by the leader, which is {leader}"),
-                    None => "leases are kept by the leader, and nobody leads now".to_owned(),
+                    Some(leader) => format!("only the leader keeps leases, which is {leader}"),
+                    None => "only the leader keeps leases, and nobody leads now".to_owned(),
                 };
                 let leader = leader.map(|leader| leader.0.to_string());
                 let error = ApiError::new(ErrorCode::NoLeader, say);

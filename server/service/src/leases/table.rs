@@ -1,7 +1,7 @@
-//! Until when each holder's lease runs: a plain state machine, told the time from outside.
+//! Expiry of each holder's lease: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader knows it, from what it heard. One that begins to lead, or that was stopped itself for a
-//! while, cannot tell a dead holder from one that was not heard: it grants each a full lease from then on.
+//! Only a leader knows it, from received renewals. A new leader, or one that was paused, cannot
+//! distinguish a dead holder from an unheard one, and grants each a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;

@@ -1,9 +1,8 @@
-//! The addresses of the peers, and a stream to each that has messages to get.
+//! Addresses of the peers, and a stream to each.
 //!
-//! A peer is reached at the address that the membership has; where it has none, at the one that this
-//! server's settings give; where they give none, at the one that the peer itself has sent. So a change of
-//! the membership moves or adds a replica without a restart of the others, and a replica that joins needs
-//! to know no more than its own address.
+//! A peer's address is that of the membership, else that of this server's settings, else the one
+//! that the peer has sent. So a membership change moves or adds a replica without a restart of the
+//! others, and a joining replica needs only its own address.
 
 use super::link::Link;
 use super::{Dialer, Whoami};

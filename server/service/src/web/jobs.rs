@@ -6,7 +6,7 @@ use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
-use crate::survey::Counts;
+use crate::summary::Counts;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};

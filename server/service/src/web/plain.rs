@@ -3,8 +3,8 @@
 use super::guard;
 use super::listen;
 use crate::connection::Door;
-use crate::exposition::CONTENT_TYPE;
 use crate::limits::Limits;
+use crate::openmetrics::CONTENT_TYPE;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};

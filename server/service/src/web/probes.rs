@@ -1,7 +1,7 @@
 //! Routes for Prometheus and for health checks.
 
 use super::Shown;
-use crate::exposition::CONTENT_TYPE;
+use crate::openmetrics::CONTENT_TYPE;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
