@@ -58,7 +58,7 @@ pub struct Resize {
     pub to: Amounts,
 }
 
-/// Handling of the rest of a transaction if a part of it conflicts.
+/// What happens to the other items of a transaction when some conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
@@ -78,7 +78,8 @@ pub enum ConflictCheck {
     SequenceNumber,
 }
 
-/// Claims that a scheduler submits together, with what must make room for them.
+/// Claims that a scheduler submits together, with the releases, evictions and resizes that make
+/// room for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Transaction {
     /// Its id: a retry with the same id gets the same answer and does nothing twice.
@@ -119,7 +120,7 @@ impl Transaction {
         }
     }
 
-    /// Number of claims, releases, evictions and resizes there are.
+    /// Number of claims, releases, evictions and resizes.
     #[must_use]
     pub fn items(&self) -> usize {
         self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()

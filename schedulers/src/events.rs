@@ -60,7 +60,7 @@ impl Events {
     /// All events.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
-    /// Number of kinds there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 19;
 
     /// Events that name the machines concerned.

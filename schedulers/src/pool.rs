@@ -1,11 +1,10 @@
-//! Schedulers on threads: one each, woken when there may be something to do.
+//! A pool of schedulers on threads, woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
-//! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
-//! closing the channels ends the pool.
+//! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
+//! worker sleeps on its channel, which wakes it early; closing the channels ends the pool.
 //!
-//! A decision that panics costs its job its turn, and nobody else: [`Scheduler::recover`]. A worker that panics
-//! elsewhere has ended, which [`Pool::running`] shows.
+//! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
+//! that panics elsewhere ends, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};

@@ -173,10 +173,10 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
-    /// them that breaks no budget.
+    /// Candidates on the machines from a row on, cyclically, until there are `enough`, one of which
+    /// violates no budget.
     ///
-    /// On a machine where the task fits already it is not asked what would have to go.
+    /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
         let curable = |view: &mut View, block| self.worth_a_try(view, block);
         self.candidates_where(view, curable, (start, enough))

@@ -129,12 +129,12 @@ impl Profile {
     /// no machine evicts others of lower precedence, so a scheduler with it has a view that keeps
     /// placements.
     ///
-    /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
-    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
-    /// what tasks count for that request less than they are reckoned with.
+    /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind
+    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if present, are the
+    /// nominal requests for scores.
     ///
-    /// Not in it are volumes, which [`Profile::with_volumes`] adds, and the spread that Kubernetes
-    /// gives to services which ask for none.
+    /// It does not include volumes, which [`Profile::with_volumes`] adds, nor Kubernetes' default
+    /// spread of services.
     #[must_use]
     pub fn kube(kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);

@@ -1,8 +1,7 @@
 //! Adds relative scores to the machines that a search has found.
 //!
-//! For a single task that is all. For many identical tasks, the raw values are kept: where they
-//! depend on descriptions alone, a claim changes them nowhere, and what they are worth changes
-//! only when a machine has filled up and so left the comparison.
+//! For many identical tasks the raw values are kept: if they depend on descriptions alone, claims
+//! do not change them, and their normalisation changes only when a machine is full and drops out.
 
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};

@@ -30,8 +30,8 @@ pub enum Stance {
 
 /// A score relative to the other feasible machines.
 ///
-/// It may rely on what [`crate::Filter`] may rely on. It is asked once per decision, and again
-/// where a decision is about many tasks and a machine has filled up.
+/// The conditions of [`crate::Filter`] apply. It is called once per decision, and again when a
+/// machine fills up in a decision about many tasks.
 pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;

@@ -514,9 +514,9 @@ impl Scheduler {
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
-    /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
-    /// fault, and the room went back to the view: whoever missed it tries again at once. If that
-    /// one waited too, it would wake with those at fault, and miss the room again.
+    /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a
+    /// backoff, and their room returned to the view: jobs that missed it are retried at once,
+    /// before those with the backoff would take it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {

@@ -33,9 +33,9 @@ pub enum Search {
     },
     /// Full in small cells and indexed in large ones.
     Adaptive,
-    /// Indexed, until so many percent of the machines, and at least 100 of them, are feasible; 0
-    /// chooses the percentage by the size of the cell. It stops at the end of a block. (What
-    /// Kubernetes calls `percentageOfNodesToScore`.)
+    /// Indexed, until a percentage of the machines, at least 100, is feasible; 0 chooses the
+    /// percentage by the size of the cell. It stops at the end of a block. (Kubernetes'
+    /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }
 

@@ -222,11 +222,11 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
-    /// Number of tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
+    /// Number of a job's tasks to claim in this turn, at most the transaction's room.
     ///
-    /// As many as its tenant would get of them if all that wait were served until they have the same share: so each
-    /// transaction holds claims of tenants as they weigh, though each has but one large job. Tasks of others are taken
-    /// to be as large; where they are not, the order of turns makes up for it.
+    /// It is the tenant's part if all pending tenants were served until their shares are equal: so
+    /// each transaction has claims of all tenants by weight, though each has but one large job.
+    /// Tasks of others are assumed to be equally large; the order of turns corrects the rest.
     pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
         let equal = room.div_ceil(self.tenants().max(1));
         let requests = || job.groups.iter().map(|group| &group.request);

@@ -1,8 +1,8 @@
-//! Bare loops: the least that each kind of work needs, on arrays, without jobs, rules or answers.
+//! Bare loops: the least that each kind of work needs, on arrays, without jobs, rules or results.
 //!
-//! They are what a prototype would be, and set the scale on the machine at hand. They use the same
-//! widths (64-bit amounts, four kinds) and the same dispatch to wide vector instructions as the
-//! shipped code, so that the ratio tells what the shipped code carries, not what its types cost.
+//! They are the scale on the present machine. They use the same widths (64-bit amounts, four kinds)
+//! and the same vector instructions as the shipped code, so the ratio shows the cost of its
+//! features, not of its types.
 
 use super::clock::{Figure, timed};
 use omega_cellstate::{BLOCK, View};

@@ -1,6 +1,6 @@
-//! Question: what does each means of deciding faster, or with fewer conflicts, bring?
+//! Question: what does each means of faster decisions, or of fewer conflicts, gain?
 //!
-//! Each is switched off where it matters, all others as they are by default. What is compared is the
+//! Each is switched off where it matters, with all others at their defaults. The figure is the
 //! processor time of a scheduler's steps, from the sync with the jobs until none has its turn.
 
 use super::cells::{self, Made};

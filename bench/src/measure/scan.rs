@@ -1,4 +1,4 @@
-//! Question: what does it cost to look at every machine, and to place a thousand tasks at once?
+//! Question: what do a full scan, and a decision for a thousand tasks, cost?
 
 use super::bare::{Columns, KINDS};
 use super::cells;

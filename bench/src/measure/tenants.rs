@@ -22,7 +22,7 @@ enum On {
     Nothing,
     /// A tree with a limit at each level, which is never reached.
     Tree,
-    /// The same with fair shares.
+    /// A tree with fair shares.
     Turns,
 }
 

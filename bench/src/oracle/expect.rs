@@ -166,7 +166,7 @@ impl Expect {
     }
 }
 
-/// Kubernetes' scores in our finer unit, in which a difference of less than a point shows.
+/// Kubernetes' scores in Omega's unit, which resolves fractions of a point.
 pub(super) fn in_ours(scores: &Scores) -> Scores {
     scores.iter().map(|(name, score)| (name.clone(), score * POINT)).collect()
 }

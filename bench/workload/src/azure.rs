@@ -83,7 +83,7 @@ struct Columns {
 /// Folder of the trace.
 #[derive(Default)]
 struct Clock {
-    /// Reading of its clock at the start.
+    /// The trace's clock at the start.
     start_ms: Option<u64>,
     now_ms: u64,
     /// The number that the next new batch has at least.

@@ -112,7 +112,7 @@ pub enum InputError {
 /// Purpose of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
-    /// To place on: there must be some.
+    /// Required: the workload places tasks on these machines.
     Needed,
     /// To look at, if there are any.
     Optional,

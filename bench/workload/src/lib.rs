@@ -47,13 +47,13 @@ pub struct Workload {
     pub policy: Policy,
     /// The machines at the start. Positions in this list stand for them below.
     pub machines: Vec<Machine>,
-    /// Handling of the machines later, ascending by time.
+    /// Later changes of the machines, ascending by time.
     pub machine_events: Vec<MachineEvent>,
     /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
     pub arrivals: Vec<Arrival>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Number of some tasks are to stay up, where a scheduler evicts.
+    /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// Parts that were not carried over, in sentences that a user understands.
     pub notes: Vec<String>,

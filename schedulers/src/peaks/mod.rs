@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a peak begins                                        it is over
-//!   batch holds more than its share of a machine         tasks want more, and it is free
+//!   batch exceeds its share of a machine         tasks want more, and it is free
 //!      ├─ tasks give up what they hold beyond             └─ they grow again
 //!      │  their request: they run on
 //!      └─ if that is not enough, tasks are released:

@@ -1,7 +1,7 @@
-//! Which jobs are at fault for the claims that the cell refused, and what they wait for.
+//! Rejected claims by job, and the events that their jobs wait for.
 //!
-//! Most were refused for what others did in the meantime, and are tried again in time. For a quota
-//! time does nothing.
+//! Most were rejected because of concurrent commits, and are retried after a backoff. A job over
+//! its quota waits for an event.
 
 use super::Decided;
 use crate::events::Events;

@@ -82,7 +82,7 @@ impl Way {
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
 
-    /// Events that may help the job whose claims were rejected.
+    /// Events after which the job whose claims were rejected is tried again.
     fn refusers(&self) -> Refusers {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
         Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))

@@ -26,9 +26,9 @@ pub struct Settings {
     /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
     /// the profile evicts, reserves or permits, it is one at a time.
     pub commits_in_flight: usize,
-    /// Time for which it keeps a transaction with room for more claims open when no job has its turn, so that jobs that
-    /// come soon share it. 0: not at all. Where the profile evicts, reserves or permits, it is 0. A job then waits for so
-    /// much longer; what it saves is commits, which cost a write on disks.
+    /// Time for which it keeps a transaction with room open while no job has its turn, so that jobs
+    /// that arrive soon share it. A job waits longer by this time; it saves commits, which cost a
+    /// disk write each. 0 by default, and in profiles that evict, reserve or permit.
     pub hold: Nanos,
     /// Handling of the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,

@@ -1,8 +1,8 @@
-//! The list itself: what is there, and how it changes.
+//! The list of volumes, claims and classes, and its changes.
 //!
-//! Invariants: a volume is of at most one claim, and a claim has at most one volume; a class's free
-//! volumes are those that no claim has; a machine's volumes are those of the claims that tasks on it
-//! use, each counted as often as it is used.
+//! Invariants: a volume is bound to at most one claim, and a claim to at most one volume; a class's
+//! free volumes are its unbound ones; a machine's volumes are those of the claims that its tasks
+//! use, with use counts.
 
 use super::ClaimState;
 use super::free::Free;

@@ -1,8 +1,8 @@
 //! The free volumes of one class, found by the machine that is to reach one.
 //!
-//! A class of local disks has a volume for each machine: to look at all of them for each machine
-//! would take the square of their number. Most reaches name a label and its values; volumes are
-//! found by that, and only the others are looked at one by one.
+//! A class of local disks has a volume for each machine: scanning all of them for each machine
+//! would be quadratic. Most reachabilities name a label and its values, and are indexed by it; the
+//! others are scanned.
 
 use super::objects::{Reach, VolumeClaim};
 use omega_core::{Machine, Operator, Text};

@@ -1,7 +1,6 @@
-//! Whether a task with some claims may run on a machine: the one place where it is decided, for the
-//! filters, which look, and for the reservation, which counts.
+//! The check of a task's claims on a machine, used by the filters and by the reservation.
 //!
-//! The claims are looked up once; then each machine costs a look at labels.
+//! The claims are looked up once; each machine then costs a comparison of labels.
 
 use super::catalog::{Catalog, Claim, Held};
 use super::objects::{BindingTime, StorageClass, VolumeClaim};

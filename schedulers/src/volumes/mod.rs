@@ -44,8 +44,8 @@ use std::sync::Arc;
 /// Knowledge of a process of volumes. Clones are the same list. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// The lock is taken for one question or one change. Listeners are notified under it, so it
-    /// comes before the lock of a [`Waiting`].
+    /// Locked for one query or one change. Listeners are notified under it, so it is taken before
+    /// the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
@@ -56,7 +56,7 @@ pub struct ClaimState {
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
-    /// Whether it keeps that volume if the task is not placed.
+    /// Whether the volume stays bound if the task is not placed.
     pub is_final: bool,
     /// The tasks that use it, ascending.
     pub users: Vec<TaskId>,

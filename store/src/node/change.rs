@@ -1,9 +1,9 @@
-//! Changes of the membership: what a leader proposes, and what every replica makes of it.
+//! Membership changes: proposed by the leader, applied by every replica.
 //!
-//! The leader proposes no change that removes itself, but it may be elected with another leader's
-//! change in its log. When that change is committed it leads a cell in which it does not vote.
-//! Raft lets it go on: it proposes nothing any more, and its heartbeats keep all others from being
-//! elected. So it steps down when it applies the change, and the others elect one of them.
+//! A leader proposes no change that removes itself, but it may be elected with another leader's
+//! change in its log. When that is committed, it leads a cell in which it has no vote; its
+//! heartbeats would keep the others from being elected. So it steps down when it applies the
+//! change.
 
 use super::Node;
 use crate::log::{LogIndex, Position, ReplicaId, Term};

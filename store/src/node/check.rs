@@ -1,9 +1,9 @@
 //! Checks of a message before raft gets it.
 //!
-//! Raft trusts its peers: a message that cannot be makes it panic. So what comes from another
-//! replica is checked here against what this replica knows. Most of what fails is a message from
-//! nobody we know, or a forged one, and is dropped. Two things are worse, because they prove that
-//! somebody has lost what it promised to keep; a replica must not go on with them.
+//! Raft trusts its peers and panics on impossible messages. So messages are checked against this
+//! replica's state before. Most invalid ones come from unknown senders or are forged, and are
+//! dropped. Two kinds prove that a replica has lost entries that it had acknowledged; then the
+//! replica must stop.
 
 use super::message::{Message, MessageKind};
 use super::window::Window;

@@ -1,8 +1,8 @@
 //! The end of the log in memory, as raft reads it.
 //!
-//! Raft asks for entries and terms in the middle of a step, and a step must not wait for a disk. So
-//! all entries after the last compaction are here, too; how many that are is bounded by when
-//! snapshots are taken. What is on the disk is written behind, and read only at the start.
+//! Raft reads entries and terms within a step, which must not wait for a disk. So all entries after
+//! the last compaction are in memory, too; snapshots bound their number. The disk is written later,
+//! and read only at the start.
 
 use super::message::SnapshotOffer;
 use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};

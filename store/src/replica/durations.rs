@@ -1,7 +1,6 @@
-//! Time that something took, again and again: counts that many threads may add to.
+//! A histogram of durations that several threads add to.
 //!
-//! To add costs two additions in memory, however often something took so long, so that the way of a commit can be
-//! measured without being lengthened.
+//! Adding costs two additions in memory, so measuring a commit does not slow it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

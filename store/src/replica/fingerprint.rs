@@ -1,10 +1,10 @@
-//! One number for the whole history: replicas that applied the same entries with the same outcomes
-//! have the same.
+//! Fingerprint of the history: equal for replicas that applied the same entries with the same
+//! outcomes.
 //!
-//! To hash the whole state takes too long to do it often. So each outcome is added to a hash of all
-//! those before it: a few nanoseconds. Where two replicas come to differ, the next outcome that
-//! depends on it tells. A leader puts the fingerprint of what it has applied at the head of each
-//! entry, and a follower whose own was another at the same index stops.
+//! Hashing the whole state often would be too slow, so each outcome is added to a hash of all those
+//! before it, in a few nanoseconds. If replicas diverge, the next affected outcome differs. A
+//! leader puts the fingerprint of its applied state at the head of each entry, and a follower with
+//! another one at that index stops.
 
 use crate::log::LogIndex;
 use omega_core::{Outcome, Rejection, Version};

@@ -1,11 +1,11 @@
-//! A replicated cell, as a scheduler sees it: the same handle as a cell of its own process.
+//! A replicated cell as a [`CellHandle`](omega_cellstate::CellHandle) for schedulers.
 //!
-//! Reads are of this replica's state; commits go to the leader, wherever it is. A commit is answered
-//! when this replica has applied it, too, so that a scheduler finds its own commits in its view.
+//! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
+//! has applied it, too, so a scheduler finds its own commits in its view.
 //!
-//! A leader may die between taking a transaction and answering. Then the transaction is sent again
-//! under its id: if it was taken, its first answer comes again, and nothing is done twice. It is
-//! sent as a retry then, which nobody refuses early: its first copy may be on its way still.
+//! A leader may fail between accepting a transaction and its reply. Then the transaction is sent
+//! again under its id: if it was applied, its first result is returned. It is sent as a retry,
+//! which is never rejected by the pre-check, because its first copy may be in flight.
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
@@ -105,7 +105,7 @@ impl ReplicatedCell {
     /// Applies a command, on all replicas.
     ///
     /// # Errors
-    /// If it changed nothing, or nobody knows whether it did.
+    /// If it changed nothing, or the outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };

@@ -1,8 +1,8 @@
 //! Mailbox of a replica's thread.
 //!
-//! It takes all that has gathered at once. To wake a thread costs as much as to apply several
-//! transactions, so requests do not wake a replica that cannot take them yet: it will look when
-//! what it waits for has happened.
+//! It returns all collected events at once. Waking a thread costs as much as applying several
+//! transactions, so requests do not wake a replica that cannot process them yet: it will see them
+//! after the event that it waits for.
 
 use super::threads::Event;
 use parking_lot::{Condvar, Mutex};

@@ -1,8 +1,8 @@
 //! Many commands of one caller, without waiting for the disk after each.
 //!
-//! All are sent before the first answer is waited for, so they share entries and syncs. Their order
-//! is kept: a leader takes the requests of a replica in the order of their numbers, and what it did
-//! not take is sent again only if nothing after it was taken, or may have been.
+//! All are sent before the first reply is awaited, so they share entries and syncs. Their order is
+//! kept: a leader accepts the requests of a replica in the order of their numbers, and a rejected
+//! one is sent again only if no later one was or may have been accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 const AT_ONCE: usize = 1024;
 
 impl ReplicatedCell {
-    /// Applies commands in this order, on all replicas. The answers are in the same order.
+    /// Applies commands in this order, on all replicas. The results are in the same order.
     ///
-    /// A command that nobody took, while one after it was taken, is not sent again. And after one of
-    /// which nobody knows whether it was done, none is sent: see [`AskError::Unknown`].
+    /// A rejected command is not sent again after a later one was accepted. After a command with an
+    /// unknown outcome none is sent: see [`AskError::Unknown`].
     #[must_use]
     pub fn apply_all(
         &self,

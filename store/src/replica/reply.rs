@@ -1,7 +1,7 @@
-//! Where answers go: to a thread that waits for them, or to a call.
+//! Destinations of results: a waiting thread, or a callback.
 //!
-//! Requests may be asked together, and whoever asked hears of all of their answers at once, with the
-//! last one: to wake somebody costs more than to answer.
+//! Requests may be sent together, and their caller gets all results at once, with the last one:
+//! waking a thread costs more than a result.
 
 use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};

@@ -261,7 +261,7 @@ impl Requests {
         self.waiting.drain(..).map(|(sender, _, _)| sender).collect()
     }
 
-    /// Lets go of those whose requests were sent on.
+    /// Drops waiting requests that were forwarded. Returns their ids.
     pub(super) fn drop_forwarded(&mut self) -> Vec<AskId> {
         std::mem::take(&mut self.forwarded).into_keys().collect()
     }

@@ -22,8 +22,8 @@ pub struct Settings {
     pub node: node::Settings,
     /// Number of this start of the replica, never used before.
     pub incarnation: u64,
-    /// Entries of its own that a leader has on the way. While they are, requests gather and become
-    /// one entry: so many writes are under way at once, and the others share the next one.
+    /// Entries that a leader replicates at once. Requests that arrive meanwhile are batched into the
+    /// next entry.
     pub entries_in_flight: usize,
     /// Requests that may wait at a leader. More are turned away.
     pub requests_waiting: usize,

@@ -72,7 +72,7 @@ impl Question {
     }
 }
 
-/// Searches. Each round of probes is told as soon as it is done.
+/// Searches, and passes each round of probes to `tell`.
 ///
 /// # Errors
 /// If the cell refuses a part of the workload, or `tell` fails.

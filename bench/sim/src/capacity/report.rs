@@ -16,7 +16,7 @@ pub struct Probe {
     pub jobs: usize,
     /// Subject of each objective; seconds that never end are infinite, and null in JSON.
     pub figures: Vec<f64>,
-    /// Whether all objectives hold.
+    /// Whether all objectives are met.
     pub holds: bool,
 }
 
@@ -25,7 +25,8 @@ pub struct Probe {
 pub struct Answer {
     /// The answer; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest beyond it for which they do not hold; none if they hold up to the limit.
+    /// The nearest size beyond it for which they are not met; `None` if they are met up to the
+    /// limit.
     pub fails: Option<u64>,
     /// A number that should be good and is not: more machines, or less load.
     pub contradicts: Option<u64>,

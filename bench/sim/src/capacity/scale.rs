@@ -5,23 +5,25 @@ use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// Amount of later a repeated job may come than the one that it repeats, in milliseconds: far enough that a scheduler sees
-/// two jobs, near enough that the hours of the day stay as they are.
+/// Largest delay of a copied job after its original, in milliseconds: enough for schedulers to see
+/// two jobs, and too little to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
-/// Key of a sort of machines. Labels are not part of it: they only say where a machine is.
+/// Key of a sort of machines. Labels are not part of it, because they only give the place of a
+/// machine.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
 /// Returns the workload with this number of machines, in the same proportions of each sort as
 /// nearly as whole machines allow.
 ///
-/// Fewer are taken evenly from each sort, and more are copies. A task that ran on a machine that is gone is placed anew.
+/// Fewer are taken evenly from each sort, and more are copies. Tasks of a removed machine are
+/// placed again.
 #[must_use]
 pub fn machines(workload: &Workload, count: usize) -> Workload {
     machines_moved(workload, count).0
 }
 
-/// Returns the scaled workload with the new position of each machine; `None` for those that are gone.
+/// Returns the scaled workload with the new position of each machine; `None` for removed ones.
 #[must_use]
 pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Option<u32>>) {
     let all = &workload.machines;
@@ -93,8 +95,9 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     shares
 }
 
-/// Returns the workload with so many thousandths of the jobs: some left out, evenly over the list, or all and some again, up to five
-/// minutes later and not running yet. Jobs that are there at the start and never end are there at the start again.
+/// Returns the workload with a number of thousandths of the jobs: some left out, evenly over the
+/// list, or all and some again, up to five minutes later and not running yet. Jobs present from the
+/// start that never end stay at the start.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;

@@ -84,7 +84,7 @@ pub struct TwoProfiles {
 /// Error of a comparison: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// Say what is otherwise.
+    /// Give a change.
     #[error(
         "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]

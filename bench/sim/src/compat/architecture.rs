@@ -14,7 +14,7 @@ pub enum Architecture {
     SharedState(Judgement),
 }
 
-/// The names and what they stand for.
+/// Names of the architectures.
 const NAMES: [(&str, Architecture); 6] = [
     ("mono", Architecture::Monolithic),
     ("mesos", Architecture::TwoLevel),

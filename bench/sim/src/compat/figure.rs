@@ -18,7 +18,7 @@ pub enum Figure {
     Failed,
     /// The second by the first.
     ConflictFraction,
-    /// Attempts that found no room.
+    /// Attempts without room.
     NoRoom,
     /// Transactions of jobs that had been tried before.
     Retried,
@@ -64,7 +64,7 @@ impl Figure {
         Figure::WaitMean,
     ];
 
-    /// Its column in the file.
+    /// Name of its column in the file.
     #[must_use]
     pub fn column(self) -> &'static str {
         match self {
@@ -136,8 +136,8 @@ fn places(text: &str) -> usize {
 }
 
 impl Got {
-    /// Whether this, printed with as many places as the text has, is the text. Where it lies between two numbers of so
-    /// many places, both are right: C prints the even one, and Java the upper one.
+    /// Whether this, printed with the text's number of decimals, equals the text. A value exactly
+    /// between two such numbers equals both: C rounds to even, Java up.
     #[must_use]
     pub fn is(self, text: &str) -> bool {
         let Ok(expected) = text.parse::<f64>() else { return false };

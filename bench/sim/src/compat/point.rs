@@ -66,7 +66,7 @@ impl Outcome {
 
 /// The jobs of a point, batch first, with what else the loop needs.
 pub struct Load {
-    /// The jobs; whoever changes one changes it before the run.
+    /// The jobs, which may be changed before the run.
     pub jobs: Vec<Job>,
     /// Request of a task of each.
     pub tasks: Vec<ReferenceJob>,
@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point whose schedulers have queues, with these jobs, whose numbers of tasks a rule gives.
+/// Runs a point whose schedulers have queues, with these jobs.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.

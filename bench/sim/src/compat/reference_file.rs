@@ -1,4 +1,4 @@
-//! A reference file: points, and what is expected of the groups of schedulers of each.
+//! A reference file: points, and the expected results of each group of schedulers.
 
 use super::architecture::Architecture;
 use super::figure::Figure;
@@ -58,7 +58,7 @@ pub struct Group {
 pub struct Expected {
     /// The figure.
     pub figure: Figure,
-    /// As it is printed.
+    /// Printed form.
     pub text: String,
 }
 

@@ -38,7 +38,7 @@ pub enum Kind {
     Service,
 }
 
-/// A job as the loop sees it. What its tasks ask for is the cell's matter.
+/// A job in the event loop, without its tasks' requests, which the cell knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Arrival time in seconds.

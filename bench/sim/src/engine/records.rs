@@ -11,7 +11,7 @@ pub struct SchedulerRecord {
     pub succeeded: u64,
     /// Transactions with one.
     pub failed: u64,
-    /// Attempts that found no room at all.
+    /// Attempts without any room.
     pub no_room: u64,
     /// Transactions of jobs that had been tried before.
     pub retried: u64,
@@ -28,7 +28,7 @@ pub struct SchedulerRecord {
 /// Record of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobRecord {
-    /// Number of tasks it has: as many as were asked for, if the cell did not size it.
+    /// Number of its tasks: the requested one, unless the cell changed it.
     pub tasks: u32,
     /// Tasks without a machine.
     pub unplaced: u32,
@@ -55,7 +55,7 @@ pub struct Records {
     pub events: u64,
     /// Number of samples of the cell's use.
     pub looks: u64,
-    /// The sums of what was seen then: the share of each resource that was taken (processors, memory).
+    /// Sums of the allocated shares at these samples (processors, memory).
     pub used: [f64; 2],
     /// The sum of the share of processors that was locked in offers.
     pub locked: f64,

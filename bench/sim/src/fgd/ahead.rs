@@ -24,18 +24,18 @@
 
 use super::machine::{DeviceMachine, Shape};
 
-/// The mean number of tasks that are looked ahead. Found by trial on the eight lists of the trace: with 25 as with
-/// 100 each of them still gains.
+/// Mean number of future tasks considered. Chosen by experiments on the eight lists of the trace:
+/// with 25 and with 100 each of them still gains.
 const TASKS_AHEAD: f64 = 50.0;
 
-/// All shapes with devices, by what they ask of each.
+/// All shapes with devices, by the requested part of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     /// Ascending by part.
     parts: Vec<Part>,
 }
 
-/// The shapes that ask for the same part of a device.
+/// Shapes with the same requested part of a device.
 #[derive(Clone, Debug)]
 struct Part {
     milli: i16,

@@ -1,8 +1,8 @@
 //! Machines with devices and a list of tasks, from tables of the form of Alibaba's "openb" trace.
 //!
-//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are no matter here. Tasks: `cpu_milli,
-//! memory_mib, num_gpu, gpu_milli`, and if there is such a column `gpu_spec`, the models that are
-//! accepted, separated by `|`. Plain or compressed with gzip; other columns are not looked at.
+//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks:
+//! `cpu_milli, memory_mib, num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models,
+//! separated by `|`. Plain or gzip; other columns are ignored.
 
 use super::machine::{DeviceMachine, Models, Shape};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};

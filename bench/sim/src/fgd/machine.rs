@@ -8,7 +8,7 @@ pub const WHOLE: i16 = DEVICE_MILLI as i16;
 /// Accepted device models, one bit each by their numbers in the input.
 pub type Models = u64;
 
-/// Request of a task. Tasks that ask for the same have one shape.
+/// Shape: request of a task. Tasks with equal requests share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processors in thousandths.

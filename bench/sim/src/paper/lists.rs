@@ -106,7 +106,7 @@ impl Dice {
         -mean * libm::log(1.0 - self.even())
     }
 
-    /// Of mean 0 and deviation 1, after Box and Muller.
+    /// A normal variate of mean 0 and deviation 1, by Box and Muller.
     pub(super) fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.even()));
         radius * libm::cos(std::f64::consts::TAU * self.even())

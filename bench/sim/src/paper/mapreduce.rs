@@ -1,8 +1,7 @@
-//! A scheduler that chooses how many workers a MapReduce job has (Figures 15 and 16): what three rules bring on the usual cell
-//! and on one that is mostly idle.
+//! A scheduler that chooses the number of workers of MapReduce jobs (Figures 15 and 16): three
+//! rules on the usual cell and on a mostly idle one.
 //!
-//! The paper's inputs (its jobs and their activities) are not public. What is assumed instead stands in [`assumed`], and is said
-//! in the report.
+//! The paper's jobs are not public. [`assumed`] has the assumptions, which the report states.
 
 use super::lists::Dice;
 use super::runs::{CellPair, CellSize, SHARED, Setting};
@@ -18,12 +17,13 @@ use rayon::prelude::*;
 mod assumed {
     /// Batch jobs per MapReduce job: about a fifth of the jobs at Google, by the paper.
     pub(super) const ONE_IN: f64 = 5.0;
-    /// Number of workers people ask for: the paper names these peaks, but not how high they are. The share of the jobs below
-    /// each, and the number.
+    /// Requested numbers of workers: the paper names these peaks, but not their heights. Cumulative
+    /// share of the jobs, and the number.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Activities by worker that was asked for are lognormal: mean and deviation of the logarithm. They are chosen so that with
-    /// room without end 60 % of the jobs have more activities than workers, and one job in five 3.5 times as many or more; so the
-    /// paper's gains without bounds are put in, and what comes out is how much of them a cell and a rule leave.
+    /// Activities per requested worker are lognormal: mean and deviation of the logarithm. With
+    /// unlimited room 60 % of the jobs have more activities than workers, and one in five at least
+    /// 3.5 times as many: so the paper's unbounded gains are an input, and the result is the part
+    /// that a cell and a rule leave.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 
@@ -179,7 +179,7 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
 /// The largest speed-up that is drawn.
 const MOST_DRAWN: f64 = 30.0;
 
-/// Figure 16 of a cell: how full it is over the day, by means of ten minutes.
+/// Figure 16 of a cell: its allocation over the day, as means of ten minutes.
 fn utilisation(cell: &str, ran: &[Ran]) -> Plot {
     let mut plot = Plot::new(
         format!("How full the cell is: {cell} cell"),

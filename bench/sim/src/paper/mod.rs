@@ -1,8 +1,8 @@
-//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as experiments that anyone can repeat: what the
-//! paper says, what comes out here, and whether the shape is the same.
+//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as repeatable experiments: the
+//! paper's claims, the results, and whether the shapes agree.
 //!
-//! The paper has no tables and its traces are not public, so what can be compared is the shape of its curves. Job lists
-//! are generated ([`CellPair::generated`]) or those of a folder.
+//! The paper has no tables and its traces are not public, so only the shapes of its curves are
+//! compared. Job lists are generated ([`CellPair::generated`]) or read from a folder.
 
 mod conflicts;
 mod decision_time;
@@ -198,12 +198,12 @@ const TWO_CELLS: &str = "Each point was run twice: on the cell of the reference 
      on the cell that ships (its judge, views kept up by deltas, and the placer with the ready-made profiles: best of \
      64 machines that fit, looked for from a random place in the scheduler's home).";
 
-/// A line over what was swept.
+/// A line over the swept values.
 fn line(name: &str, xs: &[f64], ys: impl Iterator<Item = f64>) -> Line {
     Line::new(name, xs.iter().copied().zip(ys).collect())
 }
 
-/// A table of figures over what was swept: one row for each value.
+/// A table of figures with one row for each swept value.
 fn table(title: &str, over: &str, xs: &[f64], columns: &[(&str, Vec<f64>)]) -> Table {
     let head = std::iter::once(over).chain(columns.iter().map(|(name, _)| *name));
     let row = |(index, x): (usize, &f64)| {

@@ -42,7 +42,7 @@ impl CellSize {
     }
 }
 
-/// Optimistic commits as the paper's defaults are: by fit, taking what still holds.
+/// Optimistic commits with the paper's defaults: conflicts by fit, incremental transactions.
 pub(super) const SHARED: Architecture =
     shared(ConflictCheck::ResourceFit, Granularity::Incremental);
 
@@ -199,7 +199,7 @@ impl CellPair {
         format!("{}-prefill", cell.name())
     }
 
-    /// Runs all of them, on all processors; what came out, in their order.
+    /// Runs all points in parallel. Returns the results in order.
     pub(super) fn run(&self, settings: &[Setting]) -> Vec<Found> {
         settings
             .par_iter()

@@ -128,7 +128,7 @@ impl Plot {
         self
     }
 
-    /// As an SVG document, which also may stand in a page as it is.
+    /// As an SVG document, which can be embedded in a page.
     #[must_use]
     pub fn svg(&self) -> String {
         svg::render(&layout::scene(self))

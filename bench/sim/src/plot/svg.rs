@@ -1,5 +1,4 @@
-//! A scene as SVG. Colours are classes, with a set for light and one for dark, so that the same file stands
-//! well in either; names are escaped.
+//! A scene as SVG. Colours are classes with values for light and dark themes; names are escaped.
 
 use super::{Align, Ink, Scene, Shape};
 use std::fmt::Write;

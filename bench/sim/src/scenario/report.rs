@@ -25,7 +25,7 @@ pub struct Waits {
 pub struct SchedulerReport {
     /// Name.
     pub name: String,
-    /// Its jobs that arrived before the end.
+    /// Jobs that arrived before the end.
     pub jobs: u64,
     /// Jobs with at least one attempt, whose wait is known.
     pub jobs_tried: u64,
@@ -43,7 +43,7 @@ pub struct SchedulerReport {
     pub failed: u64,
     /// The second by the first.
     pub conflict_fraction: f64,
-    /// Attempts that found no room at all.
+    /// Attempts without any room.
     pub no_room: u64,
     /// Tasks that were placed.
     pub tasks_placed: u64,
@@ -62,7 +62,7 @@ pub struct SchedulerReport {
 pub struct TenantReport {
     /// Name.
     pub name: String,
-    /// Its jobs that arrived before the end.
+    /// Jobs that arrived before the end.
     pub jobs: u64,
     /// Jobs whose tasks were all placed.
     pub jobs_placed: u64,

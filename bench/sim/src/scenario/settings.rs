@@ -1,4 +1,4 @@
-//! Request: the architecture, its schedulers and their decision times, and how claims are judged.
+//! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
 use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
@@ -62,7 +62,7 @@ pub struct ScenarioSettings {
     pub parts: u32,
     /// Machines probed for each task, if machines are sampled.
     pub probes: u32,
-    /// Duration of the run, in seconds; until the last job has come if it is not said.
+    /// Duration of the run in seconds; by default until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,

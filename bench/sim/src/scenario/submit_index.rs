@@ -1,5 +1,5 @@
-//! Submit index of all jobs, known before the clock runs: when each comes, of how many tasks and of which kind, and
-//! which scheduler has it, and who pays. That is 28 bytes for each; the jobs themselves come when their time has come.
+//! Submit index of all jobs, known before the run: arrival, number of tasks, kind, scheduler and
+//! tenant. That is 28 bytes for each; the jobs themselves are read at their time.
 
 use super::ScenarioSettings;
 use crate::engine::{Job, Kind};
@@ -7,7 +7,7 @@ use omega_core::{JobKind, Text};
 use omega_workload::{Arrival, RunTime};
 use std::collections::HashMap;
 
-/// The jobs of a workload as the loop wants them.
+/// The jobs of a workload, for the event loop.
 #[derive(Default)]
 pub(crate) struct SubmitIndex {
     pub(crate) jobs: Vec<Job>,

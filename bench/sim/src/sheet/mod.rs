@@ -1,7 +1,7 @@
 //! A small table of results, for people and for programs: aligned text, CSV, JSON or Parquet.
 //!
-//! All are made from the same cells, so that they cannot tell different things. Text and CSV
-//! print a number with the decimals that its column has; JSON and Parquet have it whole.
+//! All formats are made from the same cells. Text and CSV print a number with its column's
+//! decimals; JSON and Parquet have it in full.
 
 mod parquet;
 
@@ -99,7 +99,7 @@ impl Sheet {
         self.rows.push(row);
     }
 
-    /// All of it, with a line's end at the end.
+    /// The sheet as text, with a final line feed.
     #[must_use]
     pub fn print(&self, output: Output) -> String {
         match output {

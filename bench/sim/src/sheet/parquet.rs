@@ -1,7 +1,7 @@
-//! A sheet as Parquet, which statistics programs read with its types: no guessing what a column of CSV is.
+//! A sheet as Parquet, with typed columns for statistics programs.
 //!
-//! The types are said beforehand, so that a file has the same ones whatever is in it: a column without a single value, too.
-//! One group of rows, not compressed: settings repeat, and a dictionary already takes them to a few bits each.
+//! The types are fixed, also for a column without values. One row group, not compressed: settings
+//! repeat, and a dictionary reduces them to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};

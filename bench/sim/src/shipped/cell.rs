@@ -1,7 +1,8 @@
-//! The shipped cell behind the loop's trait: jobs come as commands, claims as transactions, tasks end by reports.
+//! The shipped cell behind the event loop's trait: jobs are commands, claims are transactions, ends
+//! of tasks are reports.
 //!
-//! A job is known from when it comes until its last task has ended; then the cell forgets it, too. So what a run holds
-//! grows with what is there at one time, and not with how long it lasts.
+//! A job is known from its arrival until its last task has ended; then the cell forgets it. So
+//! memory grows with the jobs present at one time, not with the length of a run.
 
 use super::accounting::{Accounting, Got};
 use super::feed::Feed;
@@ -142,7 +143,7 @@ pub struct ShippedCell<'a> {
     ahead: VecDeque<(usize, Arrival)>,
     /// By number; `None` before they come and after they are over.
     pub(super) known: Vec<Option<Box<Known>>>,
-    /// Jobs that are over, and that the cell has yet to forget.
+    /// Ended jobs that the cell still keeps.
     over: usize,
     pub(super) machines: Vec<MachineId>,
     /// The machines of the workload.
@@ -166,7 +167,7 @@ pub struct ShippedCell<'a> {
     pub(super) refused: Option<ShippedError>,
 }
 
-/// Number of jobs that are over the cell forgets at once: one command for each would be one version more for each.
+/// Number of ended jobs that the cell forgets in one command, to save versions.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The reported kinds.
@@ -242,7 +243,7 @@ impl<'a> ShippedCell<'a> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Number of tasks of a job that are without a machine; none if it did not come, or is over.
+    /// Number of a job's tasks without a machine; 0 if it has not arrived or has ended.
     #[must_use]
     pub fn pending(&self, number: usize) -> Option<usize> {
         Some(self.known(number)?.pending.len())
@@ -304,8 +305,8 @@ impl<'a> ShippedCell<'a> {
         std::mem::take(&mut self.ledger).close()
     }
 
-    /// Of what is free of each kind now, by name, the part on machines where tasks that ask for it do not fit: the mean over
-    /// the tasks that came.
+    /// For each kind by name, the share of the free amount on machines where a task that requests
+    /// the kind does not fit: the mean over all tasks.
     #[must_use]
     pub fn fragmented(&self) -> BTreeMap<String, f64> {
         self.cell.read(|cell| self.ledger.fragmented(cell))
@@ -391,7 +392,7 @@ impl<'a> ShippedCell<'a> {
         Some(Taken(at))
     }
 
-    /// Lets a scheduler forget a job all of whose tasks have a machine.
+    /// Removes a completely placed job from a scheduler.
     pub(super) fn forget_placed(&mut self, scheduler: usize, number: usize) {
         let Some(Some(known)) = self.known.get(number) else { return };
         if known.pending.is_empty() {
@@ -399,7 +400,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Forgets a job all of whose tasks have ended.
+    /// Removes a job whose tasks have all ended.
     fn forget_over(&mut self, number: usize) {
         self.known[number] = None;
         self.over += 1;
@@ -410,7 +411,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Submits what a scheduler has claimed. Returns how many claims there were, and what was taken.
+    /// Submits a scheduler's claims. Returns their number, and the accepted ones.
     pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
         let Judgement { check, granularity } = self.judgement;
         let committed = self.seats[scheduler].commit(&self.cell, |txn| {

@@ -220,7 +220,7 @@ impl CellPlacer {
         all
     }
 
-    /// Forgets what was compiled for a job.
+    /// Drops the compiled form of a job.
     pub(super) fn forget(&mut self, job: JobId) {
         self.parts.iter_mut().for_each(|part| part.view.forget_job(job));
     }

@@ -11,7 +11,7 @@ pub struct Start {
     pub quotas: Vec<(Text, Amounts)>,
     /// The machines that take no new tasks, by their positions in the workload.
     pub draining: Vec<u32>,
-    /// Whether it is found out at the end why tasks wait.
+    /// Whether pending tasks are explained at the end.
     pub explain: bool,
 }
 
@@ -34,8 +34,8 @@ impl ShippedCell<'_> {
         Ok(())
     }
 
-    /// Number of tasks that wait, by the reason for which most machines do not take them. It looks at every machine for every
-    /// group that waits, so it is for the end of a run.
+    /// Number of pending tasks, by their most frequent reason. It examines every machine for every
+    /// pending group, so it is for the end of a run.
     pub fn why_pending(&mut self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();
         let Some(seat) = self.seats.last_mut() else { return reasons };

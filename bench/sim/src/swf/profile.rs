@@ -51,8 +51,8 @@ pub struct Gap {
 pub struct Limits {
     /// The gap begins before this.
     pub before_ms: u64,
-    /// From here on everything counts as free: there whoever looks has a slot already, at least as
-    /// long as the gap, which it would give back.
+    /// Start of the caller's own slot, from which everything counts as free: the slot is at least
+    /// as long as the gap.
     pub own_ms: u64,
 }
 
@@ -98,7 +98,7 @@ impl Profile {
         self.change(slot, |free| free.checked_add(slot.processors));
     }
 
-    /// Forgets what was before a moment.
+    /// Drops the past before a time.
     pub fn forget_before(&mut self, now_ms: u64) {
         let past = self.steps.partition_point(|step| step.at_ms <= now_ms).saturating_sub(1);
         // A vector moves all its steps for each that leaves its front: many at once, then.

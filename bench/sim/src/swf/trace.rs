@@ -1,8 +1,8 @@
 //! The simulated jobs of a log, and the skipped ones.
 //!
-//! What the log says is taken as the published figures take it: a job needs the processors that it got, or
-//! if that is unknown, those that were requested; it runs as long as it ran, but no longer than was
-//! requested, because there the machine would have ended it. One that never ran is left out.
+//! The log is read as for the published figures: a job needs its allocated processors, or, if
+//! unknown, the requested ones; it runs for its logged time, at most the requested one, because the
+//! machine would have ended it then. A job that never ran is skipped.
 
 use omega_workload::LoadError;
 use omega_workload::swf::{Header, Log, LoggedJob};

@@ -1,7 +1,7 @@
 //! Statistics of a trace: machines, jobs, tasks, percentiles, and the load against the capacity.
 //!
-//! The stream is read once, and nothing of it is kept but counts. The load is what *would* run if every task
-//! began when its job came: what a trace asks of a cell, not what one gave it.
+//! The stream is read once, and only counts are kept. The load is what *would* run if every task
+//! started at its job's arrival: the demand of the trace.
 
 use super::load::{Load, Mean};
 use super::values::Values;
@@ -11,7 +11,7 @@ use omega_workload::{Arrival, LoadError, MachineChange};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Tenants that are counted by name; what later ones ask is counted together.
+/// Number of tenants counted by name; later ones are counted together.
 const TENANTS_MAX: usize = 4096;
 
 /// Pairs of kind and precedence that are counted apart: traces have a dozen.

@@ -50,7 +50,7 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a front at a cell.
+    /// Registers a frontend at a cell.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.

@@ -10,7 +10,7 @@ use crate::sheet::Cell;
 const DECADES: f64 = 20.0;
 /// Decades on the axis of waits, which spread further.
 const DECADES_OF_WAITS: f64 = 100.0;
-/// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
+/// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// A figure that is drawn.

@@ -90,7 +90,7 @@ chosen!(ArchitectureKind, CheckArg, GranularityArg);
 /// Names each field once: what a file may list, with its default, and what a point has of it.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
-        /// The values of each setting of `omega-sim run`; what is not there has its default.
+        /// The values of each setting of `omega-sim run`; others have their defaults.
         #[derive(Clone, Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct Lists { $(#[serde(default)] $name: Option<Values<$type>>,)* }
@@ -165,7 +165,7 @@ impl Point {
         self.seed
     }
 
-    /// Mistake with its values, by the name of the first.
+    /// The first invalid setting, with the message.
     fn fault(&self) -> Option<(&'static str, &'static str)> {
         let times = [
             ("t_job_batch", self.t_job_batch),
@@ -193,7 +193,7 @@ impl Point {
     }
 }
 
-/// Reads a file and looks for what is wrong with it.
+/// Reads and checks a file.
 pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
     let fault = |message: String| LoadError::new(file, message);
     let text =

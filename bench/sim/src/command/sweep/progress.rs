@@ -1,7 +1,7 @@
-//! Progress of a sweep, at a terminal; nothing elsewhere.
+//! Progress of a sweep, on a terminal only.
 //!
-//! The time left is judged by the points of this run alone: those that were there already took no time. Several are under
-//! way at once and are done in bursts, so the estimate is made when a point is done, and counts down from there.
+//! The remaining time is estimated from the points of this run. Several run in parallel and finish
+//! in bursts, so the estimate is made when a point is done, and counts down from there.
 
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -49,7 +49,7 @@ impl Drop for Progress {
 struct Left {
     /// Number of points that were there before.
     there: u64,
-    /// Number of those that were there when the last was seen to be done, and when that was.
+    /// Number of points done at the last change, and its time.
     seen: u64,
     at: Duration,
 }

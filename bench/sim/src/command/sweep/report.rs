@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Rows of the page's tables: as much as a browser shows without effort.
 const ROWS_MAX: usize = 500;
-/// Values of a setting, names of workloads and seeds that are told one by one.
+/// Largest number of values of a setting, workloads or seeds that are listed singly.
 const TOLD_MAX: usize = 12;
 
 /// The page of a sweep.
