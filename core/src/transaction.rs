@@ -58,7 +58,7 @@ pub struct Resize {
     pub to: Amounts,
 }
 
-/// What happens to the other items of a transaction when some conflict.
+/// Whether the other items of a transaction are committed when some conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {

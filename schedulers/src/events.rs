@@ -54,7 +54,7 @@ impl Events {
     pub const CELL_FREED: Events = Events(1 << 16);
     /// A calendar of peaks was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
-    /// A plan for a job that waits keeps less on some machine, or for another time: see
+    /// A backfill plan reserves less on some machine, or at another time: see
     /// [`Backfill`](crate::Backfill).
     pub const PLANS_CHANGED: Events = Events(1 << 18);
     /// All events.
@@ -97,13 +97,13 @@ impl Events {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// Events in both.
     #[must_use]
     pub fn and(self, other: Events) -> Events {
         Events(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Events not in `other`.
     #[must_use]
     pub fn without(self, other: Events) -> Events {
         Events(self.0 & !other.0)

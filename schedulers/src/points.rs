@@ -30,8 +30,7 @@ use omega_core::{Job, JobId, MachineId, TaskGroup, TaskId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The longest that a task waits for a permit: fifteen minutes, as in Kubernetes. What takes longer
-/// should not keep room from others.
+/// Longest wait for a permit: fifteen minutes, as in Kubernetes.
 pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 
 /// A job in the queue.
@@ -46,7 +45,7 @@ pub struct Queued<'a> {
 /// A claim on the scheduler's view, for one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
-    /// The view, with the claim on it; once the claim was refused or taken, without.
+    /// The view, with the claim until it is accepted or rejected.
     pub view: &'a View,
     /// Id of the task.
     pub task: TaskId,
@@ -106,7 +105,7 @@ pub trait Reserve: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Called once, when the scheduler starts. A plugin that depends on external events keeps a
-    /// clone of the handle, to [raise](Waiting::raise) them.
+    /// clone of the handle to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
     /// Called after each sync, whose changes are in [`View::delta`]: a plugin releases the
@@ -136,7 +135,7 @@ pub trait Reserve: Send + Sync {
 pub enum Permission {
     /// Go on.
     Allow,
-    /// The claim is given back; the job sleeps until one of the events.
+    /// Undo the claim; the job waits for one of the events.
     Refuse(Refused),
     /// The claim stays on the view, and goes into no transaction until this plugin allows it by
     /// [`Waiting::allow`]. If that does not come in time, it is refused.
@@ -175,7 +174,7 @@ pub trait PreBind: Send + Sync {
     /// Prepares the machine for the task.
     ///
     /// # Errors
-    /// It cannot be done. The claim is given back; the job sleeps until one of the events.
+    /// If it cannot be prepared. The claim is undone; the job waits for one of the events.
     fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 }
 
@@ -184,7 +183,7 @@ pub trait PostBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// The task has its machine now. Called once for each claim that was taken.
+    /// The task has its machine. Called once for each accepted claim.
     fn post_bind(&mut self, claimed: &Claimed<'_>);
 }
 
@@ -197,8 +196,9 @@ pub struct Lack<'a> {
     pub group: GroupRef,
     /// Its job.
     pub job: &'a Arc<Job>,
-    /// The filters that rejected every machine: [`first_refusals`](crate::refusals::first_refusals)
-    /// returns which of them rejected which.
+    /// The profile whose filters rejected every machine;
+    /// [`first_refusals`](crate::refusals::first_refusals) returns which filter rejected which
+    /// machine.
     pub profile: &'a Profile,
 }
 
@@ -207,7 +207,7 @@ pub struct Lack<'a> {
 pub struct MadeRoom {
     /// Id of the machine for the task.
     pub machine: MachineId,
-    /// Tasks to evict from that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
+    /// Tasks of lower precedence to evict from that machine, as in [`View::tasks_on`].
     pub evictions: Vec<PlacedTask>,
     /// Tasks to throttle to their request there, if none is evicted.
     pub throttled: Vec<PlacedTask>,
@@ -242,7 +242,7 @@ pub trait PostFilter: Send + Sync {
         true
     }
 
-    /// Makes the view keep the columns that it reads (see [`Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Adds the cell's disruption budgets to those in its own arguments. Called before the first

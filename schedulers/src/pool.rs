@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Clock of a pool, provided by the caller, since the library reads no clock.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since any fixed moment; never less than before.
+    /// Nanoseconds since any fixed moment; never decreases.
     fn now(&self) -> Nanos;
 }
 
@@ -25,7 +25,7 @@ pub trait Clock: Send + Sync {
 /// backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
+/// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
@@ -73,7 +73,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         pool
     }
 
-    /// Wakes the workers that sleep, because there are new jobs or new room.
+    /// Wakes sleeping workers after new jobs or free resources.
     pub fn wake(&self) {
         for waker in &self.wakers {
             // A full channel means that the worker is about to look anyway.
@@ -89,7 +89,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()
     }
 
-    /// Ends the workers, and gives back what they had.
+    /// Stops the workers and returns them.
     ///
     /// # Panics
     /// If a worker panicked.

@@ -14,7 +14,7 @@ use omega_cellstate::BLOCK;
 pub(crate) struct Standings {
     /// Raw values of each machine by relative score; empty for one without effect.
     raw: Vec<Vec<i64>>,
-    /// Of each machine, the weighted sum of all relative scores.
+    /// Weighted sum of all relative scores, by machine.
     total: Vec<i32>,
     scores: Vec<i32>,
 }
@@ -53,7 +53,7 @@ impl Standings {
         }
     }
 
-    /// Of each machine, the weighted sum of all relative scores.
+    /// Weighted sum of all relative scores, by machine.
     pub(crate) fn total(&self) -> &[i32] {
         &self.total
     }

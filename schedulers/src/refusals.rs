@@ -13,8 +13,8 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
 
-/// Machines of a block for which a filter is the first to reject: its position in the profile, and
-/// a bit for each machine.
+/// Machines of a block that a filter is the first to reject: its position in the profile, and a bit
+/// for each machine.
 pub type FirstRefusal = (usize, u64);
 
 /// The first rejecting filter of each machine of a block. A machine that no filter rejects is in
@@ -194,7 +194,7 @@ impl Refusers {
         }
     }
 
-    /// Whether news may help these tasks, by the filters that rejected them.
+    /// Whether recent events may help these tasks, by the filters that rejected them.
     pub(crate) fn may_be_helped(
         self,
         profile: &Profile,

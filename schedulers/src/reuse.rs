@@ -138,8 +138,8 @@ struct Walk<'a, 'p> {
 }
 
 impl Walk<'_, '_> {
-    /// Walks from the start around until enough machines are feasible. The answer is the best of
-    /// them.
+    /// Searches from the start, with wrap-around, until enough machines are feasible. Returns the
+    /// best.
     fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         let mut feasible = 0;

@@ -56,7 +56,7 @@ pub(crate) struct Shares {
     tenants: usize,
 }
 
-/// A tenant. Those that were ever named stay.
+/// A tenant; kept once named.
 #[derive(Debug)]
 struct Node {
     name: Text,
@@ -68,7 +68,7 @@ struct Node {
     claimed: Sums,
     share: Share,
     jobs: BTreeSet<Place>,
-    /// The nodes right below it in which jobs wait, or below which.
+    /// Child nodes with pending jobs in their subtree.
     waiting: BTreeSet<(Share, Text, NodeId)>,
 }
 
@@ -265,8 +265,8 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Number of tasks that a node gets if it and its pending siblings are served until their
-    /// shares are level; `None` if there are too many.
+    /// Number of tasks that a node gets when it and its pending siblings are served until their
+    /// shares are equal; `None` if there are too many.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
@@ -316,7 +316,7 @@ impl Shares {
         }
     }
 
-    /// The node of a tenant, which is made if there is none.
+    /// The node of a tenant, created if needed.
     fn node(&mut self, name: &Text) -> NodeId {
         if let Some(&node) = self.by_name.get(name) {
             return node;

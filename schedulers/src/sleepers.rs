@@ -52,7 +52,7 @@ impl Sleepers {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }
 
-    /// Time at which the first of them wakes at the latest.
+    /// Latest time at which the first job wakes.
     pub(crate) fn first(&self) -> Option<Nanos> {
         self.by_time.first().map(|(until, _)| *until)
     }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 pub(crate) enum Turns {
     /// By precedence, then by age.
     Lines(Lines),
-    /// As a plugin has it, then by age.
+    /// As ordered by a plugin, then by age.
     Tree(Tree),
-    /// By the shares of their tenants, then as a plugin orders them, then by age.
+    /// By the shares of their tenants, then as ordered by a plugin, then by age.
     Fair(Shares),
 }
 
@@ -41,7 +41,7 @@ impl Turns {
         }
     }
 
-    /// Number of jobs there are.
+    /// Number of jobs.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {

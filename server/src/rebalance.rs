@@ -155,7 +155,7 @@ struct OutputArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns, and amounts as people read them.
+    /// Columns, with readable amounts.
     Table,
     /// One value; docs/rebalance.md has its fields.
     Json,
@@ -171,7 +171,7 @@ pub(crate) enum RebalanceError {
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Name a term.

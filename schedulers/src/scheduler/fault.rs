@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) job: JobId,
-    /// Whether all of them were for its tenant's quota, and what that did to its gang.
+    /// Whether all rejections were for its tenant's quota, and the effect on its gang.
     only_quota: bool,
     quota: bool,
 }
@@ -33,7 +33,7 @@ impl Fault {
         }
     }
 
-    /// To try again in time is of no use to a job over its quota: it waits for less to be claimed.
+    /// A job over its quota is not retried after a delay: it waits until its tenant uses less.
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
         match self.quota && self.only_quota {
             true => {

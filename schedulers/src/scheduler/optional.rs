@@ -53,7 +53,7 @@ impl Scheduler {
         (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
     }
 
-    /// Undoes the last claims, and with them results that depend on them.
+    /// Undoes the last claims, and results that depend on them.
     fn take_back(&mut self, count: usize) {
         self.view.drop_claims(count);
         self.failures.forget();

@@ -14,12 +14,12 @@ type BySize = BTreeMap<u64, BTreeSet<Text>>;
 /// The free volumes of each class; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// By a label that all machines of the reach have, and its value.
+    /// By a label of all reachable machines, and its value.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }
 
-/// A label of which all machines of a reach have one of some values.
+/// A label and values, one of which all reachable machines have.
 fn anchor(reach: &Reach) -> Option<(&Text, &[Text])> {
     let Reach::Matching(any) = reach else { return None };
     let [only] = &any[..] else { return None };

@@ -148,7 +148,7 @@ define_codes! {
     Denied = "DENIED", PermissionDenied;
     /// A limit of the server was reached: wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
-    /// The deadline passed before there was an answer: send it again, it is not done twice.
+    /// The deadline passed before an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
     /// This server does not have the call: try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;

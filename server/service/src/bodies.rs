@@ -34,9 +34,9 @@ const HEADER_BYTES: usize = 5;
 /// Messages of a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// There is one, which must be whole by then, with the end of the call's body.
+    /// One message, which must be complete, with the end of the body, by then.
     One(Instant),
-    /// There are many, each of which must be whole within this time. Between them the client may be silent.
+    /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The body of a stream, which keeps its place until it ends.
+    /// The body of a stream, which keeps its slot until it ends.
     pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
         let (rest, held) = (Bytes::new(), holder.nothing());
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
@@ -262,7 +262,7 @@ impl http_body::Body for Ended {
     }
 }
 
-/// The refusal of what a caller has no room for.
+/// Error for a caller whose memory share is full.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
     let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
@@ -276,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However the bytes of messages are cut, it is known whether one is whole.
+        /// However bytes are split, complete messages are recognised.
         #[test]
         fn messages_are_found_in_any_cuts(
             lengths in proptest::collection::vec(0..40_u32, 1..20),

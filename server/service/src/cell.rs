@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
-/// Time for which a leader is waited for before the cell is described without one.
+/// Time to wait for a leader before the cell is described without one.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The service.
@@ -70,7 +70,7 @@ pub(crate) struct Sizes {
     pub(crate) overcommitted: Vec<u64>,
     /// Claims of each kind that are saved because demand that varies over the day is not highest at once.
     pub(crate) demand_profiles_saved: Vec<u64>,
-    /// The age of the oldest among the machines' last reports of load, if there is one.
+    /// Age of the oldest of the machines' last load reports, if any.
     pub(crate) oldest_load_ms: Option<u64>,
 }
 

@@ -85,7 +85,7 @@ impl SlowCommits {
 }
 
 impl Told {
-    /// Number of transactions that were left out before this line; none if it is to be left out, too.
+    /// Number of transactions omitted before this line; `None` if this one is omitted, too.
     fn line(&mut self, now: Instant, transactions: usize) -> Option<u64> {
         let is_over =
             |since: Instant| now.saturating_duration_since(since) >= Duration::from_secs(1);

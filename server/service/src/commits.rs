@@ -66,7 +66,7 @@ pub(crate) struct Judge {
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
-    /// Time for which a transaction may wait until it is known whether it is allowed.
+    /// Time limit of the check whether a transaction is allowed.
     pub(crate) deadline: Duration,
     /// Tracer of some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,

@@ -50,14 +50,14 @@ pub enum Door {
 /// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
-    /// By programs, which show certificates.
+    /// For programs with certificates.
     Http2,
     /// Browsers and probes by HTTP/1.1. Without a certificate the caller is unidentified, and may
     /// call only what such callers may.
     Http1,
 }
 
-/// The places of a listener. Clones share them.
+/// Connection slots of a listener. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
 

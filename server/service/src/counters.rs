@@ -8,7 +8,7 @@ use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Of every scheduler.
+/// Counters of all schedulers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// The lock is taken for the additions of a group, or a copy. At most as many entries as
@@ -16,7 +16,7 @@ pub(crate) struct Counters {
     all: Mutex<BTreeMap<SchedulerId, SchedulerCounters>>,
 }
 
-/// Of one scheduler, since this replica started.
+/// Counters of one scheduler since this replica started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedulerCounters {
     /// Transactions that were accepted in full.
@@ -29,7 +29,7 @@ pub(crate) struct SchedulerCounters {
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
-    /// Number of versions that were between what they were decided on and their answers.
+    /// Total number of versions between decisions and answers.
     pub(crate) behind: u64,
     /// Rejected items by reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
@@ -71,7 +71,7 @@ impl SchedulerCounters {
         }
     }
 
-    /// Adds what another worker of the same scheduler did.
+    /// Adds the counters of another worker of the same scheduler.
     pub(crate) fn add(&mut self, other: &SchedulerCounters) {
         self.taken += other.taken;
         self.conflicted += other.conflicted;
@@ -86,8 +86,8 @@ impl SchedulerCounters {
 }
 
 impl Counters {
-    /// Counts checked transactions. Those of one scheduler are best together: each change of
-    /// scheduler is a look-up.
+    /// Counts checked transactions. Best grouped by scheduler: each change of scheduler costs a
+    /// look-up.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
         let mut group = group.peekable();
         let mut all = self.all.lock();
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use omega_core::{Conflict, KindId, Reason};
 
-    /// Counting together, one by one, or mixed with others gives the same sums.
+    /// Counting transactions together, singly or mixed gives the same sums.
     #[test]
     fn placements_are_claims_without_those_that_were_refused() {
         let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };

@@ -182,8 +182,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Error for a message that the transport cannot read, in our words: what failed is the caller's
-/// message, and not the server.
+/// Error for a message that the transport cannot decode, as an error of the caller.
 pub(crate) fn reword(status: Status) -> Status {
     // Every error of ours has details.
     if !status.details().is_empty() {

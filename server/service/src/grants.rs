@@ -95,7 +95,7 @@ pub(crate) fn described(
     )))
 }
 
-/// Labels with the one by which an agent marks its machine.
+/// Labels with the agent label added.
 fn with_agent(labels: &Labels) -> Labels {
     let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     Labels::new(labels.chain([(AGENT.into(), "true".into())]))
@@ -128,7 +128,7 @@ pub(crate) async fn may_report(
 /// Whether the caller may commit a transaction.
 ///
 /// # Errors
-/// If it is another scheduler's, or touches what the caller may not.
+/// If it is another scheduler's, or contains an item outside the caller's rights.
 pub(crate) async fn may_commit(
     caller: &Caller,
     host: &Host,
@@ -148,7 +148,7 @@ pub(crate) async fn may_commit(
     })
 }
 
-/// Reason for which a transaction is denied.
+/// Reason why a transaction is denied.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     /// It belongs to another caller.
@@ -215,7 +215,7 @@ impl Grant {
     }
 }
 
-/// A job; none if it has ended, which the cell answers by itself.
+/// A job; `None` if it has ended, which the cell itself rejects.
 fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
     match cell.job(id) {
         None if id >= cell.next_job() => Err(Refused::Unknown(format!("{id} is not known"))),
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// The labels, without and with the one of agents.
+    /// The labels without and with the agent label.
     #[test]
     fn an_agent_offers_less_of_its_machine_and_never_more() {
         let caller = |role| Caller { role, ..Caller::local() };

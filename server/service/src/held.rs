@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// The accounts of a listener. Clones share them.
+/// Memory accounts of a listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
     usual: Account,
@@ -53,7 +53,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// Bytes held by callers; see the head of the file. The lock is taken for a look-up.
+/// Bytes held by callers; see the head of the file.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,
@@ -78,7 +78,7 @@ impl Sums {
     }
 }
 
-/// A caller, and the account on which his bytes are.
+/// A caller with its account.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     account: Account,
@@ -91,7 +91,7 @@ impl Holder {
         self.account.0.lock().has_room(&self.caller)
     }
 
-    /// Waits for that; the task is woken when there is room.
+    /// Polls for room; the task is woken when there is some.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sums = self.account.0.lock();
         if sums.has_room(&self.caller) {
@@ -128,7 +128,7 @@ impl Held {
         self.bytes += bytes;
     }
 
-    /// Counts bytes if the caller has room for any; otherwise nothing is counted, and the answer is `false`.
+    /// Counts bytes if the caller's share has room for any. Returns `false`, uncounted, otherwise.
     #[must_use]
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let has_room = self.holder.has_room();
@@ -138,7 +138,7 @@ impl Held {
         has_room
     }
 
-    /// Gives all of them back.
+    /// Releases all counted bytes.
     pub(crate) fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes == 0 {

@@ -60,7 +60,7 @@ impl Jobs {
     }
 }
 
-/// The job that a caller means, as far as he sees it.
+/// The named job, if the caller may see it.
 pub(crate) fn find(
     cell: &Cell,
     job: Option<proto::JobRef>,

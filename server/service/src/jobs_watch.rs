@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// The time that changes gather: a program waits for them, so less than for people.
+/// Time for which changes are batched: shorter than for people, because programs wait for them.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Jobs or changes that are read under the cell's lock at once: some hundred microseconds.
@@ -66,7 +66,7 @@ enum Place {
 struct Changes {
     /// Number of them.
     count: usize,
-    /// There is more of a job that the last one of those is of.
+    /// Position in the last job, if its message did not fit.
     rest: Option<Cursor>,
     /// Whether the last message announced a continuation.
     is_open: bool,

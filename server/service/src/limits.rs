@@ -38,7 +38,7 @@ pub struct Limits {
     pub calls_burst: u32,
     /// Connections that are open at once.
     pub connections: u32,
-    /// Connections of one address among them.
+    /// Connections of one address.
     pub connections_each: u32,
     /// Calls and streams that are open at once on one connection.
     pub connection_streams: u32,
@@ -50,7 +50,7 @@ pub struct Limits {
     pub tenant_tasks: u32,
     /// Bytes held for one caller: of incomplete requests and of unread answers.
     pub held_bytes_each: u64,
-    /// Bytes held for all callers together except operators, who have as many again.
+    /// Bytes held for all callers except operators, who have a separate bound of the same size.
     pub held_bytes: u64,
     /// Time for a connection's TLS handshake and first HTTP/2 frame, and for a browser's headers.
     pub handshake: Duration,
@@ -113,13 +113,13 @@ impl Limits {
     }
 }
 
-/// Number of callers whose rate is kept. Beyond it those with a full burst are dropped.
+/// Number of tracked callers. Beyond it, those with a full burst are dropped.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller without a slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The places among the calls. Clones share them.
+/// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     limits: Limits,
@@ -242,7 +242,7 @@ impl Places {
     /// Takes a slot for a call that was counted.
     ///
     /// # Errors
-    /// If there is none now.
+    /// If none is free.
     pub(crate) fn enter(
         &self,
         caller: &Caller,
@@ -419,7 +419,7 @@ mod tests {
     }
 
     proptest! {
-        /// However calls come, no span of time has more than its share and one burst.
+        /// No interval allows more calls than its share and one burst.
         #[test]
         fn nobody_gets_more_than_the_rate(
             per_second in 1..500_u32,

@@ -24,15 +24,15 @@ pub struct Metrics {
     counted: Arc<Counted>,
 }
 
-/// The counters are independent: no order between them is needed.
+/// Independent counters, without order between them.
 #[derive(Debug, Default)]
 struct Counted {
     scheduler_counters: Counters,
-    /// Server certificates, if there are any.
+    /// Server certificates, if any.
     certificates: OnceLock<Arc<Certificates>>,
     /// Transactions that were not checked.
     failed: AtomicU64,
-    /// From the request of a transaction to its answer.
+    /// Time from the request of a transaction to its answer.
     commit: Durations,
     /// Times of groups in a cell in memory. A replica has stages instead.
     applied: Durations,

@@ -49,7 +49,7 @@ impl Figure {
 /// Names and values of the labels of one line.
 pub type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
-/// Writes figures, one after the other. Each of them once.
+/// Writer of figures, each once.
 #[derive(Debug)]
 pub struct MetricWriter<'a>(DescriptorEncoder<'a>);
 
@@ -57,7 +57,7 @@ impl MetricWriter<'_> {
     /// Writes a gauge.
     ///
     /// # Errors
-    /// If it cannot be written as text, as of the others.
+    /// If it cannot be written as text.
     pub fn gauge(&mut self, figure: Figure, value: f64) -> fmt::Result {
         self.begin(figure, MetricType::Gauge)?.encode_gauge(&value)
     }
@@ -134,8 +134,7 @@ impl MetricWriter<'_> {
     }
 }
 
-/// A label value with the escapes of the format: the library writes values as given, and users
-/// choose names.
+/// A label value with the format's escapes, which the library does not add. Users choose names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {

@@ -104,7 +104,7 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
 /// Whether the caller may read sums over all jobs.
 ///
 /// # Errors
-/// If he sees only some of them.
+/// If it may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
     match caller.is_bounded() {
         false => Ok(()),

@@ -37,7 +37,8 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
+    /// The service of a cell, and the task that maintains its leases while this replica leads.
+    /// Needs a tokio runtime.
     #[must_use]
     pub fn start(host: Host, slow: SlowCommit, traces: Option<Traces>) -> Scheduling {
         let (alive, end) = oneshot::channel();

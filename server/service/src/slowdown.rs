@@ -22,7 +22,7 @@ pub(crate) struct Slowdown {
     /// Time since which it is not read.
     since: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Whether its turn passes on if there is nothing to read.
+    /// Whether it passes on its turn if there is nothing to read.
     passes_on: bool,
 }
 

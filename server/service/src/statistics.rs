@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which a look is good for, and how often submit_index are noted.
+/// Time for which a summary is cached, and interval of entries in the submit index.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Statistics kept for callers.
@@ -27,8 +27,7 @@ pub(crate) struct Observer {
     started: u64,
     began: Instant,
     submit_index: SubmitIndex,
-    /// The last sums. The lock is taken while they are computed, so that concurrent readers share
-    /// them.
+    /// The last summary. Locked while it is computed, so that concurrent readers share it.
     summary: Mutex<Option<(Instant, Arc<Summary>)>>,
 }
 
@@ -162,7 +161,7 @@ fn scheduler_of(name: &Text) -> Text {
     }
 }
 
-/// Progress of the replicas, as this one knows it.
+/// Progress of the replicas, as known to this one.
 fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();

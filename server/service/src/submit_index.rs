@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// one is dropped, so that old times are less exact and none is lost.
 const NOTES_MAX: usize = 65_536;
 
-/// Notes of which job was next, and when.
+/// Entries of the next job id and the time.
 #[derive(Debug)]
 pub(crate) struct SubmitIndex {
-    /// Notes, ascending by job and time. The lock is taken for a note or a look-up.
+    /// Entries, ascending by job and time.
     notes: Mutex<Vec<(JobId, Instant)>>,
 }
 

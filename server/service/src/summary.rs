@@ -36,7 +36,7 @@ pub(crate) struct Summary {
     pub(crate) jobs: u64,
     /// Their tasks.
     pub(crate) tasks: Counts,
-    /// The tasks that wait, by the scheduler that is to place them.
+    /// Pending tasks by scheduler.
     pub(crate) waiting: BTreeMap<Text, Waiting>,
     /// Cluster resources that they would claim, by kind.
     pub(crate) waiting_of_cell: Vec<u64>,
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     pub(crate) claimed: Box<[u64]>,
 }
 
-/// Tasks by what they do.
+/// Numbers of tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) pending: u64,
@@ -178,7 +178,7 @@ impl Summary {
         })
     }
 
-    /// Adds what the pending tasks of a job would claim of the cell as a whole.
+    /// Adds the cluster resources that the pending tasks of a job would claim.
     fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
         if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
             return;

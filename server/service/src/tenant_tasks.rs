@@ -20,11 +20,11 @@ type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,
-    /// The lock is taken for a look-up in the cell, whose lock is taken within.
+    /// Locked for a look-up in the cell; taken before the cell's lock.
     under_way: UnderWay,
 }
 
-/// Room for tasks of a tenant, until the state has them or they were rejected.
+/// Reserved number of tasks of a tenant, until they are in the state or rejected.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     tenant: Text,

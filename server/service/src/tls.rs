@@ -32,7 +32,7 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 pub struct TlsFiles {
     /// The replica's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key, readable by its owner alone.
+    /// Its key, readable only by its owner.
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
@@ -51,7 +51,7 @@ pub enum TlsError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Take the right from them.
+    /// Remove the permission.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
         /// Path of the file.
@@ -86,7 +86,7 @@ pub struct TlsBytes {
     pub key: Vec<u8>,
     /// The authorities.
     pub authority: Vec<u8>,
-    /// Their lists of revoked certificates.
+    /// Revocation lists of the authorities.
     pub revoked: Option<Vec<u8>>,
 }
 
@@ -175,7 +175,7 @@ impl Certificates {
     /// Reads the files again. Returns whether they had changed.
     ///
     /// # Errors
-    /// If they cannot be used now; what was read before is used on.
+    /// If they are unusable; the previous ones stay in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let bytes = self.files.read()?;
         if self.now.lock().bytes == bytes {

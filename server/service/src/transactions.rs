@@ -23,7 +23,7 @@ struct Place {
 /// The result of one transaction.
 ///
 /// # Errors
-/// If there is no such scheduler, it sent no such transaction, or the answer is forgotten.
+/// If there is no such scheduler, it sent no such transaction, or the result is no longer stored.
 pub(crate) fn get(
     cell: &Cell,
     scheduler: &str,
@@ -103,8 +103,8 @@ pub(crate) fn list(
     Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
 }
 
-/// The results at these places, as many as fit on a page: the other places are cut off, and `more`
-/// is set. Forgotten ones are omitted.
+/// The results at these places, as many as fit on a page; `more` is set if some did not fit.
+/// Results no longer stored are omitted.
 fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
     let mut room = Room::of_page(0);
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A page continues where the one before it ended; any other text is no token.
+        /// A page continues where the previous one ended; other texts are invalid tokens.
         #[test]
         fn a_token_is_a_place(version in any::<u64>(), scheduler in any::<u32>(), number in any::<u64>()) {
             let at = Place { version, scheduler, number };

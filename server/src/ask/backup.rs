@@ -143,7 +143,7 @@ fn publish(partial: &Path, file: &Path) -> io::Result<()> {
     File::open(folder_of(file))?.sync_all()
 }
 
-/// Writes every piece where it belongs. The answer is the version of the cell that is in them.
+/// Writes every piece at its offset. Returns the version of the cell.
 async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
     let mut pieces = caller
         .ask(&proto::BackupRequest {}, |channel, mut request| async move {

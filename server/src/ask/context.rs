@@ -74,7 +74,7 @@ struct ContextShape {
     context: Context,
 }
 
-/// Does what was asked.
+/// Runs a subcommand.
 pub(crate) fn run(command: &ContextCommand) -> Result<(), AskError> {
     let file = context::path().ok_or(ContextError::NoHome)?;
     let mut all = context::read(&file)?;

@@ -195,7 +195,7 @@ fn whole() -> u16 {
     1000
 }
 
-/// A time, read by the same rule as a flag.
+/// A time, parsed like a flag.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct TimeFile(Duration);

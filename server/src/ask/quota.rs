@@ -1,4 +1,4 @@
-//! `omega quota`: what the tasks of a tenant may claim together.
+//! `omega quota`: limits of the total claims of tenants.
 
 use super::amount::{self, AmountArgs};
 use super::call::Page;

@@ -86,7 +86,8 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     }
 }
 
-/// Current allocation of a task, or the one it would have on a machine. A missing task is left to the cell to refuse.
+/// Current allocation of a task, or the one it would have on a machine. The cell rejects unknown
+/// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
     let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;

@@ -10,14 +10,14 @@ use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
-/// Number of entries a learner may lack to be promoted: the leader sends so many in an instant.
+/// Number of entries a learner may lack to be promoted: few enough to replicate at once.
 const BEHIND_MAX: u64 = 64;
 
 impl Node {
     /// Proposes a change of the membership.
     ///
     /// # Errors
-    /// If it does not lead, or the change is not possible now.
+    /// If it is not the leader, or the change is not possible now.
     pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader {
@@ -68,8 +68,8 @@ impl Node {
         true
     }
 
-    /// Asks the voter that is furthest along to lead, if a majority has this entry without this replica. The
-    /// answer is who was asked.
+    /// Asks the most advanced voter to lead, if a majority without this replica has this entry.
+    /// Returns that voter.
     pub fn hand_over(&mut self, index: LogIndex) -> Option<ReplicaId> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader || self.membership.is_joint() {

@@ -12,8 +12,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Fingerprints that are remembered: a leader that proposes an entry has applied all but the few
-/// that are on their way.
+/// Number of remembered fingerprints: more than the entries a leader has in flight.
 const REMEMBERED: usize = 256;
 
 /// Applied state of a leader when it proposed an entry.
@@ -50,7 +49,7 @@ impl Fingerprint {
         *self.past.back().expect("there is always the last one")
     }
 
-    /// Whether the same entry left the same fingerprint here, as far as it is remembered.
+    /// Whether the same entry had the same fingerprint here, if remembered.
     pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// The mailbox; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Guards what has gathered. Held to put one event in, or to take all out.
+    /// Collected events. Locked to add one, or to take all.
     inbox: Mutex<Inbox>,
     woken: Condvar,
 }
@@ -29,7 +29,7 @@ struct Inbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heed {
     Everything,
-    /// All but requests that can wait.
+    /// All events except requests that can wait.
     Urgent,
 }
 

@@ -52,7 +52,7 @@ impl ReplicatedCell {
         answers
     }
 
-    /// Waits until this replica has applied what was answered: all of it, if it has the last.
+    /// Waits until this replica has applied all answered commands, that is, the last of them.
     fn catch_up_with_last(&self, answers: &[Result<Outcome, AskError>]) {
         let done = |answer: &Result<Outcome, AskError>| answer.as_ref().ok().cloned();
         if let Some(last) = answers.iter().rev().find_map(done) {
@@ -61,9 +61,9 @@ impl ReplicatedCell {
     }
 }
 
-/// Result of some commands that were sent.
+/// Result of a round of commands.
 struct Round {
-    /// Information for the caller of the first ones.
+    /// Results of the first commands, for the caller.
     answers: Vec<Result<Outcome, AskError>>,
     /// Treatment of the others.
     then: Then,
@@ -73,7 +73,7 @@ struct Round {
 enum Then {
     /// There are none.
     GoOn,
-    /// They may be sent again, because no later one was accepted.
+    /// They may be resent, because no later one was accepted.
     Again(Again),
     /// They are not sent again.
     Stop(Again),
@@ -114,7 +114,7 @@ mod tests {
         Answer::Outcome(Ok(Outcome::Done(Version(version))))
     }
 
-    /// Report on the first ones, and whether the others are sent again.
+    /// Results of the first commands, and whether the others are resent.
     fn round(given: &[Answer]) -> (usize, bool) {
         let round = Round::of(given.to_vec());
         (round.answers.len(), matches!(round.then, Then::Again(_)))

@@ -17,7 +17,7 @@ pub struct SamplingSettings {
 
 /// A cell whose machines are probed one by one.
 pub trait SampledCell: Cell {
-    /// Number of machines there are.
+    /// Number of machines.
     fn machines(&self) -> u32;
 
     /// A machine drawn at random.

@@ -6,7 +6,7 @@ use omega_schedulers::{Filter, Reads, Tasks};
 /// The machines in a range of the cell's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first of them.
+    /// The first such machine.
     pub from: usize,
     /// The first that is not.
     pub to: usize,

@@ -39,10 +39,10 @@ const LOOK_MS: u64 = 1000;
 /// old result.
 const ENDED_MAX: usize = 100_000;
 
-/// A call to be made.
+/// A call to the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Its number, which its reply has, too.
+    /// Its number; the reply has the same.
     pub(super) number: u64,
     /// Name of the container.
     pub(super) name: Text,

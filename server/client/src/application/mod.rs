@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 /// Time to wait for a cell that does not answer: enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events kept for the reader, besides those not yet handed out.
+/// Maximum number of events kept for the reader.
 const EVENTS_MAX: usize = 1024;
 
 /// Handle of an application in one process. Clones share it. When the last one is dropped, the
@@ -93,7 +93,7 @@ pub struct Registered {
     pub events: Events,
 }
 
-/// Changes, in the order in which the cell made them to each container. It ends with the application.
+/// Stream of changes, in the cell's order for each container. It ends with the application.
 #[derive(Debug)]
 pub struct Events {
     receiver: Receiver<Event>,

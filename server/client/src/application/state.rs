@@ -66,7 +66,7 @@ pub(super) struct State {
     inner: Mutex<Inner>,
     /// Signals that events are pending, or that registration has progressed.
     filled: Condvar,
-    /// Signals that there is room for more of the stream.
+    /// Signals free space for events of the stream.
     drained: Notify,
     /// Signals that there may be calls to make.
     pub(super) planned: Notify,
@@ -201,7 +201,7 @@ impl State {
         self.planned.notify_one();
     }
 
-    /// Waits until there is room for more of the stream.
+    /// Waits until there is space for events of the stream.
     pub(super) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// The next item, once there is one; `None` when the application was dropped.
+    /// Waits for the next item; `None` once the application is dropped.
     pub(super) fn next_item(&self) -> Option<Item> {
         let mut inner = self.inner.lock();
         loop {

@@ -140,8 +140,8 @@ impl RemoteCell {
         }
     }
 
-    /// Reason for which this process has lost its leases, if it has: its further commits are
-    /// rejected. It should stop.
+    /// Reason why this process has lost its leases, if it has: its further commits are rejected,
+    /// and it should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()

@@ -31,7 +31,7 @@ struct Heard {
 }
 
 impl Table {
-    /// Notes in which term this replica leads now, if it does.
+    /// Updates the term in which this replica leads, if it does.
     pub(super) fn look(&mut self, term: Option<Term>, now_ms: u64) {
         if self.term != term {
             self.term = term;
@@ -49,7 +49,7 @@ impl Table {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Forgets all holders but these. The rest is bounded by the number of names.
+    /// Drops all other holders. The number of names bounds the rest.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }

@@ -107,7 +107,7 @@ impl PolicyFigures {
         self.write_resources(pen)
     }
 
-    /// Of kinds that the cell as a whole has, or that are claimed of it.
+    /// Writes the figures of cluster resources that exist or are claimed.
     fn write_resources(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let ClusterResources { capacity, claimed } = &self.resources;
         let known: Vec<_> = self

@@ -22,7 +22,7 @@ struct Told {
     admitted: Vec<u64>,
 }
 
-/// Report on all of them.
+/// Report on all tenants.
 #[derive(Debug)]
 pub(super) struct TenantFigures {
     kinds: Kinds,
@@ -69,7 +69,7 @@ impl TenantFigures {
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }
 
-    /// Of the kinds that are limited.
+    /// Writes the limits, for limited kinds.
     fn limits<'a>(
         &'a self,
         of: impl Fn(&'a Told) -> &'a [u64],

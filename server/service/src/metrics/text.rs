@@ -49,7 +49,7 @@ struct Now {
     kinds: Kinds,
     tenants: TenantFigures,
     policies: PolicyFigures,
-    /// Of the replica, if the cell has replicas.
+    /// Status of the replica, if the cell has replicas.
     status: Option<Status>,
 }
 

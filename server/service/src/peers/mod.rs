@@ -16,7 +16,7 @@ use omega_store::log::ReplicaId;
 use omega_store::wire;
 use tonic::transport::Endpoint;
 
-/// Bytes of messages that one frame has, but for the last of them.
+/// Bytes of messages in one frame, not counting the last one.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// The most bytes of a frame.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Peers whose own word is kept: those of a cell, and some that it had before.
+/// Number of peers whose announced address is kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sends to the peers. Clones share their streams.
@@ -29,18 +29,18 @@ struct Inner {
     address: String,
     dialer: Dialer,
     runtime: Handle,
-    /// The lock is taken for a look-up, or while a stream is opened.
+    /// Locked for a look-up, or while a stream is opened.
     routes: Mutex<Routes>,
 }
 
 /// The addresses by their origin, and the streams.
 #[derive(Debug, Default)]
 struct Routes {
-    /// Of the membership.
+    /// Addresses from the membership.
     agreed: BTreeMap<ReplicaId, String>,
-    /// Of the settings.
+    /// Addresses from the settings.
     given: BTreeMap<ReplicaId, String>,
-    /// Of the peers' own frames.
+    /// Addresses from the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }

@@ -15,7 +15,7 @@ struct CellShape {
     /// Its id.
     cell: String,
     version: u64,
-    /// The replica that answers, and the one that leads if one is known.
+    /// The replica that answers, and the leader if known.
     replica: u64,
     leader: Option<u64>,
     /// Empty: the cell is in memory alone.
@@ -42,7 +42,7 @@ struct ReplicaShape {
     lag_entries: Option<u64>,
 }
 
-/// Tasks by what they do.
+/// Numbers of tasks by state.
 #[derive(Serialize)]
 pub(super) struct TasksShape {
     pub(super) pending: u64,

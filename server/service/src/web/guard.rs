@@ -76,7 +76,7 @@ pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Ne
     }
 }
 
-/// Whether the host of a request is an address of this machine, or its own name for itself.
+/// Whether the host of a request is a loopback address or `localhost`.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     host.is_some_and(is_local)

@@ -12,14 +12,14 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of machines that are listed singly: as many as fit on a screen with some pixels
+/// Largest number of machines listed individually: as many as fit on a screen with a few pixels
 /// each.
 const MACHINES_MAX: usize = 10_000;
 
 /// Maximum number of domains in an answer: a level with more is no better than machines.
 const DOMAINS_MAX: usize = 2_000;
 
-/// Machines that are read to find the levels: machines added together have the same labels.
+/// Sample of machines read to find the levels.
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -61,7 +61,8 @@ struct MachinesShape {
     /// Index of the domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
-    /// By resource, in the order of `resources`, then by machine; in percent, -1 where there is nothing.
+    /// Claimed percentage by resource (in the order of `resources`), then by machine; -1 without
+    /// capacity.
     taken: Vec<Vec<i32>>,
 }
 
@@ -77,7 +78,7 @@ fn percent(claimed: u64, claimable: u64) -> Option<u32> {
     Some(percent.min(999) as u32)
 }
 
-/// The labels by which machines may be grouped: those that several share.
+/// Labels by which machines may be grouped: those shared by several.
 fn levels(summary: &Summary) -> Vec<String> {
     let step = summary.machines.len().div_ceil(SAMPLE).max(1);
     let sample = summary.machines.iter().step_by(step);

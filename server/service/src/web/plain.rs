@@ -22,7 +22,7 @@ pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 /// address, requests must name a local host, as those for the web page.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_metrics(
     listener: TcpListener,
     text: MakeText,
