@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Page {
     /// Its heading.
     pub title: String,
-    /// Its subject, in a few sentences.
+    /// Introduction, a few sentences.
     pub lead: String,
     /// Its parts, in order.
     pub sections: Vec<Section>,
@@ -94,7 +94,7 @@ impl Page {
         self.sections.iter().flat_map(|section| &section.checks).all(|check| check.holds)
     }
 
-    /// As one HTML file.
+    /// Converts to one HTML file.
     #[must_use]
     pub fn html(&self) -> String {
         let title = escape(&self.title);
@@ -116,7 +116,8 @@ impl Page {
         )
     }
 
-    /// As Markdown, with the plots as files of this folder, relative to the text: `plots/NAME.svg`.
+    /// Converts to Markdown, with plots as files of this folder, relative to the text:
+    /// `plots/NAME.svg`.
     #[must_use]
     pub fn markdown(&self, plots: &str) -> String {
         let mut out = format!("# {}\n\n{}\n", self.title, self.lead);

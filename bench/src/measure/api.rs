@@ -54,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A row with the time of a commit, and one with how many there are for each of the bare loop's.
+/// Two rows: the time of a commit, and its ratio to the bare loop's.
 fn commits(
     what: &str,
     at_least: f64,

@@ -19,7 +19,7 @@ pub(crate) const KINDS: usize = 4;
 /// Resources that a task of the bare loops claims: so little that a cell never fills up.
 const REQUEST: [i64; KINDS] = [100, 256 << 20, 1 << 30, 0];
 
-/// Changes that the rings remember: what the cell remembers.
+/// Changes kept in the rings, as in the cell.
 const RING: usize = 1 << 18;
 
 /// A hash table with the cell's hasher.
@@ -63,7 +63,7 @@ impl Columns {
         sum
     }
 
-    /// Number of blocks there are.
+    /// Number of blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.free.len()
     }

@@ -88,7 +88,7 @@ fn through_offers(made: &Made, tasks: usize) -> Figure {
     span.each(tasks)
 }
 
-/// Puts tasks on what is offered, all in one answer.
+/// Launches tasks on all offers in one answer.
 fn fill(
     front: &mut mesos::Frontend,
     (framework, offers): (FrameworkId, &[Offer]),

@@ -9,9 +9,9 @@ use omega_core::JobKind;
 /// Measured time of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// From its submission to its first attempt.
+    /// Time from submission to the first attempt.
     Wait,
-    /// From its submission to the placement of its last task.
+    /// Time from submission to the placement of the last task.
     Placed,
 }
 

@@ -25,8 +25,8 @@ pub struct Probe {
 pub struct Answer {
     /// The answer; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest size beyond it for which they are not met; `None` if they are met up to the
-    /// limit.
+    /// The nearest size beyond it that misses an objective; `None` if all sizes up to the limit
+    /// meet them.
     pub fails: Option<u64>,
     /// A number that should be good and is not: more machines, or less load.
     pub contradicts: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Finding {
 pub struct CapacityReport {
     /// Description of the run.
     pub workload: String,
-    /// Number of machines it has by itself.
+    /// Original number of machines.
     pub machines: usize,
     /// Seed of all random choices.
     pub seed: u64,
@@ -123,7 +123,8 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
 }
 
 impl CapacityReport {
-    /// As a page: the answers, a plot of each objective against machines or load, and the probes.
+    /// Converts to a page: the answers, a plot of each objective against machines or load, and the
+    /// probes.
     #[must_use]
     pub fn page(&self, objectives: &[Objective]) -> Page {
         let lead = format!(

@@ -54,7 +54,7 @@ pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Optio
     (scaled, place)
 }
 
-/// Follows machines to their new places, and drops what ran on those that have none.
+/// Moves tasks with their machines, and drops tasks of removed machines.
 pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
     placed.retain_mut(|(_, machine)| match place[*machine as usize] {
         Some(new) => {
@@ -65,7 +65,7 @@ pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
     });
 }
 
-/// The positions of the machines of each sort, in the order in which sorts first appear.
+/// Positions of the machines of each shape, in order of first appearance.
 fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
     let mut sorts: Vec<Vec<usize>> = Vec::new();
@@ -80,8 +80,7 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     sorts
 }
 
-/// Machines of each sort that make up the number: whole parts first, then those with the largest
-/// remainder.
+/// Number of machines of each shape, by largest remainder.
 fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
     let mut shares: Vec<usize> =

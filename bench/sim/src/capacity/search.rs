@@ -23,7 +23,7 @@ pub enum Sense {
 pub struct Limits {
     /// The least number.
     pub from: u64,
-    /// The first to be tried.
+    /// The first number to try.
     pub start: u64,
     /// The largest number.
     pub to: u64,
@@ -34,8 +34,8 @@ pub struct Limits {
 pub struct Found {
     /// The answer with the requested precision; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest number beyond it for which they are not met; `None` if they are met up to the
-    /// limit.
+    /// The nearest number beyond it that misses an objective; `None` if all up to the limit meet
+    /// them.
     pub fails: Option<u64>,
     /// A number on the passing side that fails, against the assumption of the search.
     pub contradicts: Option<u64>,
@@ -91,7 +91,7 @@ pub fn search<E>(
 }
 
 impl Found {
-    /// Whether the boundary is not yet between two probes.
+    /// Whether the boundary is not yet bracketed by probes.
     fn is_open(self) -> bool {
         self.holds.is_none() || self.fails.is_none()
     }

@@ -75,9 +75,9 @@ enum OutputArg {
 /// Present and changed profiles of the schedulers.
 #[derive(Clone, Debug, Default)]
 pub struct TwoProfiles {
-    /// Of both futures, unless there are others.
+    /// Profiles of both futures, unless overridden.
     pub now: Profiles,
-    /// Of the changed one.
+    /// Profiles of the changed future.
     pub then: Option<Profiles>,
 }
 

@@ -13,7 +13,7 @@ struct Tolerance {
     factor: f64,
 }
 
-/// In a row that expects more abandoned jobs than this, or any left in a queue, offers do not suffice.
+/// Number of expected abandoned jobs above which a row counts as overloaded.
 const ABANDONED_CALM_MAX: f64 = 20.0;
 
 /// Allowed values, for people.
@@ -36,7 +36,8 @@ fn number(row: &[Expected], figure: Figure) -> f64 {
     found.and_then(|expected| expected.text.parse().ok()).unwrap_or(0.0)
 }
 
-/// Whether a figure of a two-level row is within its tolerance. `got` returns our figures.
+/// Whether a figure of a two-level row is within its tolerance. `got` returns the simulated
+/// figures.
 pub fn agrees(row: &[Expected], expected: &Expected, got: impl Fn(Figure) -> Got) -> bool {
     let figure = expected.figure;
     let strained = is_strained(row);

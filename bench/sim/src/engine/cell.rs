@@ -28,7 +28,7 @@ pub struct Attempt {
     pub claimed: u32,
     /// Committed ones among them.
     pub taken: u32,
-    /// The tasks that now run, to be ended together.
+    /// Started tasks, which end together.
     pub run: Option<Taken>,
 }
 
@@ -41,16 +41,16 @@ pub struct Taken(pub u32);
 pub struct Running {
     /// The number.
     pub tasks: u32,
-    /// To be ended together.
+    /// Tasks that end together.
     pub run: Option<Taken>,
 }
 
 /// Result of ending tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// Number of those that have ended.
+    /// Number of ended tasks.
     pub tasks: u32,
-    /// In how many seconds the next of them do, if some run on and will end.
+    /// Seconds until the next of them end, if any will.
     pub again_s: Option<f64>,
 }
 
@@ -82,7 +82,7 @@ pub trait Cell {
     /// A scheduler ends a decision: it places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Number of seconds it is from the beginning of tasks until the first of them end; `None` if none does.
+    /// Seconds from the start of tasks until the first of them end; `None` if none does.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
     /// The tasks of a run that end now, end.

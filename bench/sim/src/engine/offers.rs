@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 /// Settings of the two-level allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
-    /// Time for which it gathers what becomes free, in seconds.
+    /// Seconds for which freed resources are collected before an offer.
     pub gather_s: f64,
     /// Decision time of the allocator.
     pub decide_s: f64,
-    /// Of how many processors at least an offer is made.
+    /// Smallest offer in processors.
     pub processors_min: f64,
 }
 
@@ -89,7 +89,7 @@ struct Run<'a, C: OfferCell> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Offers by number; those that were answered are `None`, and their numbers are used again.
+    /// Offers by number; answered ones are `None`, and their numbers are reused.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
     books: Records,

@@ -11,7 +11,7 @@ pub struct SchedulerRecord {
     pub succeeded: u64,
     /// Transactions with one.
     pub failed: u64,
-    /// Attempts without any room.
+    /// Attempts that found no feasible machine.
     pub no_room: u64,
     /// Transactions of jobs that had been tried before.
     pub retried: u64,
@@ -19,7 +19,7 @@ pub struct SchedulerRecord {
     pub claims_refused: u64,
     /// Accepted claims.
     pub claims_taken: u64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub abandoned: u64,
     /// Jobs in its queue at the end.
     pub left_in_queue: u64,
@@ -34,18 +34,18 @@ pub struct JobRecord {
     pub unplaced: u32,
     /// Completed attempts.
     pub attempts: u32,
-    /// From its submission to the start of the first attempt, in seconds.
+    /// Seconds from submission to the start of the first attempt.
     pub wait_s: f64,
-    /// From its submission to the attempt that placed its last task.
+    /// Time from submission to the attempt that placed the last task.
     pub placed_s: f64,
-    /// Whether it was given up.
+    /// Whether it was abandoned.
     pub abandoned: bool,
 }
 
 /// All that is written down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// By scheduler.
+    /// Records by scheduler.
     pub schedulers: Vec<SchedulerRecord>,
     /// By job.
     pub jobs: Vec<JobRecord>,

@@ -35,7 +35,7 @@ pub trait SampledCell: Cell {
 enum Event {
     /// A scheduler has chosen machines to probe.
     Decided(u32),
-    /// A job that no machine accepted is to be retried.
+    /// A job without a feasible machine is retried.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Queue of each machine: the jobs for which it was probed.
+    /// Queue of each machine: jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -168,7 +168,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Probes machines for the tasks of a job; those with room start them at once.
+    /// Probes machines for the tasks of a job; machines with room start them at once.
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");

@@ -28,7 +28,7 @@ pub struct SizedCell<C, S> {
 
 /// Choices of a run, and the usage of the cell.
 pub struct SizedRun {
-    /// By how much the tasks of each job ran shorter.
+    /// Speed-up of each job's tasks.
     pub speeds: Vec<f64>,
     /// Allocated share of the processors at each sample.
     pub looks: Vec<f32>,

@@ -44,7 +44,7 @@ struct Part {
 }
 
 impl Ahead {
-    /// Of shapes with their counts, and tasks in all.
+    /// New distribution from shapes with their counts, and the number of tasks.
     #[must_use]
     pub fn of(counts: impl IntoIterator<Item = (Shape, usize)>, tasks: usize) -> Ahead {
         let mut parts: Vec<Part> = Vec::new();
@@ -85,7 +85,8 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task requests this part of devices, and fits where so many have it.
+    /// Probability that a task requests this part of devices, and fits a machine on which this many
+    /// have it free.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

@@ -29,7 +29,7 @@ pub struct Run {
 pub struct Point {
     /// Usage.
     pub used: f64,
-    /// Free part that the next task is expected not to be able to use.
+    /// Free part that the next task is expected to be unable to use.
     pub fragment: f64,
 }
 

@@ -34,7 +34,7 @@ const RULES: [(&str, Workers); 4] = [
     ("relative job size", Workers::RelativeSize(4)),
 ];
 
-/// The cells: a name, and how many times as many machines the medium cell has.
+/// Cells: a name, and the multiple of the medium cell's machines.
 const CELLS: [(&str, u32); 2] = [("usual", 1), ("idle", 2)];
 
 /// Result of a rule on a cell.
@@ -43,7 +43,7 @@ struct Ran {
     speedups: Vec<f64>,
     /// Allocated share of the processors at each second.
     looks: Vec<f32>,
-    /// The mean wait of batch jobs in seconds, and how many were given up.
+    /// Mean wait of batch jobs in seconds, and the number of abandoned ones.
     wait_s: f64,
     abandoned: u64,
 }
@@ -196,7 +196,7 @@ fn utilisation(cell: &str, ran: &[Ran]) -> Plot {
     plot
 }
 
-/// Looks, one each second, of which one mean is drawn.
+/// Number of samples, one each second, averaged to one point.
 const LOOKS_DRAWN: usize = 600;
 
 fn table(cell: &str, ran: &[Ran]) -> Table {
@@ -230,7 +230,7 @@ fn table(cell: &str, ran: &[Ran]) -> Table {
     }
 }
 
-/// From this speed-up on, a job has gained.
+/// Least speed-up that counts as a gain.
 const GAIN: f64 = 1.01;
 
 fn checks(cells: &[&[Ran]]) -> Vec<Check> {

@@ -136,10 +136,10 @@ pub fn figures() -> Vec<&'static str> {
 }
 
 impl Experiment {
-    /// The experiment that shows the figure of this name.
+    /// The experiment for the figure of this name.
     ///
     /// # Errors
-    /// If there is none: why not.
+    /// If there is none; the text says why.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));
@@ -148,13 +148,13 @@ impl Experiment {
         ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Whether the input that it needs is given.
+    /// Whether its required input is given.
     #[must_use]
     pub fn has_ground(&self, lab: &CellPair) -> bool {
         self.ground == Ground::Lists || lab.trace().is_some()
     }
 
-    /// Makes it. Without its ground, there is nothing in it.
+    /// Runs it. Empty without its input.
     #[must_use]
     pub fn run(&self, lab: &CellPair) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }

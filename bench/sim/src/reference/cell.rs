@@ -23,7 +23,7 @@ pub struct Request {
 pub struct ReferenceJob {
     /// Its request.
     pub request: Request,
-    /// Time for which it runs.
+    /// Run time.
     pub run_s: f64,
 }
 
@@ -58,7 +58,7 @@ impl Row {
         self.sequence += 1;
     }
 
-    /// Takes all free amounts. Returns them.
+    /// Takes and returns all free amounts.
     pub(super) fn lock(&mut self, capacity: [f64; 2]) -> [f64; 2] {
         let free = [capacity[0] - self.cpu, capacity[1] - self.memory];
         self.take(Request { cpu: free[0], memory: free[1] });
@@ -305,7 +305,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Notes the tasks that run, to end them together.
+    /// Records the running tasks, to end them together.
     pub(super) fn run(&mut self, job: usize, scheduler: usize) -> Option<Taken> {
         if self.claims.is_empty() {
             return None;

@@ -24,7 +24,7 @@ use omega_workload::{LoadError, MachineEvent, Workload};
 use std::collections::BTreeMap;
 pub(crate) use submit_index::SubmitIndex;
 
-/// Settings of the two-level allocator: those of the reference, for any amount.
+/// Settings of the two-level allocator, as in the reference.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: f64::MIN_POSITIVE };
 
@@ -40,9 +40,9 @@ pub struct Outcome {
     pub pending: BTreeMap<String, u64>,
     /// All that was written down.
     pub(crate) books: Records,
-    /// The jobs, as the loop had them.
+    /// The jobs of the event loop.
     pub(crate) roll: SubmitIndex,
-    /// Those that were there at the start, and of which a task has no machine at the end; by number, ascending.
+    /// Initial jobs with an unplaced task at the end; numbers ascending.
     lacking: Vec<u32>,
 }
 

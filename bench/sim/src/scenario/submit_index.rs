@@ -11,7 +11,7 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(crate) struct SubmitIndex {
     pub(crate) jobs: Vec<Job>,
-    /// The numbers of those that come while the clock runs, in the order in which they come.
+    /// Numbers of jobs that arrive during the run, in order of arrival.
     pub(crate) arrivals: Vec<u32>,
     pub(crate) owners: Vec<u32>,
     /// Numbers of the jobs present from the start that never end, ascending.
@@ -27,7 +27,7 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
-    /// Adds the next job. Jobs go to the schedulers of their kind in turn.
+    /// Adds the next job. Jobs are assigned round-robin to the schedulers of their kind.
     pub(super) fn add(&mut self, arrival: &Arrival, settings: &ScenarioSettings) {
         let (batch, service) = settings.counts();
         let number = self.jobs.len() as u32;

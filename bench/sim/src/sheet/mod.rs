@@ -44,7 +44,7 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// As text and CSV have it.
+    /// Converts to the text of tables and CSV.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -93,7 +93,7 @@ impl Sheet {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it has not as many cells as there are columns.
+    /// If its number of cells is not that of the columns.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);
@@ -158,7 +158,7 @@ impl Sheet {
     }
 }
 
-/// A field of a CSV file, in quotes where it needs them.
+/// A field of a CSV file, quoted if needed.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", text.replace('"', "\"\""));

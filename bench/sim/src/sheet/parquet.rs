@@ -21,7 +21,7 @@ pub enum Kind {
     Count,
     /// A number in each row.
     Number,
-    /// A number where there is one.
+    /// An optional number.
     NumberIfAny,
 }
 
@@ -95,7 +95,7 @@ impl Sheet {
     }
 }
 
-/// Writes a column: its values, and for each row whether there is one (which a column with one in each row leaves out).
+/// Writes a column: its values, and for an optional column whether each row has one.
 fn write<'a, T: DataType>(
     mut to: SerializedColumnWriter<'_>,
     cells: impl Iterator<Item = &'a Cell>,

@@ -19,7 +19,7 @@ pub struct Got {
     pub share_peak: f64,
     /// Weights of the preferences for machines of its placed tasks.
     pub asked: u64,
-    /// Of those, the ones that were met.
+    /// Of those, the number met.
     pub met: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Accounting {
     looks: u64,
     /// Totals of the cell, since its machines changed last.
     totals: Option<Totals>,
-    /// By tenant; the mean is a sum until it is read.
+    /// Figures by tenant; the mean is a sum until it is read.
     tenants: BTreeMap<Text, Got>,
     /// Number of tasks with equal requests.
     requests: Requests,

@@ -50,7 +50,7 @@ pub enum ShippedError {
         /// The reason.
         why: Rejection,
     },
-    /// A profile names what the cell does not have.
+    /// A profile names something that the cell does not have.
     #[error("the profiles: {0}")]
     Profile(ConfigError),
     /// There are no machines.
@@ -61,7 +61,7 @@ pub enum ShippedError {
     /// A part of the input cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Leave the files alone while the run reads them.
+    /// Do not change the files while the run reads them.
     #[error("the input was changed while it was read: it has fewer jobs than before")]
     Changed,
 }
@@ -70,7 +70,7 @@ pub enum ShippedError {
 pub(super) struct Known {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
-    /// Time for which its tasks run.
+    /// Run time of its tasks.
     run: RunTime,
     /// Tasks without a machine, by number.
     pub(super) pending: Vec<TaskId>,
@@ -100,19 +100,19 @@ impl Known {
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// Time for which a task runs; beyond all ends if it never does.
+    /// Run time of a task; later than all ends if it never ends.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
 }
 
-/// Tasks that began together, the one that ends first at the front.
+/// Tasks that started together, ordered by end.
 #[derive(Default)]
 pub(super) struct Group {
     /// Task, machine, and how long it runs in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// End of the next of them, from the start; the largest number if none ends.
+    /// Next end, counted from the start; the maximum if none ends.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
@@ -137,11 +137,11 @@ impl Group {
 /// Machines, jobs and schedulers of a workload on a cell of this process.
 pub struct ShippedCell<'a> {
     pub(super) cell: SharedCell,
-    /// The jobs that were not read yet, and the number of the first of them.
+    /// Unread jobs, and the number of the first.
     feed: (Box<dyn Feed + 'a>, usize),
     /// Jobs that were read before their turn, by number.
     ahead: VecDeque<(usize, Arrival)>,
-    /// By number; `None` before they come and after they are over.
+    /// Jobs by number; `None` before arrival and after their end.
     pub(super) known: Vec<Option<Box<Known>>>,
     /// Ended jobs that the cell still keeps.
     over: usize,
@@ -160,7 +160,7 @@ pub struct ShippedCell<'a> {
     ledger: Accounting,
     /// Whether an offer is out.
     pub(super) offered: bool,
-    /// Changes of its machines, and the position of each machine by its name if there are any.
+    /// Changes of its machines, with an index of machines by name if there are any.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
     /// Error of the first machine or job that the cell rejected.
@@ -249,8 +249,8 @@ impl<'a> ShippedCell<'a> {
         Some(self.known(number)?.pending.len())
     }
 
-    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Jobs between
-    /// them keep their turn.
+    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Other jobs
+    /// keep their scheduler.
     pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
         for &job in jobs {
             self.arrive(job as usize);

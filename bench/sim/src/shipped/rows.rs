@@ -1,4 +1,4 @@
-//! A filter that leaves a scheduler a part of the machines: its partition, or what a picky one accepts.
+//! A filter that limits a scheduler to some machines: its partition, or those a picky one accepts.
 
 use omega_cellstate::{BLOCK, Block};
 use omega_schedulers::{Filter, Reads, Tasks};

@@ -1,4 +1,4 @@
-//! The two ends of a run: what the shipped cell is before it, and why tasks wait after it.
+//! Start and end of a run: preparation of the shipped cell, and reasons of pending tasks.
 
 use super::cell::{ShippedCell, ShippedError};
 use omega_core::{Amounts, Command, TaskId, Text};
@@ -19,7 +19,7 @@ impl ShippedCell<'_> {
     /// Sets quotas, and keeps new tasks off machines that are drained.
     ///
     /// # Errors
-    /// If the cell refuses a quota.
+    /// If the cell rejects a quota.
     pub fn prepare(&mut self, start: &Start) -> Result<(), ShippedError> {
         for (tenant, limit) in &start.quotas {
             let quota = Command::SetQuota { tenant: tenant.clone(), limit: Some(limit.clone()) };

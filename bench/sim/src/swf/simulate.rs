@@ -21,7 +21,7 @@ pub trait Policy {
     /// Adds the jobs to start now, which fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Time at which it is to be called without an arrival or an end.
+    /// Time of its next call without an arrival or an end.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }

@@ -87,7 +87,7 @@ macro_rules! chosen {
 
 chosen!(ArchitectureKind, CheckArg, GranularityArg);
 
-/// Names each field once: what a file may list, with its default, and what a point has of it.
+/// Declares each field once: the list in a file, its default, and the value of a point.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
         /// The values of each setting of `omega-sim run`; others have their defaults.
@@ -116,7 +116,7 @@ macro_rules! swept {
         }
 
         impl Lists {
-            /// Number of combinations there are.
+            /// Number of combinations.
             fn count(&self) -> usize {
                 let counts = [$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*];
                 counts.into_iter().fold(1, usize::saturating_mul)

@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of `all` points, of which `there` are done.
+    /// Progress of `all` points, `there` of them done before.
     pub(super) fn new(all: usize, there: usize) -> Progress {
         if all == there {
             return Progress { bar: ProgressBar::hidden() };
@@ -47,7 +47,7 @@ impl Drop for Progress {
 /// Estimate of the remaining time.
 #[derive(Clone)]
 struct Left {
-    /// Number of points that were there before.
+    /// Number of points done before.
     there: u64,
     /// Number of points done at the last change, and its time.
     seen: u64,
