@@ -11,6 +11,7 @@
 (needs NumPy), `omega_cell.results` the reports of `omega run` and `omega sim` as Arrow tables (needs PyArrow).
 """
 
+from ._replicas import Tls
 from .aio import AsyncClient
 from .client import Client
 from .errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "Requirement",
     "Task",
     "TaskChange",
+    "Tls",
     "Toleration",
     "Unavailable",
 ]
