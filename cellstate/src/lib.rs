@@ -76,6 +76,7 @@ mod merge;
 mod missed_deadline;
 mod peaks;
 pub mod planted;
+mod programs;
 mod resize;
 mod rules;
 mod runtime_affinity;

@@ -21,7 +21,7 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`demand_profile`], [`tenant`],
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`demand_profile`], [`tenant`],
 //! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`size`], [`limits`].
 
 pub mod amounts;
@@ -35,6 +35,7 @@ pub mod limits;
 pub mod machine;
 pub mod peaks;
 pub mod reservation;
+pub mod run;
 pub mod selector;
 pub mod size;
 pub mod tenant;
@@ -60,6 +61,7 @@ pub use machine::{
 };
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
+pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use size::bytes_at_most;
 pub use tenant::TenantConfig;

@@ -34,8 +34,11 @@ pub(crate) enum Verb {
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
-    /// Speak for simulated machines that run what they are told to.
-    Agent(agent::AgentArgs),
+    /// Offer this machine to a cell and run its tasks, or speak for simulated machines.
+    Agent(Box<agent::AgentArgs>),
+    /// Run a stage of a task.
+    #[command(hide = true)]
+    AgentExec(agent::ExecArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -114,6 +117,8 @@ pub(crate) enum Error {
     Dev(#[from] dev::DevError),
     #[error(transparent)]
     Agent(#[from] agent::AgentError),
+    #[error("{0}")]
+    Stage(std::io::Error),
     #[error(transparent)]
     Serve(#[from] serve::ServeError),
     #[error(transparent)]
@@ -134,6 +139,7 @@ impl Error {
         match self {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
+            Error::Stage(_) => omega_agent::CANNOT_START,
             Error::Serve(error) if error.is_exposed() => EXPOSED,
             Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
@@ -149,6 +155,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Log(command) => log::log(&command)?,
         Verb::Scheduler(args) => scheduler::run(&args)?,
         Verb::Agent(args) => agent::run(&args)?,
+        Verb::AgentExec(args) => agent::exec(&args).map_err(Error::Stage)?,
         Verb::Cert(command) => cert::run(&command)?,
         Verb::Dev(args) => dev::run(&args)?,
         Verb::Serve(args) => serve::serve(*args)?,

@@ -7,14 +7,16 @@ use super::moment::Moment;
 use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
+use super::run_file::{self, RunFile};
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
-    OptionalResources, PlacementRules, Precedence, Preemption, TaskGroup, Unit,
+    OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, Unit,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job.
@@ -119,6 +121,12 @@ struct GroupFile {
     /// The images of its containers.
     #[serde(default)]
     images: Vec<String>,
+    /// The program that each task runs.
+    run: Option<RunFile>,
+    /// Opaque text for agents of one's own.
+    payload: Option<String>,
+    /// A file with opaque bytes for them, at most 64 KiB; relative to the job's file.
+    payload_file: Option<PathBuf>,
     /// The claims to volumes that each task uses.
     #[serde(default)]
     volumes: Vec<String>,
@@ -198,7 +206,17 @@ fn whole() -> u16 {
 /// A time, read by the same rule as a flag.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct TimeFile(Duration);
+pub(super) struct TimeFile(Duration);
+
+impl TimeFile {
+    pub(super) const fn from_secs(seconds: u64) -> TimeFile {
+        TimeFile(Duration::from_secs(seconds))
+    }
+
+    pub(super) fn millis(self) -> u32 {
+        millis(self.0)
+    }
+}
 
 impl TryFrom<String> for TimeFile {
     type Error = String;
@@ -216,7 +234,7 @@ impl JobFile {
     pub(super) fn job(&self, kinds: &Kinds, file: &Path) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{}: group[{index}].{field}", file.display());
-            group.group(kinds, at)
+            group.group(kinds, file, at)
         });
         Ok(Job {
             name: self.name.as_str().into(),
@@ -246,7 +264,12 @@ fn millis(time: Duration) -> u32 {
 }
 
 impl GroupFile {
-    fn group(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<TaskGroup, AskError> {
+    fn group(
+        &self,
+        kinds: &Kinds,
+        file: &Path,
+        at: impl Fn(&str) -> String,
+    ) -> Result<TaskGroup, AskError> {
         let (mut request, devices) = amounts_and_devices(
             kinds,
             (&self.request, self.devices),
@@ -299,7 +322,20 @@ impl GroupFile {
             optional: (!optional_nothing).then_some(optional),
             cores,
             cluster_request: amount::amounts(kinds, of_cell, 0)?,
+            run: self.run(&at)?.map(Arc::new),
+            payload: self.payload(file, &at)?,
         })
+    }
+
+    fn run(&self, at: impl Fn(&str) -> String) -> Result<Option<Run>, AskError> {
+        let ports = || self.ports.iter().filter_map(PortFile::named).collect();
+        self.run.as_ref().map(|run| run.run(&at("run"), ports())).transpose()
+    }
+
+    fn payload(&self, file: &Path, at: impl Fn(&str) -> String) -> Result<Payload, AskError> {
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let named = self.payload_file.as_ref().map(|path| folder.join(path));
+        run_file::payload(&at("payload"), self.payload.as_deref(), named.as_deref())
     }
 
     fn demand_profiles(

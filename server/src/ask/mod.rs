@@ -18,6 +18,7 @@ pub(crate) mod job;
 mod job_file;
 mod job_flags;
 pub(crate) mod lease;
+mod logs;
 pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
@@ -30,6 +31,7 @@ pub(crate) mod reservation;
 pub(crate) mod resize;
 pub(crate) mod resource;
 mod rules_file;
+mod run_file;
 mod shape;
 mod show;
 pub(crate) mod task;
@@ -43,8 +45,9 @@ use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
 use clap::Args;
-use omega_client::ApiError;
 use omega_client::convert::Malformed;
+use omega_client::{Address, ApiError};
+use omega_core::Kinds;
 use omega_store::backup::BackupError;
 use show::Format;
 use std::io;
@@ -81,6 +84,17 @@ impl AskArgs {
     }
 }
 
+/// Asks a cell for its kinds of resources, for as long as an election takes.
+///
+/// # Errors
+/// If the address is none, or nobody answers.
+pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
+    Caller::new(address, KINDS_PATIENCE)?.kinds()
+}
+
+/// Time for which a cell is asked for its kinds: many elections have their time in it.
+const KINDS_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Why a verb did not do what was asked. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
@@ -94,6 +108,14 @@ pub(crate) enum AskError {
         place: String,
         /// Error in it.
         why: AmountError,
+    },
+    /// Correct the field of a file.
+    #[error("{place}: {why}")]
+    Field {
+        /// Which field.
+        place: String,
+        /// Rule that it breaks, and the remedy.
+        why: String,
     },
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
