@@ -22,8 +22,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Time for which an idle worker sleeps unless it is woken: then it looks for changes that nobody told
-/// it of, and for jobs whose waiting is over.
+/// Sleep of an idle worker without a wake-up, after which it looks for changes and for jobs whose
+/// backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
@@ -36,11 +36,11 @@ pub struct Pool<'scope, O> {
 /// A worker that has ended: its scheduler and its observer.
 #[derive(Debug)]
 pub struct Worker<O> {
-    /// The scheduler, with its queue and view as they were last.
+    /// The scheduler, with the last state of its queue and view.
     pub scheduler: Scheduler,
     /// Its measurements.
     pub observer: O,
-    /// Why it ended early, if the cell stopped answering for good.
+    /// Error that ended it early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
 }
 
@@ -57,7 +57,8 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// Starts a pool where each scheduler has a cell handle of its own: handles of one cell at several replicas.
+    /// Starts a pool in which each scheduler has its own cell handle, such as at different
+    /// replicas.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,

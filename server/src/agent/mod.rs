@@ -13,6 +13,7 @@ mod worker;
 
 use crate::ask::{AskError, pairs};
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::events::LogArgs;
 use clap::Args;
 use omega_agent::DriverError;
@@ -91,6 +92,9 @@ pub(crate) struct ExecArgs {
 /// Why an agent does not start, or ends early. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// Correct the address or the machines, or start the cell.
     #[error(transparent)]
     Cell(#[from] ApiError),
@@ -98,7 +102,7 @@ pub(crate) enum AgentError {
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(#[from] io::Error),
     /// Look at the folder.
     #[error(transparent)]

@@ -30,7 +30,7 @@ const MEMORY_GIB: u64 = 256;
 /// Speaks for the machines until it is told to end.
 pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
-    let (agent, orders) = Agent::start(&args.cell.address(), settings)?;
+    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
     let mut signals = Signals::listen()?;
     tokio::select! {
         () = signals.end() => Ok(()),

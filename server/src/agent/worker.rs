@@ -55,14 +55,14 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     let mut driver = ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups })?;
     let left = driver.find()?;
     let found = machine::find(&dir);
-    let kinds = ask::kinds_of(&args.cell.address())?;
+    let kinds = ask::kinds_of(&args.cell.address()?)?;
     Ok(Ready { driver, left, found, kinds, _lock: lock })
 }
 
 /// Speaks for this machine until it is told to end. Tasks stay.
 pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
-    let (agent, orders) = Agent::start(&args.cell.address(), settings)?;
+    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
     let mut signals = Signals::listen()?;
     let Ready { driver, left, found, kinds, _lock } = ready;
     let machine = offer::machine(args, &found, &kinds);

@@ -52,7 +52,7 @@ pub(super) enum Said {
     Log(u64, Option<LogPart>),
 }
 
-/// See the head of the file.
+/// The driver; see the head of the file.
 pub(super) struct Driver {
     connections: Connections,
     settings: AgentSettings,
