@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_log_has_a_bound_and_keeps_what_is_newest() {
         let folder = tempfile::tempdir().unwrap();
-        let mut all = Vec::new();
+        let mut all: Vec<u8> = Vec::new();
         let mut writer = Writer::open(folder.path(), OUT, 100).unwrap();
         for number in 0..200 {
             let line = format!("line {number}\n");

@@ -12,7 +12,7 @@ pub struct Found {
     pub cpu_millis: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Free bytes of the disk of a folder.
+    /// Bytes of the file system of a folder, free or not: an agent may not offer more than before.
     pub disk_bytes: u64,
     /// Numbers of the cores of each NUMA node.
     pub nodes: Vec<Vec<u32>>,
@@ -26,7 +26,7 @@ pub fn find(folder: &Path) -> Found {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let disk = rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let disk = rustix::fs::statvfs(folder).map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize));
     Found {
         name,
         cpu_millis: cores * 1000,
@@ -78,7 +78,7 @@ fn gpus(dev: &Path) -> u8 {
             let rest = name.strip_prefix(prefix);
             rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
         };
-        entries.filter(|entry| entry.file_name().to_str().is_some_and(is_one)).count()
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_one)).count()
     };
     let amd = if dev.join("kfd").exists() { count(&dev.join("dri"), "renderD") } else { 0 };
     let all = count(dev, "nvidia") + amd;

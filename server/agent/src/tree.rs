@@ -10,6 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+/// Time that killed processes get to end before it is looked at them again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Number of looks at what a task left: what the kernel cannot end by then, such as a process that waits for a dead
+/// disk, is left to the next agent.
+const ROUNDS: u32 = 1000;
 
 /// When a process began, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
@@ -17,7 +25,7 @@ pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let mut fields = after_name(&stat)?;
     let state = fields.next()?;
     // The 22nd field: 18 further ones follow the state, which is the third.
-    let ticks = fields.nth(18)?.parse().ok()?;
+    let ticks: u64 = fields.nth(18)?.parse().ok()?;
     (state != "Z" && state != "X").then_some(ticks)
 }
 
@@ -31,11 +39,11 @@ fn parents() -> BTreeMap<i32, i32> {
     let mut all = BTreeMap::new();
     let Ok(entries) = fs::read_dir("/proc") else { return all };
     for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        let parent = after_name(&stat).and_then(|mut fields| fields.nth(1)?.parse().ok());
+        let parent = after_name(&stat).and_then(|mut fields| fields.nth(1)?.parse::<i32>().ok());
         all.extend(parent.map(|parent| (pid, parent)));
     }
     all
@@ -47,7 +55,7 @@ pub(crate) fn descendants(of: i32) -> Vec<i32> {
     let mut found = BTreeSet::from([of]);
     loop {
         let before = found.len();
-        let below = parents.iter().filter(|(_, parent)| found.contains(parent));
+        let below = parents.iter().filter(|(_, parent)| found.contains(*parent));
         let below: Vec<i32> = below.map(|(pid, _)| *pid).collect();
         found.extend(below);
         if found.len() == before {
@@ -98,9 +106,7 @@ pub(crate) fn kill_all_below() -> io::Result<()> {
                 Err(why) => return Err(why.into()),
             }
         }
-        if below.is_empty() {
-            std::thread::yield_now();
-        }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -109,16 +115,17 @@ pub(crate) fn kill_all_below() -> io::Result<()> {
 pub(crate) fn kill_strays(folder: &Path) -> usize {
     let mark = format!("{FOLDER_VARIABLE}={}", folder.display());
     let mut killed = 0;
-    loop {
+    for _ in 0..ROUNDS {
         let strays: Vec<i32> = parents().into_keys().filter(|pid| has_mark(*pid, &mark)).collect();
         if strays.is_empty() {
-            return killed;
+            break;
         }
         killed += strays.len();
         strays.iter().for_each(|pid| signal(*pid, Signal::STOP));
         strays.iter().for_each(|pid| signal(*pid, Signal::KILL));
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
+    killed
 }
 
 /// Whether a running process has a variable in its environment; a zombie has none.

@@ -466,6 +466,43 @@ mod tests {
     }
 
     #[test]
+    fn the_job_in_the_docs_has_a_program() {
+        let docs = include_str!("../../../docs/run-programs.md");
+        let (_, file) = docs.split_once("```toml").unwrap();
+        let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
+        let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
+        let run = job.groups[0].run.as_ref().unwrap();
+        assert_eq!(
+            (&*run.command, run.args.len(), run.restart.attempts),
+            ("/usr/bin/python3", 3, 3)
+        );
+        assert_eq!((&*run.ports[0].name, run.ports[0].number), ("http", 8080));
+        let health = run.health.as_ref().unwrap();
+        assert_eq!((health.interval_ms, health.timeout_ms, health.failures), (5000, 1000, 3));
+    }
+
+    #[test]
+    fn a_payload_is_a_text_or_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("bytes"), [0, 159, 1]).unwrap();
+        std::fs::write(folder.path().join("large"), vec![0; (64 << 10) + 1]).unwrap();
+        let job = |line: &str| {
+            let text = format!("name = \"a\"\n[[group]]\ncount = 1\n{line}");
+            let file: JobFile = toml::from_str(&text).unwrap();
+            file.job(&Kinds::standard(), &folder.path().join("job.toml"))
+        };
+        let payload = |line: &str| job(line).unwrap().groups[0].payload.as_bytes().to_vec();
+        assert_eq!(payload("payload = \"text\""), b"text");
+        assert_eq!(payload("payload_file = \"bytes\""), [0, 159, 1]);
+        let why = |line: &str| job(line).unwrap_err().to_string();
+        assert!(why("payload_file = \"large\"").contains("larger than 65536 bytes"));
+        assert!(why("payload_file = \"missing\"").contains("group[0].payload_file: "));
+        assert!(why("payload = \"a\"\npayload_file = \"bytes\"").contains("not both"));
+        let health = "run = { command = \"a\", health = { tcp = 1, command = [\"a\"] } }";
+        assert!(why(health).contains("exactly one of command, tcp and http"));
+    }
+
+    #[test]
     fn the_schema_in_the_docs_is_of_these_types() {
         let schema = |schema: schemars::Schema| {
             serde_json::to_string_pretty(schema.as_value()).unwrap() + "\n"

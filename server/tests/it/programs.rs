@@ -174,6 +174,37 @@ fn output_is_read_through_the_cell() {
     assert!(why.contains("there is no task"), "{why}");
 }
 
+/// The commands of `docs/run-programs.md` that begin so, with what it says that they print.
+fn documented(beginning: &str) -> Vec<(String, String)> {
+    let page = include_str!("../../../docs/run-programs.md");
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let commands = blocks.flat_map(|block| block.split("$ ").skip(1));
+    let split = commands.filter_map(|command| command.split_once('\n'));
+    let split = split.filter(|(command, _)| command.starts_with(beginning));
+    split.map(|(command, output)| (command.to_owned(), output.to_owned())).collect()
+}
+
+#[test]
+fn the_page_does_what_it_says() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    let shell = |line: &str| {
+        let omega = omega(cell.served.path()).get_program().to_owned();
+        let bin = Path::new(&omega).parent().unwrap().display().to_string();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", line]).env("PATH", path).env("OMEGA_CELL", &cell.served.address);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let submits = documented("omega job submit");
+    assert_eq!(submits.len(), 1, "{submits:?}");
+    assert_eq!(shell(&submits[0].0), "job hello is submitted: 4 tasks\n");
+    until(|| cell.tasks("hello", "finished") == 4);
+    let logs = documented("omega task logs hello/0");
+    assert_eq!(logs, [("omega task logs hello/0".to_owned(), "hello from 0\n".to_owned())]);
+    assert_eq!(shell(&logs[0].0), logs[0].1);
+}
+
 #[test]
 fn two_agents_do_not_share_a_folder_and_limits_are_not_left_out_silently() {
     let cell = Cell::new(&[]);
