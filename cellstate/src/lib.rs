@@ -102,7 +102,7 @@ pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
 pub use gangs::{GangCounts, GangHold};
-pub use handle::{CellHandle, HandleError};
+pub use handle::{CellHandle, HandleError, Wake};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
