@@ -26,7 +26,7 @@ pub struct Round {
     pub placed: usize,
     /// Claims rejected.
     pub conflicts: usize,
-    /// Whether no scheduler had anything to do.
+    /// Whether no scheduler had work.
     pub idle: bool,
     /// If idle: the earliest time at which a scheduler has something to do even if nothing changes.
     pub until: Option<Nanos>,
@@ -44,7 +44,8 @@ impl Round {
 }
 
 impl<O: Observer> LockStep<O> {
-    /// Takes schedulers with their observers. Their order is that of their commits.
+    /// Creates a lock step of schedulers with their observers. Their order is that of their
+    /// commits.
     pub fn new(schedulers: impl IntoIterator<Item = (Scheduler, O)>) -> LockStep<O> {
         let worker = |(scheduler, observer)| Worker { scheduler, observer, error: None };
         LockStep { workers: schedulers.into_iter().map(worker).collect() }

@@ -37,7 +37,7 @@ pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 /// A job in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
-    /// Which: older jobs have lower numbers.
+    /// Id of the job: older jobs have lower numbers.
     pub id: JobId,
     /// Kind.
     pub job: &'a Arc<Job>,
@@ -48,9 +48,9 @@ pub struct Queued<'a> {
 pub struct Claimed<'a> {
     /// The view, with the claim on it; once the claim was refused or taken, without.
     pub view: &'a View,
-    /// For which task.
+    /// Id of the task.
     pub task: TaskId,
-    /// On which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// The task's job.
     pub job: &'a Arc<Job>,
@@ -58,12 +58,12 @@ pub struct Claimed<'a> {
     pub group: &'a TaskGroup,
 }
 
-/// No, until one of these events. With [`Events::TIME`] the job is tried again whenever its backoff
-/// is over; with [`Events::NONE`] only after the long look of [`Patience`](crate::queue::Patience).
+/// Rejected until one of these events. With [`Events::TIME`] the job is retried after its backoff;
+/// with [`Events::NONE`] only at the unconditional retry of [`Patience`](crate::queue::Patience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub Events);
 
-/// Says whether a job may be queued at all (PreEnqueue).
+/// Decides whether a job may be queued (PreEnqueue).
 ///
 /// Asked whenever the job's turn comes, first of all plugins. A refused job is *gated*: it costs
 /// nothing until one of the events that the refusal names, and is then asked about again at once.
@@ -79,8 +79,8 @@ pub trait Admit: Send + Sync {
     fn admit(&mut self, queued: Queued<'_>, view: &View) -> Result<(), Refused>;
 }
 
-/// Says which of two queued jobs has its turn first (QueueSort). A profile has at most one; without
-/// it, higher precedence goes first.
+/// Decides which of two queued jobs has its turn first (QueueSort). A profile has at most one;
+/// without it, higher precedence goes first.
 ///
 /// Called some times for each job that comes or leaves, more often the more jobs there are. The
 /// answer must be a total order, and depend on the two jobs alone: what is queued is not sorted
@@ -100,13 +100,13 @@ pub trait Order: Send + Sync {
     }
 }
 
-/// Is told of every claim, to set aside what goes with it: a volume, a licence, an address.
+/// Called for every claim, to reserve external resources with it: a volume, a licence, an address.
 pub trait Reserve: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Called once, when the scheduler begins. A plugin whose mind changes by something that the
-    /// scheduler does not hear of keeps a clone of the handle, to [raise](Waiting::raise) an event.
+    /// Called once, when the scheduler starts. A plugin that depends on external events keeps a
+    /// clone of the handle, to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
     /// Called after each sync; [`View::delta`] tells what it brought: by that a plugin knows when a
@@ -121,9 +121,9 @@ pub trait Reserve: Send + Sync {
     /// It cannot be had. The claim is given back; the job sleeps until one of the events.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 
-    /// Gives back what was set aside, because the claim came to nothing: a plugin refused it, a
-    /// permit ran out, the cell refused it, or its outcome cannot be known any more. In the last
-    /// case the task may yet turn out to run.
+    /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out,
+    /// the cell rejected it, or its outcome cannot be known any more. In the last case the task may
+    /// yet turn out to run.
     ///
     /// Called once for each claim that came to nothing, for all plugins in reverse order: also for
     /// those that were not asked to reserve because an earlier one refused. So it must do no harm
@@ -141,29 +141,29 @@ pub enum Permission {
     /// The claim stays on the view, and goes into no transaction until this plugin allows it by
     /// [`Waiting::allow`]. If that does not come in time, it is refused.
     Wait {
-        /// For at most so long; more than [`PERMIT_WAIT_MAX`] counts as that.
+        /// Longest wait; at most [`PERMIT_WAIT_MAX`].
         at_most: Nanos,
-        /// Events that may help the job if the wait was in vain.
+        /// Events that may help the job if the wait times out.
         then: Refused,
     },
 }
 
-/// Allows, refuses or delays what was reserved.
+/// Allows, rejects or delays a reserved claim.
 ///
 /// Asked once for each claim, after everything that its job claimed in this turn was reserved. All
 /// plugins are asked until one refuses; if several let the task wait, each must allow it. A gang
 /// goes together: if one of its tasks waits, all wait, and if too few are left, all are refused.
 /// While a task waits, other schedulers may take the room: then the commit refuses it.
 pub trait Permit: Send + Sync {
-    /// A short name in snake case, by which it allows what it let wait.
+    /// Name in snake case, by which waiting tasks are allowed.
     fn name(&self) -> &'static str;
 
-    /// Whether the claim may go on. `waiting` holds the tasks that wait already: a plugin may allow
-    /// or refuse them here, and keep a clone to do so at any time.
+    /// Decides whether the claim may continue. `waiting` has the tasks that wait already: a plugin
+    /// may allow or reject them here, and keep a clone to do so at any time.
     fn permit(&mut self, claimed: &Claimed<'_>, waiting: &Waiting) -> Permission;
 }
 
-/// Does what must be done last before the commit.
+/// Prepares a claim just before the commit.
 ///
 /// Called once for each claim that all permits allow, in the order of the profile until one fails.
 /// It must be quick: what takes long is begun in [`Permit::permit`], which answers
@@ -179,7 +179,7 @@ pub trait PreBind: Send + Sync {
     fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 }
 
-/// Is told what the cell has taken.
+/// Called with committed claims.
 pub trait PostBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -188,24 +188,24 @@ pub trait PostBind: Send + Sync {
     fn post_bind(&mut self, claimed: &Claimed<'_>);
 }
 
-/// A task that found no machine.
+/// A task without a feasible machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Lack<'a> {
-    /// Which.
+    /// Id of the task.
     pub task: TaskId,
     /// Its group, compiled in the view.
     pub group: GroupRef,
     /// Its job.
     pub job: &'a Arc<Job>,
-    /// The filters that refused every machine: which of them refused which, is told by
-    /// [`first_refusals`](crate::refusals::first_refusals).
+    /// The filters that rejected every machine: [`first_refusals`](crate::refusals::first_refusals)
+    /// returns which of them rejected which.
     pub profile: &'a Profile,
 }
 
-/// Room that is there once some tasks have left, or hold less. A way is one of the two.
+/// Room that evictions or throttling make; one of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeRoom {
-    /// Where the task is to run.
+    /// Id of the machine for the task.
     pub machine: MachineId,
     /// Tasks to evict from that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
     pub evictions: Vec<PlacedTask>,
@@ -223,29 +223,29 @@ pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Where the task can run, and what must leave for it; `None` if it knows no way. It may take
-    /// tasks off the view to see what would be ([`View::lift`]), and must put them back. Tasks that
-    /// another claim evicts ([`View::is_evicted`]) are off already.
+    /// Returns a machine for the task and the tasks to evict there, or `None`. It may lift tasks
+    /// off the view to try evictions ([`View::lift`]), and must put them back. Tasks that another
+    /// claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// Events that may let it make room for tasks for which it knew no way, besides the events
-    /// of the filters that were the first to refuse a machine. `all` is what any filter listens to
-    /// that has something to say about them: where the first filter would give in to evictions,
-    /// another one may have been in the way. By default all of that.
+    /// Events after which it may make room for tasks that it could not help, besides the events of
+    /// the filters that were the first to reject a machine. `all` has the events of all applicable
+    /// filters, because behind a first filter that evictions satisfy there may be another rejecting
+    /// one. By default all of them.
     fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
         all
     }
 
-    /// Whether news, some of which it listens to, may let it make room for these tasks. As with
-    /// filters, a wrong `true` costs a search. By default always.
+    /// Whether news may let it make room for these tasks. As with filters, a wrong `true` costs a
+    /// search. By default always.
     fn may_help(&self, _tasks: &Tasks<'_>, _news: &News<'_>) -> bool {
         true
     }
 
-    /// Has the view keep ready what it reads (see [`Profile::prepare`]).
+    /// Makes the view keep the columns that it reads (see [`Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Takes note of disruption budgets that came with the cell, beside those in its own arguments.
-    /// Called before the first [`PostFilter::keep`]. By default it evicts without regard to them.
+    /// Adds the cell's disruption budgets to those in its own arguments. Called before the first
+    /// [`PostFilter::keep`]. By default they are ignored.
     fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

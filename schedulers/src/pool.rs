@@ -23,8 +23,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Longest sleep of an idle worker whose cell does not wake it: then it looks for changes, and for jobs whose waiting is
-/// over.
+/// Longest sleep of an idle worker whose cell does not wake it: then it looks for changes, and for jobs whose backoff has
+/// ended.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Longest sleep of an idle worker whose cell wakes it for changes: then it looks whether the cell still answers.
@@ -41,11 +41,11 @@ pub struct Pool<'scope, O> {
 /// A worker that has ended: its scheduler and its observer.
 #[derive(Debug)]
 pub struct Worker<O> {
-    /// The scheduler, with its queue and view as they were last.
+    /// The scheduler, with the last state of its queue and view.
     pub scheduler: Scheduler,
     /// Its measurements.
     pub observer: O,
-    /// Why it ended early, if the cell stopped answering for good.
+    /// Error that ended it early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
 }
 
@@ -62,7 +62,8 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// Starts a pool where each scheduler has a cell handle of its own: handles of one cell at several replicas.
+    /// Starts a pool in which each scheduler has its own cell handle, such as at different
+    /// replicas.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,

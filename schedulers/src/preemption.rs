@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 /// Number of tasks that may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Which tasks it protects.
+    /// Selector of the protected tasks.
     pub tasks: TaskSet,
     /// Number of them that may go now.
     pub allowed: u32,
@@ -61,7 +61,7 @@ pub struct Expected {
     pub precedence: Precedence,
 }
 
-/// For which task room is to be made, and what is to be respected.
+/// The task to make room for, and the rules to respect.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
     /// The plugins whose filters must allow the machine afterwards.
@@ -70,8 +70,8 @@ pub struct Preemptor<'a> {
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks that are expected somewhere. Those of the same or higher precedence must fit beside
-    /// the task.
+    /// Tasks that are expected on machines. Those of the same or higher precedence must fit
+    /// together with the task.
     pub expected: &'a [Expected],
 }
 
@@ -111,8 +111,8 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts the tasks that are expected in a row and must fit beside this one as if they ran.
-    /// The answer is their groups.
+    /// Counts tasks that are expected in a row and must fit with this one as if they ran. Returns
+    /// their groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -229,8 +229,8 @@ impl Preemptor<'_> {
         found
     }
 
-    /// The machines of a block that take no task of this group now, and might once others go: the
-    /// filter that refuses says so.
+    /// Machines of a block that reject this group now, and might accept it after evictions, by the
+    /// rejecting filter.
     fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
         let (_, mut curable) = self.sift(view, block, u64::MAX);
         for row in self.rows_of_expected(block) {
@@ -254,8 +254,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Out of some machines of a block, those that the filters allow, and those of the others where
-    /// the first filter that refuses might change its mind.
+    /// Machines of a block that the filters accept, and those that the first rejecting filter might
+    /// accept after evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -271,7 +271,7 @@ impl Preemptor<'_> {
         (word, curable)
     }
 
-    /// Whether nothing but amounts can change when tasks go.
+    /// Whether evictions can change nothing but amounts.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
         // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
@@ -402,8 +402,8 @@ impl Preemptor<'_> {
     }
 }
 
-/// Puts back those of the lifted tasks that others who stay need near them, the most important first, and
-/// takes them out of the list: the cell would not let them go.
+/// Puts back lifted tasks that remaining tasks need by runtime affinity, the most important first,
+/// and removes them from the list: the cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
@@ -476,7 +476,7 @@ impl<const N: usize> Room<N> {
         !short.fold(false, |any, short| any | short)
     }
 
-    /// Takes an amount, if the task still fits then. The answer is whether it did.
+    /// Takes an amount, if the task still fits afterwards. Returns whether it did.
     fn take(&mut self, amounts: &[i64; N]) -> bool {
         let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);

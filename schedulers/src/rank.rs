@@ -13,7 +13,7 @@ use omega_cellstate::BLOCK;
 /// The relative scores of the feasible machines of one decision. Buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
-    /// By relative score: the raw value of each machine; none where it had nothing to say.
+    /// Raw values of each machine by relative score; empty for one without effect.
     raw: Vec<Vec<i64>>,
     /// Of each machine, the weighted sum of all relative scores.
     total: Vec<i32>,
@@ -76,7 +76,7 @@ impl Standings {
         before
     }
 
-    /// Forgets the last decision.
+    /// Clears the last decision.
     pub(crate) fn clear(&mut self) {
         self.total.clear();
     }

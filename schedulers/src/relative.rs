@@ -20,11 +20,11 @@ use omega_cellstate::{BLOCK, Block, View};
 /// Answer of a relative score for some tasks, before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// Nothing: it does not count.
+    /// It has no effect.
     Silent,
     /// Whatever machines are feasible, all of them get this.
     Same(i32),
-    /// It must see them.
+    /// It must see the feasible machines.
     Ranks,
 }
 
@@ -36,8 +36,8 @@ pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// Facts on which the raw values depend. Where it is no more than [`Reads::DESCRIPTION`], identical
-    /// tasks are placed together; else each has a search of its own.
+    /// Facts on which the raw values depend. With [`Reads::DESCRIPTION`] alone, identical tasks are
+    /// placed together; otherwise each has its own search.
     fn reads(&self) -> Reads;
 
     /// Result known without examining machines.
@@ -45,10 +45,10 @@ pub trait RelativeScore: Send + Sync {
         Stance::Ranks
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Looks at all feasible machines. `None` if it has nothing to say after all.
+    /// Prepares a ranking of all feasible machines. `None` if it has no effect after all.
     fn prepare<'a>(
         &'a self,
         tasks: Tasks<'a>,
@@ -58,8 +58,8 @@ pub trait RelativeScore: Send + Sync {
 
 /// A relative score's part in one decision.
 pub trait Ranking {
-    /// Writes the raw value of each machine in `among`, which are feasible; what it writes
-    /// elsewhere does not count.
+    /// Writes the raw value of each machine in `among`, which are feasible; other entries are
+    /// ignored.
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
 
     /// Turns the raw values of all feasible machines, in their order, into scores from 0 to
@@ -75,7 +75,7 @@ pub struct Feasible<'a> {
 }
 
 impl<'a> Feasible<'a> {
-    /// Of a view, the machines of these blocks that these words name.
+    /// The machines of a view that these words select.
     pub(crate) fn new(view: &'a View, words: &'a [(u32, u64)]) -> Feasible<'a> {
         Feasible { view, words }
     }

@@ -19,12 +19,12 @@ use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
-/// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
-/// bytes for each block of 64 machines.
+/// Number of classes kept; the least recently used is dropped. A class costs 24 bytes for each
+/// block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
-/// A search that ends after so few feasible machines looks at a few blocks, which takes no longer
-/// than to find out what is known of them.
+/// Number of feasible machines below which a search examines so few blocks that the cache saves no
+/// time.
 const FEW_FEASIBLE: usize = 4 * BLOCK;
 
 /// Known state of one block.
@@ -41,10 +41,10 @@ struct Known {
 #[derive(Debug)]
 struct Remembered {
     class: Class,
-    /// Plugins that were asked. Whether a plugin has something to say may depend on the whole cell: a score
-    /// that one machine's taint has woken counts in all blocks, or in none.
+    /// Applicable plugins. Whether a plugin applies may depend on the whole cell: a score that one
+    /// machine's taint activates counts in all blocks, or in none.
     asked: Asked,
-    /// The cell's time when it was asked, if somebody reads it.
+    /// The cell's time at the answer, if any plugin reads it.
     moment: u64,
     used: u64,
     blocks: Vec<Option<Known>>,
@@ -58,8 +58,8 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    /// The best machine for one task, if the class of its group can be remembered: the outer `None`
-    /// says that it cannot.
+    /// The best machine for one task, if the class of its group can be cached: the outer `None`
+    /// means that it cannot.
     pub(crate) fn best(
         &mut self,
         view: &View,
@@ -121,7 +121,8 @@ impl Reuse {
     }
 }
 
-/// Whether the answers for these tasks depend on each machine alone; and then, whether on the job.
+/// Whether the answers for these tasks depend on each machine alone; if so, whether they depend on
+/// the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()

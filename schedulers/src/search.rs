@@ -21,7 +21,7 @@ use rand::{Rng, RngExt};
 pub enum Search {
     /// At every machine: the best there is.
     Full,
-    /// From a random place on until so many feasible machines are found, block by block.
+    /// From a random machine until enough feasible machines are found, by blocks.
     Sampled {
         /// Number of those that are enough.
         feasible: u32,
@@ -39,7 +39,7 @@ pub enum Search {
     Percentage(u8),
 }
 
-/// Up to so many machines, `Adaptive` looks at all of them: it takes a few microseconds.
+/// Largest cell that `Adaptive` searches in full, which takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
 /// Number of feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
@@ -54,7 +54,7 @@ pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 /// The part of the cell in which a scheduler looks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: u32,
     /// Of how many equal parts. 1 is the whole cell.
     pub of: u32,
@@ -90,12 +90,11 @@ pub struct Candidate {
 pub struct Candidates {
     /// Findings, in the order in which it was met.
     pub found: Vec<Candidate>,
-    /// Number of those that were met: more than were found, if only the best was kept.
+    /// Number of feasible machines seen: more than are kept, if only the best is kept.
     met: usize,
-    /// Blocks in which nothing fitted although their bounds said that something might.
+    /// Blocks in which no machine fitted although their bounds allowed it.
     misled: Vec<u32>,
-    /// Each block in which something was found, with a bit for each of its machines that was; for
-    /// relative scores only.
+    /// Blocks with feasible machines, with a bit for each; for relative scores only.
     pub(crate) words: Vec<(u32, u64)>,
     pub(crate) standings: Standings,
 }
@@ -106,7 +105,7 @@ impl Candidates {
         self.standings.total().len() == self.found.len() && !self.found.is_empty()
     }
 
-    /// Where a candidate is among those found. They are in the order in which they were met.
+    /// Position of a candidate among those found.
     fn position(&self, of: &Candidate) -> usize {
         let by_nearness = |other: &Candidate| of.nearness.cmp(&other.nearness);
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
@@ -155,7 +154,7 @@ pub struct Request<'a> {
     pub search: Search,
     /// Number of tasks the candidates are for: a sampled search looks for at least as many.
     pub tasks: usize,
-    /// Where to look first.
+    /// Start of searches.
     pub home: Home,
 }
 
@@ -175,7 +174,7 @@ pub(crate) fn search_best(
     into.found.iter().max().copied()
 }
 
-/// Which candidates a search keeps.
+/// Selection of the candidates to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
@@ -245,8 +244,8 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// Number of feasible machines are enough in a cell of so many; `None` for all. The rule, with its
-/// numbers, is that of Kubernetes: half of a small cell, less of a larger one, never below 5 %.
+/// Number of feasible machines that are enough; `None` for all. The rule is Kubernetes': half of a
+/// small cell, less of a larger one, never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {
         0 => 50usize.saturating_sub(machines / 125).max(5),
@@ -300,7 +299,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Walks those of the 64 blocks from `64 * group` on that are in `part`.
+    /// Searches those of the 64 blocks from `64 * group` on that are in `part`.
     fn group(
         &self,
         group: usize,
@@ -382,7 +381,8 @@ pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     (best, masked.iter().position(|score| *score == best).unwrap_or_default())
 }
 
-/// Up to so many machines of a block are looked at one by one; a look at all takes as long.
+/// Number of machines of a block up to which they are examined one by one; all together take as
+/// long.
 const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their

@@ -19,7 +19,7 @@ pub(crate) enum Turns {
     Lines(Lines),
     /// As a plugin has it, then by age.
     Tree(Tree),
-    /// By what their tenants have, then as a plugin has it, then by age.
+    /// By the shares of their tenants, then as a plugin orders them, then by age.
     Fair(Shares),
 }
 
@@ -67,7 +67,7 @@ impl Turns {
         }
     }
 
-    /// Adds a job that is not there.
+    /// Adds a job that is not in the queue.
     #[inline]
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
@@ -77,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Takes a job out, if it is there. It must be the job that was added.
+    /// Removes a job, if it is in the queue. It must be the job that was added.
     #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lines and a tree agree with a sorted list, whatever comes and goes.
+        /// Lines and tree agree with a sorted list under random changes.
         #[test]
         fn precedence_goes_before_age_and_age_before_arrival(
             steps in prop::collection::vec((any::<bool>(), 0u64..20), 0..200)

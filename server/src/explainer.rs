@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// See the head of the file.
+/// Explainers by scheduler; see the head of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 
@@ -42,7 +42,8 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Why a job waits, in a line: what most machines lack for its first group that finds none.
+/// Reason for which a job is pending, in a line: the most frequent one of its first group without a
+/// machine.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks waits".to_owned();

@@ -13,10 +13,10 @@ pub(crate) enum Program {
     /// Simulate a cell, by the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Sim(Passed),
-    /// Look at traces and make similar ones, by the program `omega-sim`.
+    /// Describe traces and generate similar ones, by the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Trace(Passed),
-    /// Measure how fast this build is, by the program `omega-bench`.
+    /// Measure the speed of this build, by the program `omega-bench`.
     #[command(disable_help_flag = true)]
     Bench(Passed),
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// See the head of the file.
+/// The read only disk; see the head of the file.
 #[derive(Debug, Default)]
 pub struct ReadOnlyDisk {
     /// Guards what was changed since the disk was made. Held for a look-up.
@@ -25,7 +25,7 @@ pub struct ReadOnlyDisk {
 struct Changes {
     /// Overlay of files, or their whole content.
     over: BTreeMap<PathBuf, Arc<Mutex<Over>>>,
-    /// Files that are there and are seen no more.
+    /// Files that exist and are hidden.
     gone: BTreeSet<PathBuf>,
 }
 

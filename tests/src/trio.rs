@@ -36,7 +36,7 @@ const PATIENCE: u64 = 60;
 /// Rounds in which all must have come to agree once nothing goes wrong any more: many elections.
 const AGREE: u64 = 2_000;
 
-/// See the head of the file.
+/// Three replicas in one process; see the head of the file.
 pub struct Trio {
     /// State of each replica.
     pub disks: [SimulatedDisk; 3],

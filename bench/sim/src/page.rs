@@ -32,10 +32,10 @@ pub struct Section {
     pub tables: Vec<Table>,
 }
 
-/// Something that should hold.
+/// An expectation.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Expectation, as a sentence that is true if it holds.
+    /// The expectation as a sentence.
     pub claim: String,
     /// Whether it does.
     pub holds: bool,
@@ -88,7 +88,7 @@ th,td{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid var(--line)
 th{color:var(--soft);font-weight:500}td.number,th.number{text-align:right}";
 
 impl Page {
-    /// Whether everything holds that should.
+    /// Whether all expectations are met.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.sections.iter().flat_map(|section| &section.checks).all(|check| check.holds)

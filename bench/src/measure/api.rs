@@ -35,7 +35,7 @@ const CLAIMS: usize = 10;
 /// Transactions that a client has on the way.
 const ON_THE_WAY: usize = 64;
 
-/// Views that follow at once, and placements in a second meanwhile.
+/// Views that follow the cell concurrently, and placements per second meanwhile.
 const VIEWS: usize = 16;
 const PLACEMENTS_PER_SECOND: usize = 20_000;
 
@@ -110,7 +110,7 @@ impl Served {
     }
 }
 
-/// A client that commits all of these, and tells how many claims were refused.
+/// A client that commits all of these, and returns the number of rejected claims.
 type Client = fn(&Served, Vec<CommitRequest>) -> usize;
 
 fn run(made: &Made, count: usize, server: Server, client: Client) -> Figure {
@@ -287,7 +287,7 @@ fn feed(
     }
 }
 
-/// Follows the cell, and tells how many milliseconds after each commit the view had it.
+/// Follows the cell, and returns the milliseconds from each commit until the view has it.
 fn follow(
     cell: &RemoteCell,
     (committed, over): (&parking_lot::Mutex<Vec<(Version, Instant)>>, &AtomicBool),

@@ -54,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Time that a scheduler takes for each of the gangs, and then for each of the jobs.
+/// Time of a scheduler for each of the gangs, and then for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (depth, gangs): (Option<usize>, usize)) -> (Figure, Figure) {
     let cell = SharedCell::new(made.copy());
     let profile = match depth {

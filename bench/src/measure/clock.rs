@@ -71,7 +71,7 @@ pub(crate) fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Does some work on this thread, and tells what it took.
+/// Runs some work on this thread, and returns its result and time.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let (wall, cpu) = (Instant::now(), thread_time());
     let result = work();

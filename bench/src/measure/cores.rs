@@ -59,14 +59,14 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A cell of machines with these nodes.
+/// A cell of machines with these NUMA nodes.
 fn empty(numa: NodeCores) -> Made {
     let capacity = Amounts::new([u64::from(NODE) * 2000, 256 << 30]);
     let machine = |i| Machine { numa, ..Machine::new(format!("m{i}"), capacity.clone()) };
     cells::empty((0..MACHINES).map(machine).collect())
 }
 
-/// Time that a commit takes of a claim of one core, shared or not.
+/// Time of a commit for each claim of one core, shared or exclusive.
 fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     let mut cell = made.copy();
     let job = |i: usize| {

@@ -106,7 +106,7 @@ fn fill(
     front.accept(framework, &ids, &launches, Refuse::Nothing).expect("they fit");
 }
 
-/// Everything is offered, and nobody wants it.
+/// All resources are offered and declined.
 fn offers_alone(made: &Made, tasks: usize) -> Figure {
     let cell = with_jobs(made, 0);
     let (mut front, framework) = front(&cell, usize::MAX);
@@ -128,7 +128,7 @@ fn anywhere(_: usize) -> Vec<Ask> {
     vec![Ask::new("main", Place::Anywhere, EACH as u32)]
 }
 
-/// Requests for one container on each of so many machines.
+/// Requests for one container on each of a number of machines.
 fn on_machines(application: usize) -> Vec<Ask> {
     let name = |i: usize| format!("m{:05}", (application * EACH + i) % 10_000);
     let on = |i| Ask::new("main", Place::Machine(name(i).into()), 1);

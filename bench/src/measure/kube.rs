@@ -63,7 +63,7 @@ fn request(cpu: u64, memory: u64) -> Amounts {
     Amounts::new([cpu, memory, 1 << 30, 1, cpu, memory])
 }
 
-/// Machines in use to these thousandths.
+/// Machines with these thousandths allocated.
 fn cell(count: usize, milli: std::ops::Range<u64>) -> Made {
     let mut machines = cells::machines(count);
     machines.iter_mut().for_each(as_node);

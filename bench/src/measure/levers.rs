@@ -41,7 +41,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Time that a scheduler takes for each of some jobs.
+/// Time of a scheduler for each of some jobs.
 fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut scheduler =
@@ -152,7 +152,8 @@ fn sampling(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings, |off| off.placement.search = Search::Full)
 }
 
-/// Claims refused when workers look at all machines, by what keeps them from the same one.
+/// Rejected claims when all workers search all machines, by the means that keep them from the same
+/// one.
 fn conflicts(options: &Options, made: &Made) -> Vec<Row> {
     let rounds = options.work(1000);
     let refused = |homes: bool, near_best: u32| {

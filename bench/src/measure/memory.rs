@@ -31,7 +31,7 @@ pub struct Build {
     /// Number of tasks each job has.
     #[arg(long, default_value_t = 100)]
     job_tasks: usize,
-    /// Print what a view of it takes instead of what it takes.
+    /// Print the memory of a view instead.
     #[arg(long)]
     view: bool,
 }

@@ -19,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Moves that a pass looks at: with these it has found nearly all that it ever finds here.
+/// Moves examined by a pass: enough to find nearly all gains here.
 const STEPS: usize = 10_000_000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

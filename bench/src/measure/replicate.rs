@@ -48,7 +48,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts so many replicas of a cell.
+    /// Starts the replicas of a cell.
     fn start(made: &Made, count: u64, folder: &Path) -> Replicas {
         let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
         let cell = made.copy();
@@ -233,7 +233,7 @@ fn follower(options: &Options, made: &Made) -> Vec<Row> {
     ]
 }
 
-/// Transactions of ten claims that will all be taken.
+/// Transactions of ten claims that will all be accepted.
 fn transactions(made: &Made, count: usize) -> (Cell, Vec<Transaction>) {
     let mut cell = made.copy();
     let name = "bench".into();

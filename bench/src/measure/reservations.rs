@@ -48,7 +48,7 @@ fn with_times((number, job): (u64, Job)) -> Job {
     Job { runtime_estimate_ms: Some(run), deadline_ms, ..job }
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (make, reservations): (Make, usize)) -> Figure {
     let cell = SharedCell::new(made.copy());
     for number in 0..reservations {

@@ -133,7 +133,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     .reach(Reach::AtMost(0.4))
 }
 
-/// One bare scan, and a thousand scores of the machine that was taken.
+/// One bare scan, and a thousand scores of the chosen machine.
 fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
     let request = REQUEST.map(|amount| amount as i64);
     let runs = (0..options.runs()).map(|_| {

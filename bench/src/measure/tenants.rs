@@ -20,9 +20,9 @@ const TENANTS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// A tree with a limit on each level that nobody reaches.
+    /// A tree with a limit at each level, which is never reached.
     Tree,
-    /// And turns.
+    /// The same with fair shares.
     Turns,
 }
 
@@ -107,7 +107,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

@@ -36,7 +36,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// So many workers with a sampled search, and jobs that fill a transaction each.
+    /// A number of workers with a sampled search, and jobs that fill a transaction each.
     pub(crate) fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
         let settings = |i| Settings {
             claims_max: claims,
@@ -67,7 +67,7 @@ impl Done {
 
 /// A cell that jobs can be submitted to.
 pub(crate) trait Submit: CellHandle {
-    /// Submits jobs, and returns when they are there.
+    /// Submits jobs, and returns once the cell has them.
     fn submit(&self, jobs: Vec<Job>);
 
     /// Waits until it shows what was submitted, at whatever handle of the cell.
@@ -166,7 +166,7 @@ fn tasks(options: &Options, machines: usize) -> usize {
     options.work(100_000).min(machines * 15)
 }
 
-/// The median over runs, of ours and of the bare loop.
+/// Median over runs, of our loop and of the bare loop.
 fn measure(options: &Options, made: &Made, load: &Load) -> (Figure, Figure) {
     let (_, mut view) = cells::viewed(made);
     scan::profile().prepare(&mut view);

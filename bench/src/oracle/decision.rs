@@ -20,7 +20,7 @@ type Verdict = (Code, Option<String>);
 pub(super) struct Decision {
     /// The verdict on each machine.
     verdicts: BTreeMap<String, Verdict>,
-    /// By score that has something to say, what it adds to each feasible machine.
+    /// Weighted scores of each feasible machine, by applicable plugin.
     weighted: BTreeMap<String, Scores>,
     totals: Scores,
     best: BTreeSet<String>,

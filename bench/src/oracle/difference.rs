@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
 
-/// Where our answer differs from the recorded one.
+/// A difference between our result and the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The case's id, or its line if it has none.
@@ -67,7 +67,7 @@ impl Found {
         self
     }
 
-    /// Adds those of another part of the case.
+    /// Adds the differences of another part of the case.
     pub(super) fn append(&mut self, mut other: Found) {
         self.0.append(&mut other.0);
     }

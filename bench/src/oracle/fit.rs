@@ -30,11 +30,11 @@ enum StrategyName {
     RequestedToCapacityRatio,
 }
 
-/// A resource that a score looks at.
+/// A resource with its weight in a score.
 #[derive(Deserialize)]
 pub(super) struct Resource {
     pub(super) name: String,
-    /// Nothing is taken as 1.
+    /// A missing weight is 1.
     #[serde(default)]
     pub(super) weight: u32,
 }

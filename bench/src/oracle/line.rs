@@ -11,7 +11,7 @@ use std::path::Path;
 /// Fields of Kubernetes' objects that have no part in placement, and that a case may have.
 const WITHOUT_MEANING: [&str; 1] = ["tolerationSeconds"];
 
-/// A line that holds a case.
+/// A line with a case.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
     /// The file.

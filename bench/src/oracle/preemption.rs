@@ -49,7 +49,7 @@ struct Expect {
     /// Whether the pod's own policy lets it displace others.
     eligible_to_preempt: bool,
     candidates: BTreeMap<String, Victims>,
-    /// Nodes that were tried in vain; why is not compared.
+    /// Nodes that were tried without success; reasons are not compared.
     #[serde(default)]
     non_candidates: BTreeMap<String, Status>,
     chosen_any_of: BTreeSet<String>,

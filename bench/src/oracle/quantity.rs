@@ -4,7 +4,7 @@ use super::difference::Found;
 use omega_workload::kube::quantity::Quantity;
 use serde::Deserialize;
 
-/// A text, and what it is worth.
+/// A text, and its value.
 #[derive(Deserialize)]
 pub(super) struct Case {
     r#in: String,

@@ -88,7 +88,7 @@ impl Suite {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }
 
-    /// Where our answer to a case differs.
+    /// Returns the differences of our result of a case.
     pub(super) fn replay(self, line: &Line<'_>) -> Result<Found, LoadError> {
         Ok(match self {
             Suite::BalancedAllocation => balanced_allocation::replay(&line.parse_all()?),

@@ -1,4 +1,4 @@
-//! Replays what is in the data folder, and says what is wrong with files.
+//! Replays the cases of the data folder, and checks the errors of invalid files.
 
 use super::{FileReport, replay};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn recorded_answers_are_ours() {
     }
 }
 
-/// The smallest worlds in which an answer of ours once differed.
+/// The smallest worlds in which a result once differed.
 #[test]
 fn small_cases_that_once_differed_are_equal() {
     let cases = include_str!("cases.jsonl");

@@ -18,7 +18,7 @@ pub(super) struct Setting<'a> {
     pub(super) pods: &'a [&'a Pod],
 }
 
-/// A cell with what is there, and a scheduler's view of it.
+/// A cell with the recorded objects, and a scheduler's view of it.
 pub(super) struct World {
     cell: SharedCell,
     pub(super) view: View,
@@ -26,7 +26,8 @@ pub(super) struct World {
     jobs: BTreeMap<String, JobId>,
 }
 
-/// Why there is no such cell: one line. The real scheduler had it, so it counts as a difference.
+/// Reason for which the cell rejected the objects: one line. It counts as a difference, because the
+/// real scheduler accepted them.
 pub(super) struct Refused(pub(super) String);
 
 impl World {

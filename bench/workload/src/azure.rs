@@ -80,10 +80,10 @@ struct Columns {
     censored: Column,
 }
 
-/// Where the trace is.
+/// Folder of the trace.
 #[derive(Default)]
 struct Clock {
-    /// Where its clock stood at the start.
+    /// Reading of its clock at the start.
     start_ms: Option<u64>,
     now_ms: u64,
     /// The number that the next new batch has at least.

@@ -22,7 +22,7 @@ pub enum Rounding {
     Nearest,
 }
 
-/// Why a text is no such number.
+/// Reason for which a text is no decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Write digits, with a point or an exponent if need be.
@@ -87,7 +87,7 @@ impl Decimal {
         Ok(Decimal { digits, exponent: i32::from(exponent) - shift })
     }
 
-    /// Whether nothing stands behind the point.
+    /// Whether it has no fraction.
     #[must_use]
     pub fn is_whole(self) -> bool {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs());

@@ -36,10 +36,10 @@ use volumes::VolumesAtStart;
 /// The names of schedulers: every reader gives each job one of them.
 pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
-/// A cell and what comes to it.
+/// A cell, with its jobs and machine events.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where it is from, in a few words for a heading.
+    /// Source of the workload, in a few words for a heading.
     pub name: String,
     /// The cell's resource kinds.
     pub kinds: Kinds,
@@ -59,10 +59,10 @@ pub struct Workload {
     pub notes: Vec<String>,
 }
 
-/// A job that comes to the cell.
+/// A job with its arrival time.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When, in milliseconds since the start.
+    /// Time in milliseconds since the start.
     pub at_ms: u64,
     /// The job. Its `scheduler` is `service` or `batch`.
     pub job: Job,
@@ -97,10 +97,10 @@ impl RunTime {
     }
 }
 
-/// Something that happens to a machine after the start.
+/// A machine event after the start.
 #[derive(Clone, Debug)]
 pub struct MachineEvent {
-    /// When, in milliseconds since the start.
+    /// Time in milliseconds since the start.
     pub at_ms: u64,
     /// The change.
     pub change: MachineChange,
@@ -115,7 +115,7 @@ pub enum MachineChange {
     Remove(omega_core::Text),
 }
 
-/// Why an input could not be read. One line for the user: `FILE:LINE: FIELD: what is wrong`.
+/// Error of reading an input. One line for the user: `FILE:LINE: FIELD: what is wrong`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LoadError {
     /// The file.

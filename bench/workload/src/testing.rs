@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder that holds these files; those named `.gz` are compressed.
+/// A folder with these files; those named `.gz` are compressed.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {

@@ -1,4 +1,4 @@
-//! Volumes of a workload, as they are at the start.
+//! Volumes of a workload at the start.
 
 use omega_core::Text;
 use omega_schedulers::Volumes;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(super) fn plugin() -> Plugin {
     Plugin::around(Point::Filter, "delay", make, Profile::with_delay)
         .describe::<Waits>()
-        .about("Tasks that prefer machines wait a bounded time for one, then for one near it, before they take another.")
+        .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
 /// A machine with twenty tasks of a minute has a place free every three seconds.
@@ -22,12 +22,12 @@ fn machine_wait() -> u32 {
     3000
 }
 
-/// As long again for a rack, where a task comes by far more machines.
+/// Default of the wait for a rack: a third of the wait for a machine.
 fn rack_wait() -> u32 {
     1000
 }
 
-/// The longest wait, an hour: whoever waits longer means a requirement.
+/// Longest wait, an hour: a longer one is a requirement.
 const WAIT_MS_MAX: u32 = 3_600_000;
 
 fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -30,8 +30,8 @@ pub struct Diagnosis {
     pub machines: usize,
     /// Number of those that would take the task now.
     pub feasible: usize,
-    /// Number of machines each filter of the profile removes of those that the filters before it
-    /// left; those that have nothing to say about the task are left out.
+    /// Number of machines that each applicable filter of the profile removes of those that the
+    /// filters before it left.
     pub removed: Vec<(&'static str, usize)>,
     /// The machines that come nearest: those that lack nothing but room first, then by how many
     /// things they lack, and among equals by the worst shortage as a share of the request.
@@ -42,14 +42,14 @@ pub struct Diagnosis {
 
 /// A machine that does not take the task.
 struct Near {
-    /// Number of obstacles there are beside room, and the worst shortage of room.
+    /// Number of obstacles other than room, and the largest shortage.
     distance: (usize, u64),
     row: usize,
     obstacles: Vec<Obstacle>,
 }
 
-/// Finds out why a group's tasks find no machine on a view. It looks at all that each machine
-/// lacks, so it is for people, not for the scheduling loop.
+/// Explains why a group's tasks find no machine on a view. It examines all obstacles of each
+/// machine, so it is for people, not for the scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     let tasks = tasks(view, group);
@@ -127,7 +127,7 @@ fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     remedies
 }
 
-/// The remedy for a lack of room, given the machines that lack nothing else, the nearest first.
+/// Remedy for a lack of room, among machines that lack nothing else, nearest first.
 fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
     let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
     let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();

@@ -1,7 +1,7 @@
-//! All that one machine lacks for a task, and not only the first.
+//! All obstacles of a machine for a task, not only the first.
 //!
-//! It asks for the same facts as the judge, in the judge's order; a test compares: there is no
-//! obstacle exactly where the judge and the profile allow the task.
+//! They follow the facts and the order of the cell's check; a test compares: there is no obstacle
+//! exactly where the check and the profile accept the task.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
@@ -14,14 +14,14 @@ use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 pub enum Obstacle {
     /// The cell as a whole has too little of a kind left, on this machine as on any.
     Cell {
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Missing amount of the claim, in the kind's unit.
         missing: u64,
     },
     /// A tenant may claim too little more, on this machine as on any.
     Quota(QuotaLack),
-    /// The machine takes no new tasks.
+    /// The machine is draining.
     Draining,
     /// The task names another machine.
     OtherMachine,
@@ -29,13 +29,13 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
-    /// A reservation keeps the machine for others: for whom and when, in a clause.
+    /// The machine is reserved: for whom and when, as a clause.
     Reserved(String),
-    /// Batch holds its share at this time of day: until when, in a clause.
+    /// Batch is at its share at this hour; the end of the peak, as a clause.
     Peak(String),
     /// There is too little of a kind left.
     Room {
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Missing amount of the request, in the kind's unit.
         missing: u64,
@@ -52,14 +52,14 @@ pub enum Obstacle {
     },
     /// A rule about other tasks: the first of its family.
     Rule(Reason),
-    /// A filter of the profile beside the judge's. Filters are asked about what the judge allows, so
-    /// this is never one of several.
+    /// A filter of the profile beyond the cell's check. It is called only for machines that the
+    /// check accepts, so it is never one of several obstacles.
     Filter(&'static str),
     /// A rejection by a filter that gives a reason.
     Told {
-        /// Which filter.
+        /// Name of the filter.
         filter: &'static str,
-        /// Why, in a clause.
+        /// The reason, as a clause.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Threads: ordinary schedulers, an offer front and an ask front on one cell at once, each on its own. All work
-//! is placed, nothing is overcommitted, and every client's account is the cell's.
+//! Threads: ordinary schedulers, an offer frontend and a request frontend on one cell at once. All
+//! work is placed, nothing is overcommitted, and every client's account agrees with the cell.
 
 use super::fixtures::{cell, submit_job};
 use crate::frontends::mesos::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};
@@ -75,7 +75,7 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Asks for all containers; the others may begin once it has some where it wanted them.
+/// Requests all containers; the others begin once some are allocated.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

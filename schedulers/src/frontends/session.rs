@@ -1,8 +1,8 @@
-//! A front's place at the cell: its view, its jobs, and the transaction whose outcome nobody knows.
+//! A frontend's session: its view, its jobs, and the transaction with an unknown outcome.
 //!
-//! What is claimed is off the view until the answer is known. Where a connection breaks after a transaction
-//! was sent, the same transaction is sent again first, before anything else is decided: under its id, the
-//! cell answers as it did the first time.
+//! Claims are subtracted from the view until their result is known. If a connection breaks after a
+//! transaction was sent, the same transaction is sent again before any other decision: by its id,
+//! the cell returns the first result.
 
 use super::task_index::{Mark, TaskIndex};
 use crate::dominant::Totals;
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 /// Outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// The cell judged it.
+    /// The cell checked it.
     Judged(Commit),
-    /// It was not judged, and none of it was taken; or the next sync tells what was.
+    /// It was not checked and changed nothing, or the next sync brings its results.
     Dropped(HandleError),
 }
 
-/// See the head of the file.
+/// The session; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) view: View,
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Submits the open claims, and tasks that are to leave their machines. `None` if there are neither.
+    /// Submits the open claims and releases. `None` if there are neither.
     ///
     /// # Errors
     /// If the outcome is unknown: [`Session::ask_again`] comes next.

@@ -13,13 +13,13 @@ use omega_core::{KindId, Kinds};
 /// that asks for none. Machines have as much of it as fits any task.
 const NOMINAL: &str = " (nominal)";
 
-/// Kinds of which a task that requests none still has its machine judged by the share in use.
+/// Kinds by which a machine is scored even for a task that requests none.
 const ALWAYS: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "disk"];
 
 /// The kind that counts tasks; it is no matter of scores.
 const COUNTED: &str = "pods";
 
-/// Which of its amounts a task counts for.
+/// Amounts by which a task counts in scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// Its claim.

@@ -29,7 +29,7 @@ pub struct VolumeFilter {
 }
 
 impl VolumeFilter {
-    /// A filter for an aspect of these volumes.
+    /// A filter for one aspect of these volumes.
     #[must_use]
     pub fn new(aspect: Aspect, volumes: &Volumes) -> VolumeFilter {
         VolumeFilter { aspect, volumes: volumes.clone() }
@@ -84,23 +84,23 @@ impl Filter for VolumeFilter {
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,
-    /// Tenant and share of the jobs that the scheduler takes.
+    /// Tenant and share of the scheduler's jobs.
     takes: Option<(Text, Share)>,
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
-    /// Tasks that use volumes, as this scheduler told.
+    /// Tasks with volumes, as this scheduler reported them.
     told: BTreeSet<TaskId>,
 }
 
 impl VolumeBinding {
-    /// For these volumes.
+    /// The plugin for these volumes.
     #[must_use]
     pub fn new(volumes: &Volumes) -> VolumeBinding {
         let (jobs, told) = (BTreeMap::new(), BTreeSet::new());
         VolumeBinding { volumes: volumes.clone(), takes: None, jobs, told }
     }
 
-    /// Whether it is this scheduler that tells of a job's tasks: another may know better by now.
+    /// Whether this scheduler is responsible for reporting a job's tasks.
     fn tells_of(&self, id: JobId, job: &Job) -> bool {
         let own = self
             .takes
@@ -168,7 +168,7 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    /// Reserves; an obstacle is left to the next search, which comes soon.
+    /// Reserves; an obstacle is left to the next search, which follows soon.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
         let claims = &claimed.group.volumes;
         if claims.is_empty() {

@@ -10,7 +10,7 @@ use crate::refusals::Refusers;
 use omega_core::{JobId, Reason};
 use smallvec::SmallVec;
 
-/// A job of which claims were refused.
+/// A job with rejected claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) job: JobId,
@@ -20,7 +20,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// Notes a claim that was refused; those of a job come together.
+    /// Records a rejected claim; claims of one job are adjacent.
     pub(super) fn note(faults: &mut SmallVec<[Fault; 8]>, job: JobId, reason: Reason) {
         let quota = matches!(reason, Reason::QuotaExceeded(_));
         let only_quota = quota || reason == Reason::GangIncomplete;

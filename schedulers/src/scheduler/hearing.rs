@@ -110,7 +110,7 @@ impl Scheduler {
         self.hear(of_rows | Events::CELL_FREED | Events::QUOTA_CHANGED, &rows, now);
     }
 
-    /// Whether news may help a job, as far as those know who refused it.
+    /// Whether news may help a job, by the plugins that rejected it.
     fn may_help(&mut self, id: JobId, by: Refusers, news: &News<'_>) -> bool {
         let Some(job) = self.queue.job(id).cloned() else { return false };
         (0..job.groups.len()).any(|index| {

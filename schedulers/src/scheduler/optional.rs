@@ -20,8 +20,8 @@ impl Scheduler {
         Some(with)
     }
 
-    /// Claims machines for tasks, with what they want where there is room for it. The answer is how many have
-    /// one, counted from the first.
+    /// Claims machines for tasks with optional resources where there is room for them. Returns the
+    /// number of placed tasks, counted from the first.
     pub(super) fn place_with_optional(
         &mut self,
         (group, with): (GroupRef, GroupRef),
@@ -53,7 +53,7 @@ impl Scheduler {
         (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
     }
 
-    /// Gives back the last claims. What was found with them on the view does not hold any more.
+    /// Undoes the last claims, and with them results that depend on them.
     fn take_back(&mut self, count: usize) {
         self.view.drop_claims(count);
         self.failures.forget();

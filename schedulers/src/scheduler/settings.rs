@@ -1,4 +1,4 @@
-//! The way in which a scheduler works.
+//! Settings of a scheduler.
 
 use crate::place::Placement;
 use crate::queue::{Nanos, Patience};
@@ -6,19 +6,19 @@ use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
 
-/// The way in which a scheduler works.
+/// Settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name under which it registers; each running scheduler needs one of its own.
+    /// Name under which it registers, unique for each running scheduler.
     pub name: Text,
-    /// The scheduler name of the jobs that it takes.
+    /// Scheduler name of the jobs to place.
     pub takes: Text,
-    /// Which of those jobs, if several workers divide them.
+    /// Share of those jobs, if several workers divide them.
     pub share: Share,
-    /// The way in which it places.
+    /// Settings of placement.
     pub placement: Placement,
-    /// Whether tasks spare others of their class the search when they found no machine, until
-    /// something happens that may help them.
+    /// Whether a rejected task spares the others of its class the search, until an event that may
+    /// help them.
     pub failures: bool,
     /// Number of claims it puts into one transaction.
     pub claims_max: usize,

@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Whether a telling of all comes as a full delta: every other one.
+/// Whether a report of all comes as a full delta: every second one does.
 fn said_full(naive: &Naive) -> bool {
     naive.jobs.len().is_multiple_of(2)
 }

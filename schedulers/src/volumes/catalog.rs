@@ -12,7 +12,7 @@ use crate::waiting::Waiting;
 use omega_core::{TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why the list was not changed.
+/// Reason for which the list was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
@@ -43,7 +43,7 @@ pub enum VolumeError {
     /// There is none of this name: it was taken away already, or never there.
     #[error("there is no {name:?}")]
     Unknown {
-        /// The name that was asked for.
+        /// The unknown name.
         name: Text,
     },
 }
@@ -56,19 +56,19 @@ pub(super) struct Held {
     pub(super) made: bool,
 }
 
-/// A claim, its volume and its users. One that is not there, but is used, has no `spec`.
+/// A claim, its volume and its users. A missing claim with users has no `spec`.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
     pub(super) spec: Option<VolumeClaim>,
     pub(super) volume: Option<Text>,
-    /// Whether it keeps the volume if no task comes to run.
+    /// Whether it keeps the volume if the task is not placed.
     pub(super) is_final: bool,
     pub(super) users: BTreeSet<TaskId>,
     /// The machines that they are on, each with how many.
     pub(super) machines: BTreeMap<Text, u32>,
 }
 
-/// See the head of the file.
+/// The catalog; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     pub(super) classes: BTreeMap<Text, StorageClass>,
@@ -126,7 +126,7 @@ impl Catalog {
         }
     }
 
-    /// Forgets what a volume was.
+    /// Removes a volume's description.
     fn forget_volume(&mut self, name: &str) {
         let Some(held) = self.volumes.remove(name) else { return };
         self.take_from_free(&held.volume);
@@ -235,7 +235,7 @@ impl Catalog {
         self.on.get(machine).into_iter().flat_map(|volumes| volumes.keys().cloned()).collect()
     }
 
-    /// Gives a claim its volume, or takes it from it.
+    /// Gives a claim its volume, or removes it.
     pub(super) fn set_volume(&mut self, name: &str, volume: Option<Text>) {
         let Some(claim) = self.claims.get_mut(name) else { return };
         if claim.volume == volume {
@@ -268,7 +268,7 @@ impl Catalog {
         self.whose.get(volume).or_else(kept)
     }
 
-    /// Takes a volume from its claim: one that was made for it goes.
+    /// Releases a volume from its claim; a provisioned one is removed.
     fn give_up(&mut self, volume: &Text) {
         self.whose.remove(volume);
         match self.volumes.get(volume).is_some_and(|held| held.made) {
@@ -277,7 +277,7 @@ impl Catalog {
         }
     }
 
-    /// Puts a volume among the free ones of its class, or takes it out, as it is.
+    /// Adds a volume to the free ones of its class, or removes it, by its state.
     fn set_free(&mut self, name: &str) {
         let is_free = self.owner(name).is_none();
         let Some(Held { volume, .. }) = self.volumes.get(name) else { return };

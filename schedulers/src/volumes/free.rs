@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Names of volumes by their bytes.
 type BySize = BTreeMap<u64, BTreeSet<Text>>;
 
-/// See the head of the file.
+/// The free volumes of each class; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Free {
     /// By a label that all machines of the reach have, and its value.

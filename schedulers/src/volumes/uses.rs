@@ -50,7 +50,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Where the volumes of the claims without one are to come from, if nothing is in the way.
+    /// Sources of volumes for the unbound claims, if nothing prevents the placement.
     fn choices(
         &self,
         task: TaskId,
@@ -101,7 +101,7 @@ impl Catalog {
         }
     }
 
-    /// See [`super::Volumes::unreserve`]. The answer is whether it may help somebody.
+    /// See [`super::Volumes::unreserve`]. Returns whether it may help another task.
     pub(super) fn unreserve(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Reserved) && self.end(task)
     }

@@ -17,7 +17,7 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// The beginning of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A TLS record that holds an alert.
+/// Type of a TLS record with an alert.
 const ALERT: u8 = 0x15;
 
 /// The type of an HTTP/2 frame of settings, which is the fourth byte.
@@ -35,11 +35,11 @@ enum Spoken {
 pub(crate) enum Speaks {
     /// It shows a certificate.
     Tls,
-    /// It does not.
+    /// The server does not use TLS.
     Plain,
 }
 
-/// Why TLS failed, if an error says so: a certificate was refused, by this side or by the other.
+/// Reason of a TLS failure: a certificate was rejected by this side or the other.
 pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
     let mut cause = Some(error);
     while let Some(error) = cause {

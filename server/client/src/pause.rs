@@ -8,7 +8,7 @@ use crate::ApiError;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The first wait of somebody who was not told: a tenth of what an election takes.
+/// First wait without a given delay: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of times it is doubled: then it is as long as an election takes at most.

@@ -7,14 +7,14 @@ use omega_core::JobId;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// The most notes: at one a second, eighteen hours of a cell that is never idle. Beyond it every second one
-/// is forgotten, so that old times are less exact and none is lost.
+/// Maximum number of notes: at one a second, eighteen hours of a busy cell. Beyond it every second
+/// one is dropped, so that old times are less exact and none is lost.
 const NOTES_MAX: usize = 65_536;
 
 /// Notes of which job was next, and when.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// Ascending by both. Held for a note, or a look.
+    /// Notes, ascending by job and time. The lock is taken for a note or a look-up.
     notes: Mutex<Vec<(JobId, Instant)>>,
 }
 
@@ -40,7 +40,7 @@ impl Arrivals {
         notes.push((next, now));
     }
 
-    /// Time since a job was there for certain: less than that ago nobody submitted it.
+    /// Upper bound of the time since a job was submitted.
     pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);

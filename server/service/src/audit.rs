@@ -23,10 +23,10 @@ use tonic::Request;
 /// Bytes of one file: some hundred thousand lines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Files that are kept beside the newest.
+/// Number of rotated files.
 const FILES_MAX: u32 = 9;
 
-/// The longest of a caller's words in a line: more tells a reader nothing.
+/// Largest text from a caller in a line.
 const WORD_BYTES_MAX: usize = 1024;
 
 /// Predecessor named in the first line of all.
@@ -39,22 +39,22 @@ pub struct Event<'a> {
     pub caller: &'a str,
     /// Name of the call.
     pub call: &'a str,
-    /// Of which, if the call said it: a transaction, a job, a machine.
+    /// Object of the call, if any: a transaction, a job, a machine.
     pub of: &'a str,
-    /// The way in which it ended: `OK`, or the code of the error.
+    /// Result of the call: `OK`, or the code of the error.
     pub outcome: &'a str,
 }
 
-/// The log. It is written line by line, under a lock that is held for one write to a file.
+/// The audit log. Each line is written under a lock.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     file_bytes_max: u64,
-    /// Held for a line.
+    /// The lock is taken for a line.
     end: Mutex<End>,
 }
 
-/// Where the log ends.
+/// End of the log.
 #[derive(Debug)]
 struct End {
     file: File,
@@ -195,7 +195,7 @@ fn quoted(word: &str) -> String {
     text
 }
 
-/// Where a call's event goes, and what it was about. Clones are of one call.
+/// Destination of a call's audit event, and its object. Clones belong to one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Audited {
     log: Arc<AuditLog>,
@@ -222,7 +222,7 @@ impl Audited {
     }
 }
 
-/// Says what a call is about, if anyone writes it down.
+/// Records the object of a call, if there is an audit log.
 pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     if let Some(audited) = request.extensions().get::<Audited>() {
         // A call is about one thing; what was said first stays.
@@ -236,7 +236,7 @@ pub enum VerifyError {
     /// It cannot be read.
     #[error("{}: {why}", file.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -244,9 +244,9 @@ pub enum VerifyError {
     /// The line before it was changed or is missing, or this one was.
     #[error("{}:{line}: does not go on from the line before it", file.display())]
     Broken {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// Which line, from 1 on.
+        /// Number of the line, from 1.
         line: u64,
     },
 }
@@ -366,7 +366,7 @@ mod tests {
             prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
         }
 
-        /// Any byte that is changed, and any line that is taken out, is noticed, but for the end.
+        /// Each changed byte and each removed line is detected, except at the end.
         #[test]
         fn what_was_changed_is_noticed(at in 0..1_000_000_usize, to in any::<u8>(), line in 0..7_usize) {
             let (_dir, path) = log_of(8, FILE_BYTES_MAX);

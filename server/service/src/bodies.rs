@@ -30,7 +30,7 @@ const PART_BYTES: usize = 16 << 10;
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const HEADER_BYTES: usize = 5;
 
-/// The messages of a call, and the time that they may take to come.
+/// Messages of a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
     /// There is one, which must be whole by then, with the end of the call's body.
@@ -44,7 +44,7 @@ pub(crate) struct Incoming {
     body: Body,
     messages: Messages,
     framing: Framing,
-    /// When the message must be whole that has begun.
+    /// Deadline of the message that has begun.
     until: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
     held: Arc<Mutex<Held>>,
@@ -60,7 +60,7 @@ impl Incoming {
         Incoming { body, messages, framing: Framing::default(), until, alarm: None, held }
     }
 
-    /// Counts what came.
+    /// Counts received bytes.
     fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
         self.framing.feed(data);
         let is_whole = !self.framing.is_within();
@@ -120,7 +120,7 @@ impl http_body::Body for Incoming {
     }
 }
 
-/// Where the messages in a body begin and end.
+/// Boundaries of the messages in a body.
 #[derive(Debug, Default)]
 struct Framing {
     header: [u8; HEADER_BYTES],
@@ -160,10 +160,11 @@ impl Framing {
 /// The body of an answer.
 pub(crate) struct Outgoing {
     body: Body,
-    /// Bytes that were taken of the body and not given to the transport.
+    /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
     held: Held,
-    /// The reader for whose room a stream waits before more is made; none where the answer is there already.
+    /// The reader for whose memory a stream waits before it makes more; `None` for a reply that
+    /// exists already.
     waits: Option<Holder>,
     _place: Option<Place>,
 }

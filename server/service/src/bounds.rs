@@ -1,5 +1,5 @@
-//! Tests of what clients can make a server do and hold: a served cell on loopback, and clients that send the most that
-//! is taken, or read nothing.
+//! Tests of the server's resources that clients can use: a served cell on loopback, and clients
+//! that send the largest accepted messages, or read nothing.
 
 use crate::identity::{Caller, Role};
 use crate::limits::{Deadlines, Limits, Places};
@@ -58,7 +58,7 @@ impl Shared {
         Shared { cell, addresses, places }
     }
 
-    /// A connection of a caller, which takes 64 KiB of each stream and of all together until they are read.
+    /// A connection of a caller, with flow-control windows of 64 KiB for each stream and for all.
     async fn channel(&self, caller: usize) -> Channel {
         let endpoint = Channel::from_shared(self.addresses[caller].clone()).unwrap();
         let endpoint = endpoint.initial_stream_window_size(65_535);
@@ -74,7 +74,7 @@ impl Shared {
         self.places.accounts().bytes()
     }
 
-    /// Waits until no more than this is held for readers.
+    /// Waits until at most this many bytes are held for readers.
     async fn held_falls_to(&self, bytes: usize) {
         while self.held() > bytes {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -104,7 +104,7 @@ impl http_body::Body for Hung {
     }
 }
 
-/// The beginning of a message of 4 MiB: what comes before it, and so many bytes.
+/// The beginning of a message of 4 MiB: its header, and some bytes.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend((4_u32 << 20).to_be_bytes());
@@ -219,7 +219,7 @@ impl Served {
     }
 }
 
-/// A job with so many labels of a thousand bytes.
+/// A job with a number of labels of a thousand bytes each.
 fn labelled(name: &str, labels: usize) -> Job {
     let group = |number: usize, labels: usize| {
         let label = |at| (format!("{at}-{}", "k".repeat(500)), "v".repeat(490));
@@ -233,7 +233,7 @@ fn labelled(name: &str, labels: usize) -> Job {
     job
 }
 
-/// The largest such job that the cell takes.
+/// The largest such job that the cell accepts.
 fn largest(name: &str) -> Job {
     let jobs = (1..).map(|labels| labelled(name, labels));
     let fitting = jobs.take_while(|job| bytes_at_most(job) <= JOB_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! The cell as a whole: what it is, its policy, and who its replicas are.
+//! The cell as a whole: description, policy and replicas.
 
 use crate::audit::about;
 use crate::backup::{self, Backups};
@@ -74,7 +74,7 @@ pub(crate) struct Sizes {
     pub(crate) oldest_load_ms: Option<u64>,
 }
 
-/// Looks at every machine: some milliseconds in the largest cells.
+/// Scans every machine: some milliseconds in the largest cells.
 pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let kinds = cell.kinds().count();
     let mut claimable = vec![0; kinds];

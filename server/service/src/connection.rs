@@ -53,7 +53,8 @@ pub enum Door {
 pub(crate) enum Language {
     /// By programs, which show certificates.
     Http2,
-    /// By browsers and probes. Whoever shows no certificate is nobody, and may only ask what nobody may.
+    /// Browsers and probes by HTTP/1.1. Without a certificate the caller is unidentified, and may
+    /// call only what such callers may.
     Http1,
 }
 
@@ -94,7 +95,7 @@ impl Drop for Place {
     }
 }
 
-/// The connections that come, ready to be spoken on.
+/// Accepted connections, after their handshake.
 ///
 /// Where no certificate is asked for, everyone is `anyone`. With the places of calls, connections are held
 /// back when few are left.
@@ -200,14 +201,14 @@ async fn begin(
     Ok(Connection { stream, first: 0, caller, patience, _place: place })
 }
 
-/// A connection that has shown who it is, and has begun to speak.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
     /// Bytes of the preface, read before, that were handed on.
     first: usize,
     caller: Arc<Caller>,
-    /// Limit that holds it back, if any.
+    /// Limit that slows the connection, if any.
     patience: Option<Patience>,
     _place: Place,
 }

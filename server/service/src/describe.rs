@@ -1,4 +1,4 @@
-//! Report on a job, a machine, a task: one place for every call that tells it.
+//! Messages that describe a job, a machine or a task, for all calls.
 
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
@@ -6,7 +6,7 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
-/// A job that the cell knows, and how far it is.
+/// Message with a job and its progress.
 pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     let mut told = proto::JobStatus {
         id: id.0,
@@ -53,12 +53,12 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
     }
 }
 
-/// Amounts of all kinds that the cell has: even nothing is told of each.
+/// Amounts of all kinds of the cell, including zero.
 fn every_kind(cell: &Cell, amounts: &Amounts) -> Vec<u64> {
     cell.kinds().iter().map(|(kind, _)| amounts.get(kind)).collect()
 }
 
-/// A machine, and what is left of it.
+/// Message with a machine and its free resources.
 pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
     proto::MachineStatus {
         id: Some(state.id.into()),
@@ -81,7 +81,7 @@ fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
     left.take(nodes).map(|left| u32::from(left.max(0).unsigned_abs())).collect()
 }
 
-/// A scheduler, and who holds its name.
+/// Message with a scheduler and the owner of its name.
 pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
     let holder = |held: Held| proto::Holder {
         process: held.process.to_string(),

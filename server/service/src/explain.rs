@@ -21,20 +21,20 @@ use tokio::time::{Instant, timeout_at};
 /// rest of them is for commits.
 const EXPLAINED_MAX: usize = 2;
 
-/// When somebody may come again who found all places taken: what one explanation takes.
+/// Retry delay for a caller who found all slots in use: the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest profile: the largest sensible one has some kilobytes.
 const PROFILE_BYTES_MAX: usize = 1 << 20;
 
-/// A job that waits, and what is asked about it.
+/// A pending job, and the question about it.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Its id.
     pub id: JobId,
     /// Its request.
     pub job: Arc<Job>,
-    /// Number of tasks of each of its groups that wait; 0 of those that are not asked about.
+    /// Number of pending tasks of each of its groups; 0 for groups outside of the question.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
@@ -42,7 +42,7 @@ pub struct Question {
     pub profile: String,
 }
 
-/// Tells why a job waits.
+/// Explains why a job is pending.
 pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// Explains a job by what `cell` shows of the machines. It is called on a thread that may take its time, by
     /// a few callers at once.
@@ -59,7 +59,7 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 
-/// Why a job waits, for people.
+/// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// In a line.
@@ -68,12 +68,12 @@ pub struct Words {
     pub text: String,
 }
 
-/// A cell that is only looked at.
+/// A cell for reading only.
 #[derive(Debug)]
 pub struct Onlooker(Host);
 
 impl CellHandle for Onlooker {
-    /// Nobody is registered: without a commit, no id is needed.
+    /// Registration is not needed: without a commit, no id is used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
     }
@@ -119,7 +119,7 @@ impl Explanations {
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
-    /// Explains a job of the cell that is here.
+    /// Explains a job of this replica's state.
     ///
     /// # Errors
     /// If it is not there, all places are taken, or it takes too long.
@@ -155,7 +155,7 @@ impl Explanations {
     }
 }
 
-/// Request, of the cell as it is.
+/// Builds the question from a request, on the present state.
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {

@@ -104,7 +104,7 @@ impl Pen<'_> {
         })
     }
 
-    /// Time that something took, again and again.
+    /// Writes a histogram of durations.
     ///
     /// # Errors
     /// See [`Pen::gauge`].
@@ -134,7 +134,8 @@ impl Pen<'_> {
     }
 }
 
-/// A value as the format wants it: the library writes what it is given, and names are chosen by users.
+/// A label value with the escapes of the format: the library writes values as given, and users
+/// choose names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {
@@ -157,7 +158,7 @@ fn encode(metric: &mut MetricEncoder<'_>, took: &Histogram) -> fmt::Result {
     metric.encode_histogram::<NoLabelSet>(took.sum, count, &took.counts, None)
 }
 
-/// Something that can write all its figures.
+/// A source of metrics.
 pub trait Figures: Send + Sync + fmt::Debug + 'static {
     /// Writes them.
     ///
@@ -166,7 +167,7 @@ pub trait Figures: Send + Sync + fmt::Debug + 'static {
     fn write(&self, pen: &mut Pen<'_>) -> fmt::Result;
 }
 
-/// A metric as the registry takes it.
+/// A metric in the form of the registry.
 #[derive(Debug)]
 struct Written<F>(F);
 

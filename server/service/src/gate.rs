@@ -83,7 +83,7 @@ impl<S> Gate<S> {
     }
 }
 
-/// The caller. A connection that did not say so is nobody's.
+/// The caller. A connection without one is unidentified.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
@@ -163,7 +163,7 @@ fn refused(error: ApiError) -> Answer {
     Box::pin(async { Ok(refused) })
 }
 
-/// Notes what the audit log is to have a line of, and that something was denied.
+/// Records a call for the audit log, and counts a denial.
 fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)
@@ -174,7 +174,7 @@ fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     }
 }
 
-/// A response whose call failed before the service was asked, in our words.
+/// A response whose call failed before the service was called, with a message of the API.
 fn reworded(response: Response<Body>) -> Response<Body> {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() != Code::Ok => reword(status).into_http(),

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
 
-/// Caller of a call. A service that got none treats the caller as nobody.
+/// Caller of a call. A call without one is unidentified.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
     known.cloned().ok_or_else(|| denied("nobody said who is calling".to_owned()))
 }
 
-/// Whether somebody may call himself so.
+/// Whether the caller may register under a name.
 ///
 /// # Errors
 /// If the name is another scheduler's.
@@ -38,7 +38,7 @@ pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> 
     }
 }
 
-/// Whether somebody may end the leases of a process.
+/// Whether the caller may revoke the leases of a process.
 ///
 /// # Errors
 /// If it holds a name that is not the caller's own.
@@ -47,7 +47,7 @@ pub(crate) fn may_end(caller: &Caller, cell: &Cell, holder: HolderId) -> Result<
     held.map(|state| state.name).try_for_each(|name| may_register(caller, name))
 }
 
-/// Whether somebody may speak for the machine of this name.
+/// Whether the caller may register the machine of this name.
 ///
 /// # Errors
 /// If it is not the agent's own.
@@ -60,8 +60,8 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
     }
 }
 
-/// A machine of the cell as somebody describes it anew. An agent may offer less of its own and say which images it
-/// holds; its taints stay as they are, and what else brings tasks to a machine (amounts, labels) is the operators'.
+/// Returns a machine with the changes that the caller may make. An agent may lower its amounts and
+/// report its images; taints stay, and other changes (amounts, labels) require an operator.
 ///
 /// # Errors
 /// If an agent would have more come to its machine.
@@ -101,7 +101,7 @@ fn with_agent(labels: &Labels) -> Labels {
     Labels::new(labels.chain([(AGENT.into(), "true".into())]))
 }
 
-/// Whether somebody may speak for a machine.
+/// Whether the caller may manage a machine.
 ///
 /// # Errors
 /// If it is not the agent's own, or not known.
@@ -125,7 +125,7 @@ pub(crate) async fn may_report(
     look().unwrap_or_else(|| Err(denied(format!("{caller} may not speak for {machine}"))))
 }
 
-/// Whether somebody may commit a transaction.
+/// Whether the caller may commit a transaction.
 ///
 /// # Errors
 /// If it is another scheduler's, or touches what the caller may not.
@@ -148,12 +148,12 @@ pub(crate) async fn may_commit(
     })
 }
 
-/// Why a transaction may not be.
+/// Reason for which a transaction is denied.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    /// It is known to be someone else's.
+    /// It belongs to another caller.
     No(String),
-    /// This replica has not heard of something in it.
+    /// This replica does not know an object in it.
     Unknown(String),
 }
 
@@ -163,7 +163,7 @@ impl Grant {
         *name == *self.scheduler || is_worker_of(name, &self.scheduler)
     }
 
-    /// Looks at every item of a transaction.
+    /// Checks every item of a transaction.
     fn check(&self, cell: &Cell, txn: &Transaction) -> Result<(), Refused> {
         self.check_scheduler(cell, txn.id.scheduler)?;
         let claimed = txn.claims.iter().map(|claim| claim.task);
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A cell with a job for each combination of what a grant looks at, and two schedulers.
+    /// A cell with a job for each combination of a grant's conditions, and two schedulers.
     fn cell() -> Cell {
         let mut cell = Cell::new(Kinds::standard());
         for name in ["web-0", "other"] {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        /// One item that is not allowed, anywhere in a transaction, refuses it.
+        /// One denied item, anywhere in a transaction, denies the transaction.
         #[test]
         fn every_item_is_looked_at(
             scheduler in 0..3_u32,

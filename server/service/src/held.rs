@@ -42,7 +42,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// The bytes that are held for all callers without an account of their own.
+    /// The account of callers without one of their own.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all
@@ -52,7 +52,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// See the head of the file. Held for a look-up.
+/// Bytes held by callers; see the head of the file. The lock is taken for a look-up.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Whether the caller may hold anything more.
+    /// Whether the caller is below its limit.
     pub(crate) fn has_room(&self) -> bool {
         self.account.0.lock().has_room(&self.caller)
     }
@@ -102,13 +102,13 @@ impl Holder {
         Poll::Pending
     }
 
-    /// Nothing yet, to which bytes are added.
+    /// An empty account entry, to which bytes are added.
     pub(crate) fn nothing(&self) -> Held {
         Held { holder: self.clone(), bytes: 0 }
     }
 }
 
-/// Bytes that are held for a caller. They are given back when this is dropped.
+/// Bytes held for a caller. They are released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     holder: Holder,
@@ -116,7 +116,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts bytes that are there already, whatever the bounds are.
+    /// Counts bytes that exist already, whatever the limits are.
     pub(crate) fn add(&mut self, bytes: usize) {
         if bytes == 0 {
             return;

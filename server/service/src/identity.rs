@@ -25,13 +25,13 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// The longest name in a certificate: what the names of the cell state allow.
 const NAME_BYTES_MAX: usize = 512;
 
-/// Tenants that one certificate may name: more than that is better said by another certificate.
+/// Tenants in one certificate; more need a second certificate.
 const TENANTS_MAX: usize = 64;
 
-/// Somebody who calls.
+/// A caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The URI of the certificate, or where the call comes from, for the audit log.
+    /// URI of the certificate, or the caller's address, for the audit log.
     pub name: Arc<str>,
     /// Role of the caller.
     pub role: Role,
@@ -40,7 +40,7 @@ pub struct Caller {
 /// Definition of a caller, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Looks at everything, or at what is of these tenants.
+    /// Reads everything, or objects of these tenants.
     Reader(Vec<Box<str>>),
     /// Submits jobs of its tenants, and sees and ends them.
     Submitter(Owner),
@@ -48,13 +48,13 @@ pub enum Role {
     Application(Owner),
     /// Places the jobs of one scheduler.
     Scheduler(Grant),
-    /// Speaks for the machine of this name.
+    /// Manages the machine of this name.
     Agent(Box<str>),
     /// Everything.
     Operator,
-    /// A replica of the cell, on the listener of peers; which one, if a certificate says it.
+    /// A replica of the cell, on the listener for peers; with its id, if it has a certificate.
     Replica(Option<ReplicaId>),
-    /// Nobody that is known; the reason is for the caller.
+    /// An unidentified caller, with the reason.
     Nobody(IdentityError),
 }
 
@@ -98,7 +98,8 @@ pub struct Owner {
     pub precedence_max: i32,
 }
 
-/// Why somebody is nobody, mostly what is wrong with a certificate. The sentence goes to its owner.
+/// Reason for which a caller is not identified, mostly a defect of its certificate. The text is
+/// sent to the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Show one.
@@ -126,8 +127,8 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Caller on a listener without certificates: only this machine reaches it, unless an
-    /// operator said that others may.
+    /// Caller on a listener without certificates, which is reachable from this machine alone unless
+    /// an operator decided otherwise.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
@@ -259,8 +260,8 @@ fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
     Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
 }
 
-/// Without a tenant nothing would be its own, and whoever signs such a certificate meant something else.
-/// Nobody said how high it may go: as high as whoever says nothing of it.
+/// The owner of a submitter's or an application's certificate. It needs at least one tenant;
+/// without a precedence limit, that is 0.
 fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     let precedence_max = bounds.precedence_max.unwrap_or(0);
     let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };

@@ -47,7 +47,7 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
-    /// Number of machines a selector matches now: whoever mistyped it learns of that.
+    /// Number of machines that a selector matches now, which reveals typing errors.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
@@ -55,7 +55,7 @@ impl Machines {
         self.host.read(matched)
     }
 
-    /// Makes a machine that is there what it is now said to be.
+    /// Updates a registered machine to its new description.
     async fn update(
         &self,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Machines {
     }
 }
 
-/// The way in which a machine is called in the audit log.
+/// Name of a machine in the audit log.
 fn named(machine: Option<&proto::MachineRef>) -> String {
     use proto::machine_ref::Machine as Given;
     match machine.and_then(|machine| machine.machine.as_ref()) {

@@ -14,16 +14,16 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
 
-/// Limit that holds back one connection.
+/// Limit that slows one connection.
 #[derive(Debug)]
 pub(crate) struct Patience {
     places: Places,
     caller: Arc<Caller>,
     ticket: Option<u64>,
-    /// Since when it is not read.
+    /// Time since which it is not read.
     since: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Whether its turn is to be passed on if nothing is there to be read.
+    /// Whether its turn passes on if there is nothing to read.
     passes_on: bool,
 }
 
@@ -61,7 +61,7 @@ impl Patience {
         Poll::Ready(())
     }
 
-    /// There was nothing to be read.
+    /// Records that there was nothing to read.
     pub(crate) fn idle(&mut self) {
         if std::mem::take(&mut self.passes_on)
             && let Some(lane) = self.places.lane(&self.caller)

@@ -27,8 +27,7 @@ const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 /// Every role of the listener of clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Roles that may read the cell, as far as each may. An agent knows its own machine, which is all it is
-/// asked for.
+/// Roles that may read the cell, within their rights. An agent reads only its own machine.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
@@ -69,25 +68,25 @@ impl Roles {
     }
 }
 
-/// Actions of a call, as far as limits and the audit log care.
+/// Kind of a call, for limits and the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// It looks, and ends.
     Look,
     /// It changes something, and ends.
     Change,
-    /// It tells how something is, again and again: a change that nobody asks about later.
+    /// It reports a state repeatedly, and is not audited.
     Report,
-    /// It goes on until somebody ends it, and only looks.
+    /// It runs until the caller ends it, and only reads.
     Watch,
-    /// It goes on, and changes something with every message.
+    /// It is a stream, and each message changes something.
     Stream,
-    /// It goes on, and hands out the whole state to be kept elsewhere: somebody may ask later who has it.
+    /// It is a stream that exports the whole state, and is audited.
     Export,
 }
 
 impl Nature {
-    /// Whether it goes on until somebody ends it.
+    /// Whether it runs until the caller ends it.
     #[must_use]
     pub fn is_stream(self) -> bool {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
@@ -113,8 +112,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether a call gets in before others do: without agents machines are lost, without leases schedulers
-    /// are fenced, and who asks for health may start a server anew that does not tell it.
+    /// Whether a call is vital: without agents machines are lost, without leases schedulers are
+    /// fenced, and failed health checks may restart a server.
     pub(crate) fn need(&self, caller: &Caller) -> Need {
         let is_vital = matches!(caller.role, Role::Agent(_))
             || self.nature == Report
@@ -200,7 +199,7 @@ pub fn find(path: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.path == path)
 }
 
-/// Whether somebody may make a call, and the rule of it.
+/// Whether the caller may make a call, and the call's rule.
 ///
 /// # Errors
 /// If nobody knows who it is, or the role is another one.
@@ -223,7 +222,7 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
 }
 
-/// The services that somebody else than a replica may call, apart from reflection.
+/// Services for other callers than replicas, apart from reflection.
 pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
     let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
     let services = open.filter_map(|rule| rule.path.split('/').next());

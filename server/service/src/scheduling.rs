@@ -47,8 +47,8 @@ impl Scheduling {
     }
 }
 
-/// Default length of a lease: long enough for a leader to be lost and another one
-/// elected, and short enough that a dead scheduler is followed before people ask.
+/// Default lease: long enough for a change of leader, and short enough that a dead scheduler is
+/// replaced soon.
 const LEASE_MS: u32 = 10_000;
 
 #[tonic::async_trait]

@@ -27,7 +27,8 @@ pub(crate) struct Observer {
     started: u64,
     began: Instant,
     arrivals: Arrivals,
-    /// The last look. Held while the next one is taken, so that those who ask together share it.
+    /// The last sums. The lock is taken while they are computed, so that concurrent readers share
+    /// them.
     survey: Mutex<Option<(Instant, Arc<Survey>)>>,
 }
 
@@ -46,7 +47,7 @@ impl Observer {
     }
 }
 
-/// Notes which jobs come, until the cell is gone.
+/// Records job submissions, until the cell ends.
 pub(crate) async fn follow(host: Host) {
     let mut versions = host.versions();
     loop {
@@ -107,8 +108,8 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
     }
 }
 
-/// Each scheduler with what was counted of its workers, and what waits for it; as many as go on a page, as jobs may name
-/// any number of schedulers that are nowhere.
+/// Each scheduler with the counters of its workers and its pending tasks; at most a page, because
+/// jobs may name any number of missing schedulers.
 fn schedulers(
     host: &Host,
     survey: &Survey,
@@ -152,7 +153,7 @@ fn schedulers(
     all.into_iter().map(one).take_while(fits).collect()
 }
 
-/// The scheduler of a worker: what is before a dash and a number.
+/// The scheduler of a worker: the name before a dash and a number.
 fn scheduler_of(name: &Text) -> Text {
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('-') {
@@ -161,7 +162,7 @@ fn scheduler_of(name: &Text) -> Text {
     }
 }
 
-/// Progress of the replicas, as far as this one knows.
+/// Progress of the replicas, as this one knows it.
 fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();

@@ -10,10 +10,10 @@ use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Machines that are looked at with the cell held: some tens of microseconds.
+/// Machines that are read under the cell's lock at once: some tens of microseconds.
 const MACHINES_AT_ONCE: usize = 256;
 
-/// Tasks that are looked at with the cell held, and jobs: the same.
+/// Tasks, and jobs, that are read under the cell's lock at once.
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 256;
 
@@ -32,7 +32,7 @@ pub(crate) struct Survey {
     pub(crate) claimable: Vec<u64>,
     /// See `claimable`.
     pub(crate) claimed: Vec<u64>,
-    /// Jobs that the cell knows.
+    /// Known jobs.
     pub(crate) jobs: u64,
     /// Their tasks.
     pub(crate) tasks: Counts,
@@ -45,11 +45,11 @@ pub(crate) struct Survey {
 /// A machine.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Which one.
+    /// Id of the machine.
     pub(crate) id: MachineId,
     /// Kind.
     pub(crate) machine: Arc<Machine>,
-    /// Whether it takes no tasks.
+    /// Whether it accepts no tasks.
     pub(crate) draining: bool,
     /// Claimable total of each kind, and what of it is.
     pub(crate) claimable: Box<[u64]>,
@@ -94,8 +94,8 @@ pub(crate) struct Waiting {
 }
 
 impl Survey {
-    /// Looks at the cell. It takes some tens of milliseconds in the largest cells, so it is called where that
-    /// holds up nobody.
+    /// Sums up the cell. It takes some tens of milliseconds in the largest cells, so it is called
+    /// outside of the commit path.
     pub(crate) fn of(host: &Host) -> Survey {
         let kinds = host.read(|cell| cell.kinds().clone());
         let mut survey = Survey {
@@ -122,7 +122,7 @@ impl Survey {
         survey
     }
 
-    /// Looks at some machines. The answer is the row to go on from, if there are more.
+    /// Reads some machines. Returns the row to continue from, if there are more.
     fn look_at_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
         let amount = |amount: i64| amount.max(0) as u64;
         let before = self.machines.len();
@@ -151,7 +151,7 @@ impl Survey {
         self.machines.last().filter(|_| is_full).map(|last| last.id.slot as usize + 1)
     }
 
-    /// Looks at some jobs. The answer is the job to go on from, if there are more.
+    /// Reads some jobs. Returns the job to continue from, if there are more.
     fn look_at_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
         host.read(|cell| {
             let mut looked = 0;

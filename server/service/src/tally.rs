@@ -11,30 +11,31 @@ use std::collections::BTreeMap;
 /// Of every scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    /// Held for the additions of a group, or a copy. At most as many as the cell lets register.
+    /// The lock is taken for the additions of a group, or a copy. At most as many entries as
+    /// registered schedulers.
     all: Mutex<BTreeMap<SchedulerId, Tally>>,
 }
 
 /// Of one scheduler, since this replica started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Transactions that were taken whole.
+    /// Transactions that were accepted in full.
     pub(crate) taken: u64,
-    /// Transactions that were refused in part or wholly.
+    /// Transactions that were rejected in part or in full.
     pub(crate) conflicted: u64,
     /// Claims in both.
     pub(crate) claims: u64,
-    /// Those of them that were taken.
+    /// Accepted claims.
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
     /// Number of versions that were between what they were decided on and their answers.
     pub(crate) behind: u64,
-    /// Items that were refused, by the reason.
+    /// Rejected items by reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
 }
 
-/// A transaction that was judged.
+/// A transaction that was checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) scheduler: SchedulerId,
@@ -85,7 +86,8 @@ impl Tally {
 }
 
 impl Tallies {
-    /// Transactions were judged. Those of one scheduler are best together: each change of it is a look-up.
+    /// Counts checked transactions. Those of one scheduler are best together: each change of
+    /// scheduler is a look-up.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
         let mut group = group.peekable();
         let mut all = self.all.lock();
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
     use omega_core::{Conflict, KindId, Reason};
 
-    /// Counted together, one by one or mixed with those of another: it is the same.
+    /// Counting together, one by one, or mixed with others gives the same sums.
     #[test]
     fn placements_are_claims_without_those_that_were_refused() {
         let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };

@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// Tasks that were admitted here and may not be in the state yet, by tenant.
 type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 
-/// The bound, with what is under way. Clones share it.
+/// The limit, with requests in progress. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,
-    /// Held for a look-up in the cell: its lock is taken within.
+    /// The lock is taken for a look-up in the cell, whose lock is taken within.
     under_way: UnderWay,
 }
 
-/// Room for tasks of a tenant, until the state has them or they were refused.
+/// Room for tasks of a tenant, until the state has them or they were rejected.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     tenant: Text,
@@ -36,7 +36,7 @@ impl TenantTasks {
         TenantTasks { max: max.into(), under_way: UnderWay::default() }
     }
 
-    /// Admits so many more tasks of a tenant.
+    /// Admits a number of further tasks of a tenant.
     ///
     /// # Errors
     /// If they would exceed the bound.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(crate) use omega_workload::amount::{Amount, AmountError};
 
-/// The longest time that a call is given: servers give no more.
+/// Longest timeout of a call: servers allow no more.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
 /// An amount of one kind, by name: `KIND=AMOUNT`.

@@ -19,10 +19,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The least that one replica of several gets: an answer that takes longer is as good as none.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
-/// The most items of a page that are asked for at once; servers give no more.
+/// Largest page size; servers return no more.
 const PAGE_MAX: u32 = 1000;
 
-/// A cell, as one command asks it.
+/// A connection of one command to a cell.
 #[derive(Debug)]
 pub(super) struct Caller {
     runtime: Runtime,
@@ -31,7 +31,7 @@ pub(super) struct Caller {
     timeout: Duration,
 }
 
-/// A list that came in pages.
+/// A list from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Contents.
@@ -46,7 +46,7 @@ pub(super) struct Listed<T> {
 pub(super) type Page<T> = (Vec<T>, String, u64);
 
 impl Caller {
-    /// Prepares to ask. Nothing is sent yet.
+    /// Prepares a connection. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none.
@@ -63,7 +63,7 @@ impl Caller {
         &self.runtime
     }
 
-    /// Asks until there is an answer.
+    /// Sends a call until there is a reply.
     ///
     /// # Errors
     /// If the cell refuses, or nobody answers in time.
@@ -131,7 +131,7 @@ impl Caller {
         self.connections.count()
     }
 
-    /// Asks the next replica from now on.
+    /// Switches to the next replica.
     pub(super) fn pass_on(&self) {
         self.connections.leave(&self.connections.current());
     }
@@ -150,7 +150,7 @@ impl Caller {
         }
     }
 
-    /// Asks for page after page, up to `limit` items.
+    /// Requests page after page, up to `limit` items.
     ///
     /// # Errors
     /// Those of the calls.

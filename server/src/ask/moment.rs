@@ -1,4 +1,4 @@
-//! Moments, as flags and files write them: so long from now, or in seconds since 1970 as `date +@%s` prints.
+//! Times in flags and files: an offset from now, or seconds since 1970 as `date +@%s` prints.
 
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Moment {
-    /// So long from now.
+    /// An offset from now.
     In(Duration),
     /// Seconds since 1970.
     At(u64),

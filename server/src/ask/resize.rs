@@ -17,7 +17,7 @@ use omega_client::proto::list_tasks_request::Of;
 use omega_core::{Amounts, Item, Job, Resize, TaskId, Transaction, Version};
 use serde::Serialize;
 
-/// Which task, and how much.
+/// The task, and its new resources.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// The name of the job, and the number of the task: `web/0`.
@@ -25,7 +25,7 @@ pub(crate) struct ResizeArgs {
     task: (String, u32),
     #[command(flatten)]
     amounts: AmountArgs,
-    /// The scheduler's name under which it is sent; no process may hold it.
+    /// Scheduler name under which it is committed; no process may own it.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     #[command(flatten)]
@@ -48,7 +48,7 @@ struct ResizedShape {
     why: WhyShape,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     if args.amounts.named().is_empty() {
         return Err(AskError::NoAmount);

@@ -40,7 +40,7 @@ pub(super) struct DoneShape {
 pub(super) struct DoneForShape {
     #[serde(flatten)]
     pub(super) done: DoneShape,
-    /// `null`: an older server did not tell.
+    /// `null`: an older server does not report it.
     pub(super) machines: Option<u32>,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct MadeShape {
     pub(super) id: String,
 }
 
-/// A machine, and what is left of it.
+/// A machine with its free resources.
 #[derive(Debug, Serialize)]
 pub(super) struct MachineShape {
     pub(super) name: String,
     pub(super) id: String,
-    /// `up` or `draining`.
+    /// `up`, `draining` or `unreachable`.
     pub(super) status: &'static str,
     pub(super) tasks: u32,
     pub(super) devices: u8,
@@ -66,7 +66,7 @@ pub(super) struct MachineShape {
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
-    /// When the load was reported, in milliseconds since 1970; 0 if it never was.
+    /// Time of the load report, in milliseconds since 1970; 0 without one.
     pub(super) load_at_ms: u64,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) struct JobShape {
     pub(super) runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds since 1970.
     pub(super) deadline_ms: Option<u64>,
-    /// If its tasks hold their places, and do not run yet.
+    /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
@@ -111,7 +111,7 @@ pub(super) struct JobShape {
 pub(super) struct GangWaitShape {
     pub(super) have: u32,
     pub(super) needs: u32,
-    /// When it gives them up, in milliseconds since 1970; `null`: not known yet.
+    /// Time of the gang timeout, in milliseconds since 1970; `null`: not known yet.
     pub(super) until_ms: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct GroupShape {
     pub(super) optional: Option<ByKind<u64>>,
     /// Exclusive cores of each; `null`: none.
     pub(super) cores: Option<CoresShape>,
-    /// Number of devices it takes likewise.
+    /// Number of optional devices.
     pub(super) optional_devices: u8,
     /// Demand that varies over the day: an amount in each of equally long parts.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
@@ -169,7 +169,7 @@ pub(super) struct TaskShape {
     pub(super) allocated: Option<ByKind<u64>>,
 }
 
-/// A tenant, what it may claim and what it has.
+/// A tenant with its limits and usage.
 #[derive(Debug, Serialize)]
 pub(super) struct TenantShape {
     pub(super) name: String,
@@ -194,9 +194,9 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// Time since the leader heard it; `null`: never, or no leader was asked.
+    /// Time since the leader heard it; `null`: never, or the leader did not answer.
     pub(super) silent_ms: Option<u64>,
-    /// Where the other replicas reach it; `null`: as their settings say.
+    /// Its address for the other replicas; `null`: as their settings say.
     pub(super) peer_address: Option<String>,
 }
 
@@ -205,7 +205,7 @@ pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
     kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
 }
 
-/// For people: `2 cpu, 4.0 GiB memory`; of what there is nothing, nothing is said.
+/// Text such as `2 cpu, 4.0 GiB memory`; kinds with an amount of 0 are omitted.
 pub(super) fn listed(kinds: &Kinds, amounts: &ByKind<u64>) -> String {
     let amount = |(id, kind): (KindId, &ResourceKind)| {
         let amount = amounts[&kind.name];
@@ -389,7 +389,7 @@ impl TenantShape {
     }
 }
 
-/// The replicas, as a cell tells of them.
+/// The members of a cell.
 pub(super) fn members(told: &proto::Members) -> Vec<MemberShape> {
     let one = |member: &proto::Member| MemberShape {
         replica: member.replica,

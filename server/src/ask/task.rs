@@ -27,7 +27,7 @@ pub(crate) enum TaskCommand {
 /// Whose tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Those of this job.
+    /// Only tasks of this job.
     #[arg(
         long,
         value_name = "NAME",
@@ -38,14 +38,14 @@ pub(crate) struct ListArgs {
     /// Those that this machine has.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
     match command {
         TaskCommand::List(args) => run_list(args),

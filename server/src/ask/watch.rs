@@ -17,20 +17,20 @@ use omega_core::{Kinds, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Which job, and how long.
+/// The job, and the end of the watch.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// When to end.
+    /// Event that ends the watch.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
     until: Until,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// When a watch ends.
+/// End of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Until {
     /// No task waits for a machine.
@@ -49,7 +49,7 @@ struct ChangeShape {
     task: TaskShape,
 }
 
-/// Tells what happens until the time that was asked for.
+/// Prints changes until the requested event.
 pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
@@ -62,7 +62,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     })
 }
 
-/// Events printed so far.
+/// State of a watch.
 struct Watch<'a> {
     args: &'a WatchArgs,
     kinds: Kinds,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Of the whole process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
-    /// Each worker by its name. Held to add one, and to look.
+    /// Workers by name. The lock is taken to add one, and to read.
     workers: Arc<Mutex<Workers>>,
     pub(super) plugins: Arc<PluginTimes>,
 }
@@ -31,9 +31,9 @@ type Workers = Vec<(String, Arc<Counted>)>;
 /// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Held for an addition or a copy.
+    /// The lock is taken for an addition or a copy.
     counts: Mutex<Counts>,
-    /// From when a job was first heard of to its first decision.
+    /// From a job's arrival to its first decision.
     job_wait: Durations,
     /// Age of a view at a decision.
     view_age: Durations,
@@ -49,7 +49,7 @@ struct Counts {
     conflicted: u64,
     claims: u64,
     placements: u64,
-    /// Versions between what was decided on and the answers.
+    /// Versions between the view of a decision and its result.
     behind: u64,
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,
@@ -90,7 +90,7 @@ struct Open {
 }
 
 impl Open {
-    /// The part of the time that so many of the claims took.
+    /// The share of the time for this many of the claims.
     fn take(&mut self, claims: usize) -> Duration {
         let share = claims as f64 / self.claims.max(claims).max(1) as f64;
         let took = self.took.mul_f64(share);
@@ -109,7 +109,7 @@ pub(super) struct WorkerMeter {
     synced: Instant,
     began: Instant,
     open: Open,
-    /// Since when jobs wait for their first decision. At most as many as the cell has.
+    /// Arrival of each job without a decision. At most as many as jobs in the cell.
     waiting: HashMap<JobId, Instant>,
 }
 
@@ -188,7 +188,7 @@ impl Observer for WorkerMeter {
     }
 }
 
-/// A worker as it is told of.
+/// Figures of a worker.
 struct Told {
     name: String,
     counts: Counts,

@@ -34,7 +34,7 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Refuses changes after which nothing could be committed until somebody comes back.
+    /// Rejects changes after which no quorum would be up.
     fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
         let raft = &self.raw.raft;
         let answers = |id: &ReplicaId| {
@@ -55,9 +55,8 @@ impl Node {
         }
     }
 
-    /// Takes over a change of the membership that was committed. To be called for each such entry,
-    /// in order, when it is applied. The answer is whether the change was made: it may not fit the
-    /// membership that changes before it left.
+    /// Applies a committed membership change. Called for each such entry, in order. Returns whether
+    /// the change was made: it may not fit the membership after earlier changes.
     pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
         if self.membership.check(change).is_err() {
             return false;

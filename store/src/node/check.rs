@@ -19,43 +19,43 @@ const TERM_MAX: u64 = 1 << 58;
 /// first.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// The longest context that comes back with an answer: raft's own are a word, and the name of a
-/// read is three.
+/// Longest context that is returned with a reply: raft's own are a word, and the id of a read is
+/// three.
 const CONTEXT_BYTES_MAX: usize = 64;
 
-/// Why a message was not taken.
+/// Error of a message that was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It is for another replica, or says that it comes from this one.
+    /// Its receiver is another replica, or its sender this one.
     #[error("the message is not from another replica to this one")]
     Misdirected,
     /// It contradicts itself: forged, or damaged on its way.
-    #[error("the message makes no sense: {0}")]
+    #[error("the message is invalid: {0}")]
     Malformed(&'static str),
-    /// It speaks of entries that this replica, its leader, does not have.
+    /// It refers to entries that this replica, its leader, does not have.
     #[error("the message is about an entry that its leader does not have")]
     Beyond,
-    /// The leader knows that this replica had entries up to an index, and it does not: its log lost
-    /// its end. The replica must not vote or acknowledge any more.
+    /// The leader knows that this replica had entries up to an index that it does not have: its log
+    /// lost its end. The replica must not vote or acknowledge any more.
     #[error(
         "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
          its log lost its end; remove it from the cell and add a new replica with another id"
     )]
     LostTail {
-        /// Up to where it had acknowledged.
+        /// Index that it had acknowledged.
         acknowledged: LogIndex,
-        /// Up to where it has entries.
+        /// Index of its last entry.
         last: LogIndex,
     },
-    /// The leader says that a committed entry is another one: one of the two lost what it promised
-    /// to keep.
+    /// The leader contradicts a committed entry: one of the two lost an entry that it had
+    /// acknowledged.
     #[error(
         "entry {index} was committed in term {committed}, and the leader has it in term {offered}: \
          a majority of replicas lost committed entries; restore the cell from a snapshot"
     )]
     Contradiction {
-        /// Which entry.
+        /// Index of the entry.
         index: LogIndex,
         /// Former kind.
         committed: Term,
@@ -72,7 +72,7 @@ impl MessageError {
     }
 }
 
-/// Checks a message against what a replica knows.
+/// Checks a message against a replica's state.
 pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let raft = &raw.raft;
     if message.to.0 != raft.id || message.from.0 == raft.id || message.from == ReplicaId(0) {
@@ -106,7 +106,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
     }
 }
 
-/// Whether a message could be one, whoever gets it.
+/// Checks a message independently of its receiver.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     // A follower's question how far to read is of no term, and raft panics where it has one.

@@ -22,20 +22,20 @@ pub struct Message {
     pub to: ReplicaId,
     /// The sender's term.
     pub term: Term,
-    /// The entry that it speaks of: the one before the entries, the last one of a candidate, the
-    /// last one that is safe.
+    /// Position of the entry before the sent ones, of a candidate's last entry, or of the last
+    /// synced one.
     pub at: Position,
-    /// Commit position of the sender, or of the receiver as the sender knows it.
+    /// Commit index of the sender, or of the receiver as the sender knows it.
     pub commit: Position,
     /// Entries to append, in order.
     pub entries: Vec<Entry>,
     /// Whether the answer is no.
     pub reject: bool,
-    /// Where the logs may agree, if the answer to entries is no.
+    /// Index at which the logs may agree, if entries were rejected.
     pub hint: LogIndex,
     /// Whether, and from where on, the sender wants a snapshot.
     pub wants_snapshot: LogIndex,
-    /// Comes back with the answer.
+    /// Returned with the reply.
     pub context: Bytes,
     /// The snapshot that is offered.
     pub snapshot: Option<SnapshotOffer>,
@@ -53,11 +53,11 @@ pub struct SnapshotOffer {
 /// Definition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
-    /// The leader has entries, or tells up to where they are committed.
+    /// The leader sends entries, or its commit index.
     Append,
-    /// Up to where a follower's log is safe, or that it does not fit.
+    /// A follower acknowledges synced entries, or rejects entries that do not fit its log.
     Appended,
-    /// A candidate asks for a vote.
+    /// A candidate requests a vote.
     Vote,
     /// The answer.
     Voted,
@@ -65,7 +65,7 @@ pub enum MessageKind {
     PreVote,
     /// The answer.
     PreVoted,
-    /// The leader is there.
+    /// The leader's heartbeat.
     Heartbeat,
     /// The follower is, too.
     Heard,
@@ -98,7 +98,7 @@ const KINDS: [(MessageKind, MessageType); 13] = [
 ];
 
 impl Message {
-    /// A message with nothing in it.
+    /// An empty message.
     #[must_use]
     pub fn new(kind: MessageKind, from: ReplicaId, to: ReplicaId, term: Term) -> Message {
         Message {

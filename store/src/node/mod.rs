@@ -44,11 +44,11 @@ use std::collections::VecDeque;
 use votes::Votes;
 use window::Window;
 
-/// The way in which a node behaves. Times are in ticks.
+/// Settings of a node. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Silence of the leader after which a replica stands for election, at the least; at the most
-    /// it is twice as long.
+    /// Least silence of the leader after which a replica stands for election; at most twice as
+    /// long.
     pub election_ticks: usize,
     /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
@@ -79,7 +79,7 @@ impl Default for Settings {
 /// Initial state of a node, as it was found on the disk.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Which replica it is.
+    /// Id of the replica.
     pub id: ReplicaId,
     /// The last entry that is in the state.
     pub base: Position,
@@ -89,14 +89,14 @@ pub struct Start {
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
-    /// Up to where it may have acknowledged entries, if it has fewer: see `votes.rs`.
+    /// Position up to which it may have acknowledged entries that it lacks: see `votes.rs`.
     pub doubt: Option<Position>,
 }
 
-/// The leader, as far as a replica knows.
+/// The leader that a replica knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
-    /// In which term.
+    /// The term.
     pub term: Term,
     /// Leader, if known.
     pub leader: Option<ReplicaId>,
@@ -104,25 +104,25 @@ pub struct Leadership {
     pub is_leader: bool,
 }
 
-/// Something for the log. Writes are made in order.
+/// A write to the log. Writes are made in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which one: to be told to [`Node::persisted`].
+    /// Number of the write, to be passed to [`Node::persisted`].
     pub number: u64,
-    /// Where the log is to start anew, after a snapshot that was received: before the batch.
+    /// Position after which the log restarts before the batch, after a received snapshot.
     pub restart: Option<Position>,
     /// Batch to append.
     pub batch: Batch,
 }
 
-/// Effects to carry out, in this order but for the writes, which may be under way meanwhile.
+/// Effects to carry out, in this order except for the writes, which may be in progress meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// To be sent, as far as the network can.
     pub messages: Vec<Message>,
     /// To be written.
     pub write: Option<Write>,
-    /// The state is to be replaced by that of this snapshot, which [`Node::receive`] was given.
+    /// The received snapshot that replaces the state, as passed to [`Node::receive`].
     pub install: Option<SnapshotOffer>,
     /// To be applied.
     pub committed: Vec<Entry>,
@@ -130,7 +130,7 @@ pub struct Effects {
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Why nothing was proposed. Nothing was done.
+/// Reason for which nothing was proposed. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -138,7 +138,7 @@ pub enum ProposeError {
     #[error("this replica does not lead")]
     NotLeader,
     /// Too much is on its way already, or another replica is about to lead: try again later.
-    #[error("the leader takes no more now")]
+    #[error("the leader is busy, try again later")]
     Busy,
 }
 
@@ -160,7 +160,7 @@ pub struct Node {
     /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
     /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
     installing: Option<(u64, LogIndex)>,
-    /// Up to where it may have acknowledged entries that it does not have.
+    /// Position up to which it may have acknowledged entries that it lacks.
     doubt: Option<Position>,
     votes: Votes,
     outbox: Vec<Message>,
@@ -186,7 +186,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node that goes on where it stopped.
+    /// A node that continues where it stopped.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
@@ -235,7 +235,7 @@ impl Node {
         node
     }
 
-    /// Which replica it is.
+    /// Id of the replica.
     #[must_use]
     pub fn id(&self) -> ReplicaId {
         ReplicaId(self.raw.raft.id)
@@ -260,19 +260,19 @@ impl Node {
         raft.state == StateRole::Leader && raft.apply_to_current_term()
     }
 
-    /// Membership, as of the last applied entry.
+    /// Membership at the last applied entry.
     #[must_use]
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Up to where entries are known to be committed.
+    /// Index up to which entries are known to be committed.
     #[must_use]
     pub fn committed(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.committed)
     }
 
-    /// Where the log ends.
+    /// Position of the log's end.
     #[must_use]
     pub fn last(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.last_index())
@@ -302,7 +302,8 @@ impl Node {
         self.raw.store().entry(index).map(window::from_raft)
     }
 
-    /// Up to where each other replica's log is known to be safe and the same, as a leader knows it.
+    /// For a leader, the index up to which each other replica's log is known to match and to be
+    /// synced.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
         let progress = self.raw.raft.prs().iter();
@@ -336,8 +337,8 @@ impl Node {
         self.settle();
     }
 
-    /// Another replica has said something. A message that offers a snapshot may be given only when
-    /// the snapshot is here, whole and loaded.
+    /// Handles a message of another replica. A message that offers a snapshot may be passed only
+    /// once the snapshot is received and loaded.
     ///
     /// # Errors
     /// If the message cannot be. If that is fatal, the replica must stop.
@@ -406,15 +407,15 @@ impl Node {
         self.raw.store().take_wanted()
     }
 
-    /// Forgets entries up to an index, which the snapshot that was taken last has in it, but for the
-    /// last ones with so many bytes in memory. The answer is the entry before those that are left.
+    /// Forgets entries up to an index that the newest snapshot contains, except for the last ones
+    /// with this many bytes in memory. Returns the entry before the remaining ones.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
         window.compact(index.min(taken), keep_bytes)
     }
 
-    /// The replicas that need a snapshot, as a leader knows it.
+    /// For a leader, the replicas that need a snapshot.
     #[must_use]
     pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
         let raft = &self.raw.raft;
@@ -530,7 +531,7 @@ impl Node {
         }
     }
 
-    /// Goes on from a snapshot that raft has accepted.
+    /// Continues from a snapshot that raft has accepted.
     fn install(&mut self, ready: &Ready, effects: &mut Effects) -> Option<Position> {
         let metadata = ready.snapshot().get_metadata();
         if metadata.index == 0 {
@@ -589,7 +590,7 @@ fn planted(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Takes out the promises that a planted mistake gives before they are safe.
+/// Removes and returns the promises that an injected bug sends before they are synced.
 fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
     held.extract_if(.., |message| match message.kind {
         MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),

@@ -25,12 +25,12 @@ pub(super) struct Votes {
     stage: StateRole,
     /// Voters that granted their vote.
     granted: BTreeSet<ReplicaId>,
-    /// Votes that count only beside those of all others.
+    /// Votes that count only together with those of all others.
     held: Vec<Message>,
 }
 
 impl Node {
-    /// Up to where this replica may have acknowledged entries, if it does not have them.
+    /// Position up to which this replica may have acknowledged entries that it lacks.
     #[must_use]
     pub fn doubt(&self) -> Option<Position> {
         self.doubt
@@ -75,7 +75,8 @@ impl Node {
         others.all(|voter| *voter == self.id() || self.votes.granted.contains(voter))
     }
 
-    /// Whether its own vote would elect this replica, and it may lack what it acknowledged.
+    /// Whether its own vote would elect this replica although it may lack entries that it
+    /// acknowledged.
     pub(super) fn cannot_lead_alone(&self) -> bool {
         self.doubt.is_some() && self.is_alone()
     }

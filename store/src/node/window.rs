@@ -14,7 +14,7 @@ use raft::{GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// Window of entries in flight; see the head of the file.
 ///
 /// Invariant: `entries` are consecutive from the one after `base` on.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Window {
     start: RaftState,
     /// The newest snapshot that could be sent.
     offer: Option<(Position, Membership)>,
-    /// Whether somebody needs a newer one.
+    /// Whether a newer snapshot was needed.
     wanted: Cell<bool>,
 }
 
@@ -61,7 +61,7 @@ impl Window {
         (message.msg_type == MessageType::MsgSnapshot && same).then(offer)
     }
 
-    /// Whether somebody needed a newer snapshot since the last call.
+    /// Whether a newer snapshot was needed since the last call.
     pub(super) fn take_wanted(&self) -> bool {
         self.wanted.take()
     }
@@ -97,7 +97,7 @@ impl Window {
         self.entries.get(self.place(index)?)
     }
 
-    /// Where an entry is, or would be.
+    /// Position of an entry in the window, if it is, or would be, there.
     fn place(&self, index: LogIndex) -> Option<usize> {
         Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
     }
@@ -117,7 +117,8 @@ impl Window {
         }
     }
 
-    /// Forgets entries up to an index, as long as so many bytes in memory are left. The answer is the new base.
+    /// Forgets entries up to an index, as long as this many bytes in memory are left. Returns the
+    /// new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
@@ -127,7 +128,7 @@ impl Window {
         self.base
     }
 
-    /// Goes on after a snapshot that came from another replica.
+    /// Restarts after a snapshot from another replica.
     pub(super) fn restart(&mut self, base: Position) {
         self.entries.clear();
         self.bytes = 0;
@@ -216,7 +217,7 @@ pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
     crate::log::Entry { position, kind, data }
 }
 
-/// The change that an entry of this replica's raft holds.
+/// The change in an entry of this replica's raft.
 pub(super) fn change_of(entry: &Entry) -> MembershipChange {
     let mut change = ConfChangeV2::default();
     change.merge_from_bytes(&entry.data).expect("raft reads what it wrote");

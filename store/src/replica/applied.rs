@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Cost of an entry without content, so that empty ones are compacted, too.
 const ENTRY_COST: u64 = 32;
 
-/// Pieces of an image that are copied while the lock is held: as many as for a snapshot.
+/// Pieces of a state that are copied under the lock at once: as many as for a snapshot.
 const PIECES: usize = 4;
 
 /// Pause between checks whether a snapshot is captured: some pieces take as long.
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The state of the cell at one replica, for all who read it.
 #[derive(Debug)]
 pub struct Applied {
-    /// Held by the replica while it applies, and by readers while they look.
+    /// The lock is taken by the replica while it applies, and by readers while they read.
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -50,7 +50,7 @@ impl Applied {
         self.moved.notify_all();
     }
 
-    /// The state, which does not change while this is held.
+    /// The state, which does not change while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -75,7 +75,7 @@ impl Applied {
         }
     }
 
-    /// Begins a capture, once no other one goes on. The answer is of which state.
+    /// Begins a capture, once no other one is in progress. Returns the number of the state.
     fn begin_image(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {
@@ -104,7 +104,7 @@ impl Applied {
 }
 
 impl Replica {
-    /// Applies committed entries, and answers those who asked for them.
+    /// Applies committed entries, and answers their requests.
     pub(super) fn apply(&mut self, entries: &[Entry]) {
         let Some(last) = entries.last() else { return };
         let applied = Arc::clone(&self.applied);
@@ -180,5 +180,6 @@ impl Replica {
                 if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
             self.reply(sender, Answer::Changed(answer));
         }
+        self.look_for_removal();
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
 const BOUNDS: usize = 24;
 
-/// Time that something took since this was made.
+/// A histogram of durations.
 ///
-/// Every number only grows, and stands for itself: no order between them is needed.
+/// Every number only grows, and is independent: no order between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
     /// Their number up to each bound, and above the last one.
@@ -29,12 +29,12 @@ pub struct Histogram {
 }
 
 impl Durations {
-    /// Notes that something took so long.
+    /// Counts a duration.
     pub fn note(&self, took: Duration) {
         self.note_many(took, 1);
     }
 
-    /// Notes that so many things took so long each.
+    /// Counts a number of equal durations.
     pub fn note_many(&self, took: Duration, count: u64) {
         let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
         let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
@@ -59,7 +59,7 @@ impl Durations {
 mod tests {
     use super::*;
 
-    /// Each is counted under the lowest bound that is not below it, as often as was said.
+    /// Each duration is counted under the lowest bound that is not below it, as often as given.
     #[test]
     fn what_took_so_long_is_where_it_belongs() {
         let edges = (0..36).flat_map(|bit| {

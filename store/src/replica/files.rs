@@ -75,20 +75,20 @@ pub enum FileJob {
         /// The state.
         captured: Box<Captured>,
     },
-    /// To tell another replica what a snapshot is like.
+    /// Describes a snapshot to another replica.
     Offer {
         /// Receiver.
         to: ReplicaId,
-        /// Which snapshot.
+        /// Position of the snapshot.
         position: Position,
     },
     /// To send a piece of it.
     Send {
-        /// To whom.
+        /// Id of the receiver.
         to: ReplicaId,
-        /// Of which snapshot.
+        /// Position of the snapshot.
         position: Position,
-        /// Which piece.
+        /// Number of the piece.
         piece: u64,
     },
     /// To get ready for a snapshot.
@@ -116,7 +116,7 @@ pub enum FileDone {
     Failed(Position),
 }
 
-/// See the head of the file.
+/// The file worker; see the head of the file.
 #[derive(Debug)]
 pub struct FileWorker {
     snapshots: Arc<Snapshots>,
@@ -211,7 +211,7 @@ impl FileWorker {
         }
     }
 
-    /// Asks for the next piece, or makes the state of what is here.
+    /// Requests the next piece, or restores the state from the complete file.
     fn next(&mut self, position: Position) -> FileDone {
         let Some(incoming) = self.incoming.take() else { return FileDone::Failed(position) };
         if let Some(wanted) = incoming.wanted() {

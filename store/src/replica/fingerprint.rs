@@ -19,19 +19,19 @@ const REMEMBERED: usize = 256;
 /// Applied state of a leader when it proposed an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Up to which entry.
+    /// Index of the entry.
     pub(crate) applied: LogIndex,
     /// The fingerprint after it.
     pub(crate) fingerprint: u64,
 }
 
-/// See the head of the file.
+/// The fingerprint; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Fingerprint {
     hash: u64,
     /// The outcomes of the entry that is being applied.
     open: Collected,
-    /// After each of the last entries, in order.
+    /// Head after each of the last entries, in order.
     past: VecDeque<Head>,
 }
 

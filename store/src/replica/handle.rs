@@ -23,23 +23,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that a request that nobody took is kept back before it is sent again: a tenth of the time
-/// that an election takes.
+/// Pause before a request without a reply is sent again: a tenth of an election.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Interval at which a request is sent before the caller hears of it: ten seconds, in which many elections
-/// have their time.
+/// Number of attempts before the caller gets an error: ten seconds in all, time for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Why there is no answer.
+/// Reason for which there is no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// Nothing was done. Try again later, or look why no leader can be elected.
+    /// Nothing was done. Try again later, or find out why no leader can be elected.
     #[error("nothing was done: {0}")]
     Unavailable(Again),
-    /// It may have been done, or may still be. Look at the cell before it is asked again.
-    #[error("it is unknown whether it was done: look at the cell before asking again")]
+    /// It may have been done, or may still be. Check the cell before sending it again.
+    #[error("the outcome is unknown: check the cell before sending it again")]
     Unknown,
     /// The membership cannot change so.
     #[error(transparent)]
@@ -60,8 +58,8 @@ fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
 pub struct ReplicatedCell {
     mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
-    /// The highest transaction of each scheduler of which nobody knows what became: it, and those
-    /// before it, are not asked for as if for the first time. Held for a look-up.
+    /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
+    /// sent as retries. The lock is taken for a look-up.
     doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
 
@@ -76,7 +74,7 @@ impl ReplicatedCell {
         }
     }
 
-    /// Looks at this replica's state. Nothing is applied while `look` runs.
+    /// Reads this replica's state. Nothing is applied while `look` runs.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
     }
@@ -94,7 +92,7 @@ impl ReplicatedCell {
         self.ask_all(vec![ask]).pop().expect("each request has an answer")
     }
 
-    /// Asks for several things at once, each once. The answers are in the same order.
+    /// Sends several requests, each once. The results are in the same order.
     pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
         let count = asks.len();
         let awaited = Awaited::new(count);
@@ -150,9 +148,9 @@ impl ReplicatedCell {
         }
     }
 
-    /// Asks for several things at once, each once, and does not wait: `then` is called with the answers, in
-    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or ends before
-    /// it answers, the answer is [`Answer::Unknown`].
+    /// Sends several requests, each once, without waiting: `then` is called with the results, in
+    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or
+    /// ends before it replies, the result is [`Answer::Unknown`].
     pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
         if asks.is_empty() {
             return then(Vec::new());
@@ -219,12 +217,12 @@ impl ReplicatedCell {
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Action if nobody knows whether something was done.
+/// Handling of an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// Ask again: it may be done twice without harm.
     Retry,
-    /// Tell.
+    /// Report it.
     Tell,
 }
 
@@ -279,14 +277,13 @@ impl CellHandle for ReplicatedCell {
 
 /// Commits.
 impl ReplicatedCell {
-    /// The way in which a transaction is asked for.
+    /// Kind of a commit request.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
     }
 
-    /// Whether a transaction, or a later one of its scheduler, was asked for and its outcome is not
-    /// known.
+    /// Whether a transaction, or a later one of its scheduler, was sent with an unknown outcome.
     fn is_in_doubt(&self, txn: &Transaction) -> bool {
         let TransactionId { scheduler, number } = txn.id;
         self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)

@@ -69,13 +69,13 @@ struct Round {
     then: Then,
 }
 
-/// Treatment of commands that were not taken.
+/// Handling of commands that were rejected.
 enum Then {
     /// There are none.
     GoOn,
-    /// They may be sent again, as no later one was taken.
+    /// They may be sent again, because no later one was accepted.
     Again(Again),
-    /// They are not sent any more.
+    /// They are not sent again.
     Stop(Again),
 }
 

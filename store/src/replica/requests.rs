@@ -31,7 +31,7 @@ impl Sender {
 /// while a leader holds its term.
 const SENDERS_MAX: usize = 256;
 
-/// See the head of the file.
+/// The requests; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Requests {
     incarnation: u64,
@@ -102,7 +102,7 @@ impl Requests {
         self.in_flight.len()
     }
 
-    /// Whether a request may be taken in a term: those of each sender in order, each once.
+    /// Whether a request may be accepted in a term: those of each sender in order, each once.
     pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
         if omega_cellstate::planted!(CopiesTaken) {
             return true;
@@ -135,7 +135,7 @@ impl Requests {
         self.forwarded.insert(id, (leader, now));
     }
 
-    /// To whom a request was sent on.
+    /// The replica to which a request was forwarded.
     pub(super) fn forwarded_to(&self, id: AskId) -> Option<ReplicaId> {
         self.forwarded.get(&id).map(|(leader, _)| *leader)
     }
@@ -144,7 +144,7 @@ impl Requests {
         self.forwarded.remove(&id);
     }
 
-    /// Takes the next request, if it is to change who the replicas are.
+    /// Takes the next request, if it is a membership change.
     pub(super) fn pop_change(&mut self) -> Option<(Sender, MembershipChange)> {
         let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Change(_)));
         match next {
@@ -153,7 +153,7 @@ impl Requests {
         }
     }
 
-    /// Takes the next request, if it is to let another replica lead.
+    /// Takes the next request, if it is a leadership transfer.
     pub(super) fn pop_transfer(&mut self) -> Option<(Sender, ReplicaId)> {
         let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Transfer(_)));
         match next {

@@ -1,4 +1,4 @@
-//! The way in which a replica behaves: sizes and times, none of which decides what is agreed on.
+//! Settings of a replica: sizes and times. None of them changes the results of commands.
 
 use crate::node;
 use std::time::Duration;
@@ -6,19 +6,21 @@ use std::time::Duration;
 /// Treatment of an end of the log that was torn by a loss of power, or damaged afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TornTail {
-    /// It may have acknowledged what is missing: it elects nobody who has less, and does not start if it is alone.
+    /// It may have acknowledged missing entries: it votes only for candidates that have them, and
+    /// does not start if it is alone.
     #[default]
     Doubt,
-    /// It goes on without: an operator has decided that nothing was acknowledged, or that it may be lost.
+    /// It continues without them: an operator has decided that nothing was acknowledged, or that it
+    /// may be lost.
     Forgive,
 }
 
-/// The way in which a replica behaves.
+/// Settings of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The way in which its node does.
+    /// Settings of its Raft node.
     pub node: node::Settings,
-    /// Tells this start of the replica from all others: a number that was never used before.
+    /// Number of this start of the replica, never used before.
     pub incarnation: u64,
     /// Entries of its own that a leader has on the way. While they are, requests gather and become
     /// one entry: so many writes are under way at once, and the others share the next one.
@@ -30,12 +32,13 @@ pub struct Settings {
     /// Bytes of entries in memory that are kept in spite of a snapshot, for replicas that are a little
     /// behind.
     pub log_keep_bytes: u64,
-    /// Bytes of entries in memory beyond which none are taken before a snapshot is saved. Far more than
-    /// the two above together, because commits go on while a snapshot is written.
+    /// Bytes of entries in memory beyond which none are accepted until a snapshot is saved. Far
+    /// more than the two above together, because commits continue while a snapshot is written.
     pub log_bytes_max: u64,
-    /// Ticks after which whoever waits for an answer is told that it is unknown.
+    /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// An entry of a leader that takes longer than this, until it is applied, is told of. Nothing is decided by it.
+    /// An entry of a leader that takes longer than this until it is applied is logged. No decision
+    /// depends on it.
     pub slow: Duration,
     /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,

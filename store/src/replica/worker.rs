@@ -13,7 +13,7 @@ use crate::log::{LogEngine, Position, WriteError};
 use crate::node::Write;
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// The log worker; see the head of the file.
 #[derive(Debug)]
 pub struct LogWorker {
     engine: Box<dyn LogEngine>,

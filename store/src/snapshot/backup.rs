@@ -21,7 +21,7 @@ use std::path::Path;
 /// Contents of a backup. All of it was checked.
 #[derive(Debug)]
 pub struct BackupContent {
-    /// The cell that it was taken of.
+    /// Id of the cell that was backed up.
     pub from: CellId,
     /// Bytes of the file.
     pub bytes: u64,

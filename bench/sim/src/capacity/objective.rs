@@ -6,23 +6,23 @@
 use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;
 
-/// Which time of a job.
+/// Measured time of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// From its submission to its first attempt.
     Wait,
-    /// From its submission to the machine of its last task.
+    /// From its submission to the placement of its last task.
     Placed,
 }
 
-/// Something that must hold.
+/// An objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
-    /// So many percent of the jobs of a kind, or of all, take at most so long.
+    /// This percentage of the jobs of a kind, or of all, take at most this time.
     Times {
-        /// Which time.
+        /// The measured time.
         of: Of,
-        /// Which jobs; `None` is all.
+        /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
         /// Number of a hundred.
         percent: u8,
@@ -31,12 +31,12 @@ pub enum Objective {
     },
     /// At least this share of the jobs is placed whole.
     Placed {
-        /// Which jobs; `None` is all.
+        /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
         /// The share.
         least: f64,
     },
-    /// At most this share of the processors is taken on average, and of the memory.
+    /// At most this share of the processors, and of the memory, is allocated on average.
     Used {
         /// The share.
         most: f64,

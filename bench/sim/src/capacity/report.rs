@@ -23,7 +23,7 @@ pub struct Probe {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// The number that is asked for; none if the objectives hold for none.
+    /// The answer; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
     /// The nearest beyond it for which they do not hold; none if they hold up to the limit.
     pub fails: Option<u64>,
@@ -49,7 +49,7 @@ pub struct CapacityReport {
     pub workload: String,
     /// Number of machines it has by itself.
     pub machines: usize,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,

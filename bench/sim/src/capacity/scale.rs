@@ -12,7 +12,8 @@ const SHIFT_MS: u64 = 300_000;
 /// Key of a sort of machines. Labels are not part of it: they only say where a machine is.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
-/// Returns the workload with so many machines, of each sort as nearly the same share as whole machines allow.
+/// Returns the workload with this number of machines, in the same proportions of each sort as
+/// nearly as whole machines allow.
 ///
 /// Fewer are taken evenly from each sort, and more are copies. A task that ran on a machine that is gone is placed anew.
 #[must_use]
@@ -77,7 +78,8 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     sorts
 }
 
-/// Number of each sort make so many together: whole parts first, then those with the largest rest.
+/// Machines of each sort that make up the number: whole parts first, then those with the largest
+/// remainder.
 fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
     let mut shares: Vec<usize> =

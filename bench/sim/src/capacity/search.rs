@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Probes in a round that cuts what is between.
 const CUTS: u64 = 4;
 
-/// Which of the numbers for which it holds is looked for.
+/// Side of the boundary that is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// The least: it holds from there on.
@@ -17,7 +17,7 @@ pub enum Sense {
     Most,
 }
 
-/// Where to search.
+/// Bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The least number.
@@ -31,7 +31,7 @@ pub struct Limits {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The number that is looked for, as near as was asked; `None` if it holds for none that was tried.
+    /// The answer with the requested precision; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
     /// The nearest beyond it for which it does not hold; `None` if it holds up to the limit.
     pub fails: Option<u64>,
@@ -89,7 +89,7 @@ pub fn search<E>(
 }
 
 impl Found {
-    /// Whether nothing lies between two probes yet.
+    /// Whether the boundary is not yet between two probes.
     fn is_open(self) -> bool {
         self.holds.is_none() || self.fails.is_none()
     }

@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Does some work on this thread, and tells how many seconds of a processor it had.
+/// Runs some work on this thread, and returns its result and processor seconds.
 pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let before = thread_seconds();
     let result = work();

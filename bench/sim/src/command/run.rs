@@ -22,12 +22,12 @@ pub struct RunArgs {
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.
@@ -155,7 +155,7 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
     sheet
 }
 
-/// Time for which so many jobs waited for their first attempt, and so many until all was placed.
+/// Percentiles of the wait until the first attempt, and until the placement of all tasks.
 const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
 
 /// Contents of [`TIMES`]; of nobody, nothing.

@@ -3,7 +3,7 @@
 use crate::engine::{Granularity, Judgement};
 use omega_core::ConflictCheck;
 
-/// The way in which the schedulers of a point share the cell.
+/// Scheduler architecture of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// One scheduler for everything.

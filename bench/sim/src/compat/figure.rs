@@ -41,7 +41,7 @@ pub enum Figure {
 pub enum Got {
     /// This.
     Number(f64),
-    /// A fraction of nothing, which programs print in different ways.
+    /// A fraction with a zero denominator, which programs print in different ways.
     Undefined,
 }
 

@@ -24,13 +24,13 @@ pub struct Point {
     pub batch: String,
     /// The name of the list of service jobs.
     pub service: String,
-    /// The name of the list of what is there at the start.
+    /// Name of the list of initial tasks.
     pub prefill: String,
     /// Number of machines the cell has.
     pub machines: u32,
     /// Duration of the run, in seconds.
     pub end_s: f64,
-    /// The way in which the schedulers share the cell.
+    /// Scheduler architecture.
     pub architecture: Architecture,
     /// Number of schedulers the batch jobs have.
     pub batch_schedulers: u32,
@@ -49,14 +49,14 @@ pub struct Point {
 pub struct Group {
     /// Its name in the file.
     pub name: String,
-    /// Of which jobs.
+    /// Kind of the jobs.
     pub kind: Kind,
 }
 
 /// One figure as the file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Which.
+    /// The figure.
     pub figure: Figure,
     /// As it is printed.
     pub text: String,
@@ -97,7 +97,7 @@ struct PointColumns {
 }
 
 impl ReferenceFile {
-    /// Reads a file, or no more than so many rows of it.
+    /// Reads a file, or its first rows.
     ///
     /// # Errors
     /// If it cannot be read, or a row is at fault: where and how.
@@ -232,7 +232,7 @@ fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     }
 }
 
-/// `Batch`, `Service`, or one of them behind a slash: a monolithic scheduler has both.
+/// `Batch`, `Service`, or one of them after a slash: a monolithic scheduler has both.
 fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
     let name = row.required(column)?;
     let kind = match name.rsplit('/').next() {

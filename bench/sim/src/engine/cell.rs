@@ -1,23 +1,23 @@
 //! Interface of the event loop to a cell. Schedulers are numbered, and the cell keeps the view of each.
 
-/// The way in which a claim is judged, and how much of a transaction is taken if one is refused.
+/// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// Subject of the comparison.
     pub check: omega_core::ConflictCheck,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
 }
 
-/// Granularity: part of a transaction with a conflict that is committed.
+/// Whether the other claims of a transaction with a conflict are committed.
 pub use omega_core::Granularity;
 
-/// The way in which a scheduler sees the cell while it decides.
+/// Access of a scheduler to the cell during a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.
     Live,
-    /// It decides on a copy taken when the decision began.
+    /// It decides on a copy made when the decision began.
     Copy,
 }
 
@@ -36,7 +36,7 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taken(pub u32);
 
-/// Tasks of a job that run when it comes.
+/// Tasks of a job that run at its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     /// The number.
@@ -67,11 +67,11 @@ pub struct Lost {
 
 /// A cell that can be simulated.
 pub trait Cell {
-    /// A job comes. The answer is which of its tasks run already.
+    /// A job arrives. Returns its tasks that run already.
     fn arrive(&mut self, job: usize) -> Running;
 
-    /// Number of tasks a job is to have, of which so many were asked for and none runs yet: asked when its first decision
-    /// begins. A job has what was asked for unless a cell says otherwise.
+    /// Number of tasks that a job gets instead of the requested ones; called when its first
+    /// decision begins. The default is the requested number.
     fn size(&mut self, _job: usize, tasks: u32) -> u32 {
         tasks
     }
@@ -88,15 +88,15 @@ pub trait Cell {
     /// The tasks of a run that end now, end.
     fn end(&mut self, run: Taken) -> Ended;
 
-    /// Machines change as the plan's change of this number says. The answer is who lost a machine by it. A cell keeps
-    /// its machines unless it says otherwise.
+    /// Applies the machine change of this number. Returns the tasks that lost their machines. The
+    /// default changes nothing.
     fn change(&mut self, _number: usize) -> Vec<Lost> {
         Vec::new()
     }
 
-    /// The use of the cell is looked at now. A cell may write down more of it.
+    /// Samples the use of the cell. A cell may record more of it.
     fn look(&mut self) {}
 
-    /// The share of its processors and of its memory that is taken.
+    /// Allocated shares of its processors and its memory.
     fn used(&self) -> [f64; 2];
 }

@@ -7,7 +7,7 @@ use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which an allocator offers.
+/// Settings of the two-level allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
     /// Time for which it gathers what becomes free, in seconds.
@@ -26,7 +26,7 @@ pub trait OfferCell: Cell {
     /// Locks all that is free, and offers it.
     fn offer(&mut self) -> Self::Offer;
 
-    /// Processors and memory of an offer that no claim has taken yet.
+    /// Free processors and memory of an offer.
     fn left(&self, offer: &Self::Offer) -> [f64; 2];
 
     /// Places tasks of a job within an offer. They run once the offer is answered.
@@ -38,7 +38,7 @@ pub trait OfferCell: Cell {
         tasks: u32,
     ) -> Attempt;
 
-    /// Unlocks what an offer held, and lets the tasks run that were placed in it.
+    /// Unlocks an offer, and starts the tasks placed in it.
     fn answer(&mut self, offer: Self::Offer, scheduler: usize, runs: &[Taken]);
 
     /// Processors that are free and not locked.
@@ -60,7 +60,7 @@ enum Event {
     Offered(u32),
     /// A scheduler has decided on an offer.
     Answered(u32),
-    /// A job is to be put in its queue again.
+    /// A job is queued again.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -70,7 +70,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// Placements in it, and runs once it is answered.
+    /// Placements in it, which start once it is answered.
     placed: Vec<Taken>,
 }
 
@@ -78,7 +78,7 @@ struct Out<O> {
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// Whether it has asked for an offer.
+    /// Whether it waits for an offer.
     asks: bool,
 }
 
@@ -199,7 +199,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.agenda.after(self.settings.decide_s, Event::Offered(number as u32));
     }
 
-    /// Lets a scheduler place what it has in its queue, as long as an offer lasts.
+    /// Lets a scheduler place its queued jobs while its offer has room.
     fn decide(&mut self, number: u32) {
         let Some(mut offer) = self.out[number as usize].take() else { return };
         let mut seconds = 0.0;

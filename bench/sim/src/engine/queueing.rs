@@ -18,7 +18,7 @@ struct SchedulerState {
 enum Event {
     /// A scheduler has decided.
     Decided(u32),
-    /// A job is to be put in its queue again.
+    /// A job is queued again.
     Again(u32),
     /// Tasks end.
     Ended(super::Taken),

@@ -8,10 +8,10 @@ use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which machines are sampled.
+/// Settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingSettings {
-    /// Number of machines that are asked for each task.
+    /// Number of machines probed for each task.
     pub probes: u32,
 }
 
@@ -35,7 +35,7 @@ pub trait SampledCell: Cell {
 enum Event {
     /// A scheduler has decided whom to ask.
     Decided(u32),
-    /// A job that nobody could take is to be tried again.
+    /// A job that no machine accepted is to be retried.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -49,7 +49,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Where a task runs that a machine took: tasks that ran before have none.
+/// Machine of tasks that ran before: none.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// The jobs that each machine was asked for.
+    /// Queue of each machine: the jobs for which it was probed.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -190,7 +190,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    /// Lets a machine take tasks of the jobs that it was asked for, in that order, as long as they fit.
+    /// Starts tasks of a machine's queue in order, as long as they fit.
     fn serve(&mut self, machine: u32) {
         let mut at = 0;
         while let Some(&job) = self.asked[machine as usize].get(at) {

@@ -7,10 +7,10 @@
 use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
 
-/// Chooses how many tasks a job has, of those that were asked for, and by the share of the cell's processors and memory
-/// that is taken.
+/// Chooses the number of tasks of a job by the requested number and the allocated shares of
+/// processors and memory.
 pub trait Sizing {
-    /// Number of tasks this job has, if so many were asked for; at least one.
+    /// Number of tasks of this job, at least one.
     fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
 }
 
@@ -22,7 +22,7 @@ pub struct SizedCell<C, S> {
     speeds: Vec<f64>,
     /// The speed of each run, by its number.
     of_runs: Vec<f64>,
-    /// The share of the processors that was taken at each look.
+    /// Allocated share of the processors at each sample.
     looks: RefCell<Vec<f32>>,
 }
 
@@ -30,12 +30,12 @@ pub struct SizedCell<C, S> {
 pub struct SizedRun {
     /// By how much the tasks of each job ran shorter.
     pub speeds: Vec<f64>,
-    /// The share of the processors that was taken, at each look.
+    /// Allocated share of the processors at each sample.
     pub looks: Vec<f32>,
 }
 
 impl<C: Cell, S: Sizing> SizedCell<C, S> {
-    /// A cell to which so many jobs come.
+    /// A cell to which `jobs` jobs arrive.
     pub fn new(inner: C, sizing: S, jobs: usize) -> SizedCell<C, S> {
         SizedCell {
             inner,

@@ -65,7 +65,7 @@ impl Ahead {
         self.idle_of(machine, machine.left())
     }
 
-    /// Expected idle part if so much were left of its devices.
+    /// Expected idle part of its devices with these amounts left.
     #[must_use]
     pub fn idle_of(&self, machine: &DeviceMachine, left: &[i16]) -> f64 {
         let mut by_left: Vec<i16> = left.iter().copied().filter(|left| *left > 0).collect();
@@ -85,7 +85,7 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task is that asks for this part of devices, and fits where so many have it.
+    /// Probability that a task requests this part of devices, and fits where so many have it.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

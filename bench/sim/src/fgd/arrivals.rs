@@ -8,7 +8,7 @@ use super::machine::Shape;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// The devices that are asked for at the end, in percent of all.
+/// Requested devices at the end, in percent of all.
 pub const LOAD_PERCENT_MAX: i64 = 130;
 
 /// Chance by seed.
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// The tasks in the order in which they arrive, where there are so many thousandths of devices.
+/// The tasks in order of arrival, for this many thousandths of devices.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;

@@ -1,11 +1,11 @@
-//! A machine with devices, and a task that asks for a part of it.
+//! A machine with devices, and a task that requests a part of it.
 
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 
 /// A whole device in thousandths.
 pub const WHOLE: i16 = DEVICE_MILLI as i16;
 
-/// Which device models a task accepts, by their numbers in the input: a bit each.
+/// Accepted device models, one bit each by their numbers in the input.
 pub type Models = u64;
 
 /// Request of a task. Tasks that ask for the same have one shape.
@@ -48,7 +48,7 @@ pub struct DeviceMachine {
     pub model: u8,
     /// Of each device.
     left: Vec<i16>,
-    /// Number of tasks of each size that came: shares, then those of 1, 2, … devices.
+    /// Number of tasks of each size on it: shares, then those of 1, 2, … devices.
     sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
@@ -113,7 +113,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Whether tasks of this one's size came, and whether tasks of other sizes did.
+    /// Whether it has tasks of this one's size, and whether it has others.
     #[must_use]
     pub fn sizes(&self, shape: &Shape) -> (bool, bool) {
         let own = self.sizes[size(shape)] > 0;

@@ -1,4 +1,4 @@
-//! The published figures, and how far from them ours may be.
+//! The published figures, and the allowed difference of ours.
 
 use super::policy::Policy;
 use super::run::LOADS_PERCENT;

@@ -10,7 +10,7 @@ use super::machine::{DeviceMachine, Shape};
 use super::policy::Policy;
 use std::collections::HashMap;
 
-/// The loads at which a run is looked at: what arrived asks for so many percent of the devices.
+/// Loads at which a run is sampled: requested devices in percent of all.
 pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 
 /// Settings of a simulation.
@@ -20,7 +20,7 @@ pub struct Run {
     pub policy: Policy,
     /// Seed of the random generator.
     pub seed: u64,
-    /// A task goes to any of so many best machines; with 1 to the best.
+    /// Number of best machines among which a task is placed at random; 1 takes the best.
     pub among: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Point {
     pub fragment: f64,
 }
 
-/// The score of a shape on a machine, as of a version of it; `None` where it does not fit.
+/// Score of a shape on a machine, for a version of it; `None` where it does not fit.
 type Kept = (u32, Option<i64>);
 
 /// Simulates a run: a point for each of [`LOADS_PERCENT`].
@@ -88,7 +88,7 @@ fn point(machines: &[DeviceMachine], shapes: &Shapes, used: i64, capacity_milli:
     Point { used: used as f64 * percent, fragment: fragment * percent }
 }
 
-/// The machines with the best scores, at most so many; of equal ones the first.
+/// The machines with the best scores, at most `among`; of equal ones the first.
 fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
     best.clear();
     let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));

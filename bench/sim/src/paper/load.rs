@@ -64,7 +64,7 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
 
 /// Number of batch schedulers are compared.
 const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// At which loads.
+/// Compared loads.
 const COMPARED: [u32; 3] = [1, 2, 4];
 
 /// Figure 9.

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 /// Assumptions about the paper's jobs where the paper is silent.
 mod assumed {
-    /// One batch job in so many is a MapReduce job: about a fifth of the jobs at Google, says the paper.
+    /// Batch jobs per MapReduce job: about a fifth of the jobs at Google, by the paper.
     pub(super) const ONE_IN: f64 = 5.0;
     /// Number of workers people ask for: the paper names these peaks, but not how high they are. The share of the jobs below
     /// each, and the number.
@@ -41,7 +41,7 @@ const CELLS: [(&str, u32); 2] = [("usual", 1), ("idle", 2)];
 struct Ran {
     /// The speed-up of each MapReduce job whose decision began, ascending.
     speedups: Vec<f64>,
-    /// The share of the processors that was taken, each second.
+    /// Allocated share of the processors at each second.
     looks: Vec<f32>,
     /// The mean wait of batch jobs in seconds, and how many were given up.
     wait_s: f64,
@@ -60,7 +60,7 @@ impl Ran {
         self.speedups.get(at).copied().unwrap_or(1.0)
     }
 
-    /// The mean of what was taken, and the deviation from it.
+    /// Mean and standard deviation of the allocation.
     fn used(&self) -> (f64, f64) {
         let count = self.looks.len().max(1) as f64;
         let mean = self.looks.iter().map(|look| f64::from(*look)).sum::<f64>() / count;

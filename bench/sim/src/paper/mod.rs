@@ -118,7 +118,7 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
     ),
 ];
 
-/// Why a name is not that of an experiment.
+/// Error of an unknown experiment name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoExperiment {
     /// The paper has the figure, but it is not repeated.
@@ -148,7 +148,7 @@ impl Experiment {
         ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Whether a lab has what it is run on.
+    /// Whether the input that it needs is given.
     #[must_use]
     pub fn has_ground(&self, lab: &CellPair) -> bool {
         self.ground == Ground::Lists || lab.trace().is_some()
@@ -180,7 +180,7 @@ pub fn report(lab: &CellPair, sections: Vec<Section>) -> Page {
 /// Decision times of a job that are swept, in seconds: 10 ms to 100 s.
 const DECISIONS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
-/// A wait that the paper holds to be acceptable.
+/// Acceptable wait by the paper.
 const OBJECTIVE_S: f64 = 30.0;
 
 /// Expectation, and the figures that support it.

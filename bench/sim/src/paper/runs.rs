@@ -1,4 +1,4 @@
-//! Where experiments are made: two cells with their job lists, and runs of many points side by side.
+//! Runs of experiments: two cells with their job lists, and many points in parallel.
 
 use super::{lists, ours};
 use crate::compat::{Architecture, Figure, Got, JobList, JobLists, Outcome, Point, run_point};
@@ -111,7 +111,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Each, with what the names of its plots end in, and what it is called.
+    /// Each cell, with the suffix of its plots' names, and its title.
     pub(super) fn each(&self) -> [(&'static str, &'static str, &[Found]); 2] {
         [("", "reference", &self.reference), ("-shipped", "shipped", &self.shipped)]
     }
@@ -121,7 +121,7 @@ impl Both {
 pub struct CellPair {
     lists: JobLists,
     seed: u64,
-    /// Where the lists are from, in a few words.
+    /// Source of the lists, in a few words.
     source: String,
     /// The jobs of Google's trace.
     trace: Option<Workload>,
@@ -172,7 +172,7 @@ impl CellPair {
         self.trace.as_ref()
     }
 
-    /// Where the lists are from, in a few words.
+    /// Source of the lists, in a few words.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
@@ -230,7 +230,7 @@ impl CellPair {
         Both { reference: self.run(settings), shipped }
     }
 
-    /// A point on a cell of so many times as many machines, with the lists that it names.
+    /// A point on a cell with `times` as many machines, with the named lists.
     pub(super) fn point_on(&self, setting: &Setting, times: u32) -> (Point, &JobLists) {
         let machines = setting.cell.machines() * times;
         (Point { machines, ..self.point(setting) }, &self.lists)
@@ -277,7 +277,7 @@ fn found(outcome: &Outcome) -> Found {
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
 }
 
-/// The figures of some schedulers and the jobs of a kind, in a run of so many seconds.
+/// Figures of some schedulers and of the jobs of a kind, in a run of this many seconds.
 pub(super) fn figures(schedulers: &[SchedulerRecord], jobs: &[JobRecord], seconds: f64) -> Group {
     let figure = |figure: Figure| match figure.of(schedulers, jobs, 0, seconds) {
         Got::Number(number) => number,

@@ -74,7 +74,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
     }
 }
 
-/// Runs a week with so many batch schedulers that need so long for a job.
+/// Runs a week with a number of batch schedulers and their decision time for a job.
 fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     let settings = ScenarioSettings {
         architecture: ArchitectureKind::SharedState,

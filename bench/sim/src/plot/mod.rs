@@ -38,7 +38,7 @@ pub struct Plot {
 pub struct Axis {
     /// The quantity and its unit: "decision time of a service job, seconds".
     pub label: String,
-    /// The way in which its values are spread.
+    /// Scale of the axis: linear or logarithmic.
     pub scale: Scale,
     /// Unit of its numbers.
     pub unit: Unit,
@@ -61,7 +61,7 @@ pub enum Scale {
 /// Unit of the numbers of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Numbers, shown as they are.
+    /// Linear.
     #[default]
     Number,
     /// Shares of one, shown as percentages.
@@ -75,16 +75,16 @@ pub struct Line {
     pub name: String,
     /// Its points, ascending by x. One that is no number is left out, and breaks the line.
     pub points: Vec<(f64, f64)>,
-    /// From where to where each point goes, if it is the mean of several: drawn as a whisker. Empty, or one for each point.
+    /// Range of each point that is a mean, drawn as a whisker. Empty, or one for each point.
     pub spread: Vec<(f64, f64)>,
-    /// The way in which it is drawn.
+    /// Style of the line.
     pub style: Style,
     /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
     /// line has its own.
     pub colour: Option<usize>,
 }
 
-/// The way in which a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// From point to point, with a dot at each if they are few.
@@ -101,7 +101,7 @@ pub enum Style {
 /// A height to compare with.
 #[derive(Clone, Debug)]
 pub struct Guide {
-    /// Where, in the values of the upright axis.
+    /// Position on the y axis.
     pub at: f64,
     /// Kind, written above it.
     pub name: String,
@@ -197,7 +197,7 @@ struct Scene {
     shapes: Vec<Shape>,
 }
 
-/// Which colour a shape has; what it is in numbers depends on light or dark.
+/// Colour of a shape; its value depends on the light or dark theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ink {
     /// Text that matters.
@@ -210,7 +210,7 @@ enum Ink {
     Line(usize),
 }
 
-/// Where a text begins.
+/// Anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
     Start,

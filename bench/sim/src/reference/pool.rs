@@ -1,4 +1,4 @@
-//! Where a scheduler of the reference looks: random first fit over an order of the machines that it keeps.
+//! Search of the reference's schedulers: random first fit over a kept order of the machines.
 
 use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
@@ -25,7 +25,8 @@ impl Pool {
         Pool { random: JavaRandom::new(seed), machines: (0..machines).collect(), left_out }
     }
 
-    /// Claims machines for so many tasks, on these machines: draws a machine until all have one or no machine is left.
+    /// Claims machines for a number of tasks: draws a machine until all have one or no machine is
+    /// left.
     pub(super) fn place(
         &mut self,
         on: Machines<'_>,

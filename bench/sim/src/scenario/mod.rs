@@ -24,7 +24,7 @@ use omega_workload::{LoadError, MachineEvent, Workload};
 use std::collections::BTreeMap;
 pub(crate) use submit_index::SubmitIndex;
 
-/// The way in which the allocator of two levels offers: as that of the reference does, but of any amount.
+/// Settings of the two-level allocator: those of the reference, for any amount.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: f64::MIN_POSITIVE };
 
@@ -57,7 +57,7 @@ struct Role {
 struct About<'a> {
     name: &'a str,
     machines: &'a [Machine],
-    /// The way in which they change.
+    /// Changes of the machines over time.
     changes: &'a [MachineEvent],
     notes: Vec<String>,
 }

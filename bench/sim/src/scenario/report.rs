@@ -23,15 +23,15 @@ pub struct Waits {
 /// One scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SchedulerReport {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The jobs that came to it until the end.
+    /// Its jobs that arrived before the end.
     pub jobs: u64,
-    /// Those of them that it tried to place, once at least: whose wait is known.
+    /// Jobs with at least one attempt, whose wait is known.
     pub jobs_tried: u64,
-    /// Those of them all of whose tasks were placed.
+    /// Jobs whose tasks were all placed.
     pub jobs_placed: u64,
-    /// The share of the time in which it decided on what came to something.
+    /// Share of the time in decisions with a result.
     pub busy: f64,
     /// The part of it without conflicts.
     pub useful: f64,
@@ -60,13 +60,13 @@ pub struct SchedulerReport {
 /// One tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its jobs that came until the end.
+    /// Its jobs that arrived before the end.
     pub jobs: u64,
-    /// Those of them all of whose tasks were placed.
+    /// Jobs whose tasks were all placed.
     pub jobs_placed: u64,
-    /// The tasks of these jobs.
+    /// Tasks of these jobs.
     pub tasks: u64,
     /// Of those, the ones that wait at the end.
     pub tasks_waiting: u64,
@@ -88,9 +88,9 @@ pub struct TenantReport {
 pub struct Report {
     /// Description of the run.
     pub workload: String,
-    /// The way in which the schedulers shared the cell.
+    /// Scheduler architecture.
     pub architecture: ArchitectureKind,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program. With the seed and the settings it names the run: the same name, the same bytes.
     pub version: String,
@@ -102,14 +102,14 @@ pub struct Report {
     pub seconds: f64,
     /// Jobs that were placed before the clock ran.
     pub jobs_at_start: usize,
-    /// The mean share of the processors that was taken.
+    /// Mean allocated share of the processors.
     pub cpu_used: f64,
-    /// The mean share of the memory that was taken.
+    /// Mean allocated share of the memory.
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
-    /// Of what is free of each resource kind at the end, the part on machines where a task that asks for it does not fit: the
-    /// mean over the tasks that came.
+    /// For each kind at the end, the share of the free amount on machines where a task that
+    /// requests the kind does not fit: the mean over all tasks.
     #[serde(default)]
     pub fragmented: BTreeMap<String, f64>,
     /// Tasks that lost their machine because it left, and were to be placed again.
@@ -125,7 +125,7 @@ pub struct Report {
 }
 
 impl Waits {
-    /// Of these waits.
+    /// Percentiles of these waits.
     #[must_use]
     pub fn of(mut waits: Vec<f64>) -> Waits {
         if waits.is_empty() {

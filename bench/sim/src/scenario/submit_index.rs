@@ -14,13 +14,13 @@ pub(crate) struct SubmitIndex {
     /// The numbers of those that come while the clock runs, in the order in which they come.
     pub(crate) arrivals: Vec<u32>,
     pub(crate) owners: Vec<u32>,
-    /// The numbers of those that are there at the start and never end, ascending.
+    /// Numbers of the jobs present from the start that never end, ascending.
     pub(crate) found: Vec<u32>,
     /// Tenant that pays for each, by position in `tenants`.
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
     by_name: HashMap<Text, u32>,
-    /// When the last of them comes.
+    /// Last arrival.
     pub(crate) last_ms: u64,
     next_batch: u32,
     next_service: u32,
@@ -62,7 +62,8 @@ impl SubmitIndex {
     }
 }
 
-/// Whether a job is there at the start and never ends: such jobs are placed before the clock runs.
+/// Whether a job is present from the start and never ends: such jobs are placed before the run
+/// begins.
 pub(super) fn is_found(arrival: &Arrival) -> bool {
     arrival.at_ms == 0 && arrival.run == RunTime::Forever
 }

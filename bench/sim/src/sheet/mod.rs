@@ -25,15 +25,15 @@ pub enum Output {
 /// One result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A word.
+    /// A text.
     Text(String),
     /// A count.
     Count(u64),
-    /// A number, printed with so many decimals.
+    /// A number with its printed decimals.
     Number(f64, usize),
-    /// A number as it was given, printed as short as it can be told from all others.
+    /// A number in its shortest exact form.
     Exact(f64),
-    /// Nothing: there is no such result.
+    /// No result.
     None,
 }
 

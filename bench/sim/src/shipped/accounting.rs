@@ -7,7 +7,7 @@ use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
-/// Looks at the cell's use of which one takes shares down: looks come every second.
+/// Samples of the cell's use per sample of the tenants' shares; samples are a second apart.
 const SELDOM: u64 = 60;
 
 /// Accounting of one tenant.
@@ -23,7 +23,7 @@ pub struct Got {
     pub met: u64,
 }
 
-/// See the head of the file.
+/// The accounting; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
     looks: u64,
@@ -31,12 +31,12 @@ pub(super) struct Accounting {
     totals: Option<Totals>,
     /// By tenant; the mean is a sum until it is told.
     tenants: BTreeMap<Text, Got>,
-    /// Number of tasks that asked for the same.
+    /// Number of tasks with equal requests.
     requests: Requests,
 }
 
 impl Accounting {
-    /// The cell's use is looked at.
+    /// Samples the cell's use.
     pub(super) fn look(&mut self, cell: &Cell) {
         let seldom = self.looks.is_multiple_of(SELDOM);
         self.looks += 1;
@@ -56,7 +56,7 @@ impl Accounting {
         }
     }
 
-    /// A job came.
+    /// Records a job's arrival.
     pub(super) fn came(&mut self, job: &Job) {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
@@ -68,7 +68,7 @@ impl Accounting {
         kinds.filter_map(|((_, kind), share)| Some((kind.name.clone(), share?))).collect()
     }
 
-    /// Machines came, changed or went.
+    /// Discards sums after a change of machines.
     pub(super) fn forget_totals(&mut self) {
         self.totals = None;
     }

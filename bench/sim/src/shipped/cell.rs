@@ -19,40 +19,40 @@ use omega_workload::{Arrival, LoadError, MachineEvent, RunTime};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Why a workload cannot be simulated.
+/// Error of a workload that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum ShippedError {
-    /// The cell refuses a machine; mend it in the input.
+    /// The cell rejects a machine; correct it in the input.
     #[error("the machine {name:?}: {why}")]
     Machine {
-        /// Its name.
+        /// Name.
         name: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
-    /// The cell refuses a job; mend it in the input.
+    /// The cell rejects a job; correct it in the input.
     #[error("the job {name:?}: {why}")]
     Job {
-        /// Its name.
+        /// Name.
         name: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
-    /// The cell refuses the policy of the input.
+    /// The cell rejects the policy of the input.
     #[error("the policy of the input: {0}")]
     Policy(Rejection),
-    /// The cell refuses a quota of the input.
+    /// The cell rejects a quota of the input.
     #[error("the quota of {tenant:?}: {why}")]
     Quota {
         /// Tenant of the job.
         tenant: String,
-        /// Why.
+        /// The reason.
         why: Rejection,
     },
     /// A profile names what the cell does not have.
     #[error("the profiles: {0}")]
     Profile(ConfigError),
-    /// There is nothing to place on.
+    /// There are no machines.
     #[error(
         "the input has no machines; say on what it runs, such as --on 2000,cpu=64,memory=256Gi"
     )]
@@ -93,7 +93,7 @@ impl Known {
         self.job.groups.iter().position(of).expect("a task of the job is in a group of it")
     }
 
-    /// Request of a task, of the kinds whose use is told.
+    /// Request of a task in the reported kinds.
     pub(super) fn request(&self, task: TaskId) -> [u64; 2] {
         let request = &self.job.groups[self.group_of(task)].request;
         KINDS.map(|kind| request.get(kind))
@@ -111,7 +111,7 @@ pub(super) struct Group {
     /// Task, machine, and how long it runs in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// When the next of them end, counted from the beginning; beyond all ends if none does.
+    /// End of the next of them, from the start; the largest number if none ends.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
@@ -145,14 +145,14 @@ pub struct ShippedCell<'a> {
     /// Jobs that are over, and that the cell has yet to forget.
     over: usize,
     pub(super) machines: Vec<MachineId>,
-    /// The machines, as they were described.
+    /// The machines of the workload.
     pub(super) described: &'a [Machine],
     judgement: Judgement,
     pub(super) seats: Vec<CellPlacer>,
     pub(super) groups: Vec<Group>,
     pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
-    /// Processors and memory that are taken, in all and by scheduler.
+    /// Allocated processors and memory, in all and by scheduler.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
@@ -162,19 +162,19 @@ pub struct ShippedCell<'a> {
     /// Changes of its machines, and the position of each machine by its name if there are any.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
-    /// The first machine or job that the cell refused.
+    /// Error of the first machine or job that the cell rejected.
     pub(super) refused: Option<ShippedError>,
 }
 
 /// Number of jobs that are over the cell forgets at once: one command for each would be one version more for each.
 const FORGET_AT_ONCE: usize = 256;
 
-/// The kinds whose use is told.
+/// The reported kinds.
 pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
 impl<'a> ShippedCell<'a> {
-    /// A cell with the resource kinds, the policy and the machines of a workload, to which these jobs come. Schedulers are
-    /// added to it.
+    /// A cell with the kinds, policy and machines of a workload, to which these jobs arrive.
+    /// Schedulers are added to it.
     ///
     /// # Errors
     /// If the cell refuses any of it.
@@ -234,7 +234,7 @@ impl<'a> ShippedCell<'a> {
         Rows { from: 0, to: self.machines.len() }
     }
 
-    /// Why the run is not worth anything: the first machine or job that the cell refused.
+    /// Error of the run: the first machine or job that the cell rejected.
     ///
     /// # Errors
     /// If there is one.
@@ -248,7 +248,8 @@ impl<'a> ShippedCell<'a> {
         Some(self.known(number)?.pending.len())
     }
 
-    /// Lets a scheduler place these jobs before the clock runs; their numbers ascend. Those between them keep their turn.
+    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Jobs between
+    /// them keep their turn.
     pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
         for &job in jobs {
             self.arrive(job as usize);
@@ -298,7 +299,7 @@ impl<'a> ShippedCell<'a> {
         Ok(placed)
     }
 
-    /// Accounting of each tenant so far; it is forgotten.
+    /// Takes the accounts of the tenants.
     pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
         std::mem::take(&mut self.ledger).close()
     }
@@ -342,7 +343,7 @@ impl<'a> ShippedCell<'a> {
         seat.open_claims() - before
     }
 
-    /// Whether so many tasks more are too few for the job's gang.
+    /// Whether a number of further tasks is too few for the job's gang.
     pub(super) fn gang_lacks(&self, number: usize, tasks: usize) -> bool {
         let Some(known) = self.known(number) else { return false };
         let placed = known.job.task_count() as usize - known.pending.len();

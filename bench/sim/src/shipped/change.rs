@@ -19,7 +19,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Does what a change says, as a live run does it. The answer is who lost a machine.
+    /// Applies a machine change as in a live run. Returns the tasks that lost their machines.
     pub(super) fn change_machine(&mut self, number: usize) -> Vec<Lost> {
         let changes: &'a [MachineEvent] = self.changes;
         let change = &changes[number].change;
@@ -76,8 +76,8 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Takes what ran on a machine out of the groups that are to end: the tasks by job. Machines go seldom, so that all
-    /// groups are looked at costs less than to know of each machine what is on it.
+    /// Removes a machine's tasks from the groups that are to end, and returns them by job. Machines
+    /// are removed seldom, so a scan of all groups is cheaper than an index.
     fn take_off(&mut self, machine: MachineId) -> BTreeMap<usize, Vec<TaskId>> {
         let mut lost: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
         for (number, group) in (0..).zip(&mut self.groups) {

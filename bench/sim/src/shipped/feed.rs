@@ -12,11 +12,11 @@ pub trait Feed {
     fn next_job(&mut self) -> Result<Option<Arrival>, LoadError>;
 }
 
-/// Jobs that somebody else holds.
+/// Jobs in a borrowed list.
 pub struct HeldJobs<'a>(std::slice::Iter<'a, Arrival>);
 
 impl<'a> HeldJobs<'a> {
-    /// These, from the first.
+    /// The jobs of a list, from the first.
     #[must_use]
     pub fn new(jobs: &'a [Arrival]) -> HeldJobs<'a> {
         HeldJobs(jobs.iter())
@@ -29,11 +29,11 @@ impl Feed for HeldJobs<'_> {
     }
 }
 
-/// Jobs that are read when they are asked for. Changes of machines are passed over.
+/// Jobs that are read on demand. Machine changes are skipped.
 pub struct StreamedJobs(Box<dyn Stream>);
 
 impl StreamedJobs {
-    /// The jobs of a stream that nobody has read from.
+    /// The jobs of an unread stream.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> StreamedJobs {
         StreamedJobs(stream)

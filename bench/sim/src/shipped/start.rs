@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Initial state of a cell, besides machines. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// Resources that the tasks of a tenant may claim together.
+    /// Limits and guarantees of tenants.
     pub quotas: Vec<(Text, Amounts)>,
     /// The machines that take no new tasks, by their positions in the workload.
     pub draining: Vec<u32>,

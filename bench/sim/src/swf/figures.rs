@@ -2,11 +2,11 @@
 
 use super::trace::{SimJob, Trace};
 
-/// A job that runs for less counts in its slowdown as if it ran for so long, as in the literature:
-/// else jobs of a second would make up the mean.
+/// Lower bound of the run time in a slowdown, as in the literature, so that jobs of a second do not
+/// dominate the mean.
 const TAU_MS: u64 = 10_000;
 
-/// A wide job needs one of so many parts of the machine, or more.
+/// A wide job needs this fraction of the machine, or more.
 const WIDE: u64 = 4;
 
 /// The figures of one schedule. Times are in seconds.
@@ -45,7 +45,7 @@ impl Figures {
         figures(trace.processors, &jobs)
     }
 
-    /// Of what the log itself says; `None` if it says of no job how long it waited.
+    /// Figures of the log itself; `None` if it has no waits.
     #[must_use]
     pub fn logged(trace: &Trace) -> Option<Figures> {
         let started = |job: &SimJob| Some((*job, job.submit_ms + job.waited_ms?));
@@ -86,7 +86,7 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     }
 }
 
-/// The smallest of ascending values that is not below so many percent of them.
+/// The smallest of ascending values that is at least this percentile.
 fn quantile(ascending_ms: &[u64], percent: usize) -> f64 {
     let rank = (ascending_ms.len() * percent).div_ceil(100).max(1);
     ascending_ms.get(rank - 1).map_or(0.0, |value| seconds(*value))

@@ -11,7 +11,7 @@
 //! processors. To look for a gap is a walk over neighbours in memory; what makes long queues cheap is
 //! that a walk is told where to stop.
 
-/// From when on so many are free.
+/// Number of free processors from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     at_ms: u64,
@@ -26,27 +26,27 @@ pub struct Profile {
     steps: Vec<Step>,
 }
 
-/// A stretch of time and so many processors.
+/// A period of time with a number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// From when on.
     pub start_ms: u64,
-    /// Until before this.
+    /// End of the period.
     pub end_ms: u64,
-    /// So many.
+    /// Number of processors.
     pub processors: u64,
 }
 
 /// Gap to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// So many processors.
+    /// Number of processors.
     pub processors: u64,
-    /// For so long.
+    /// Duration.
     pub for_ms: u64,
 }
 
-/// Where it is looked for.
+/// Request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The gap begins before this.
@@ -57,7 +57,7 @@ pub struct Limits {
 }
 
 impl Profile {
-    /// All processors are free for ever.
+    /// A profile in which all processors are free forever.
     #[must_use]
     pub fn new(processors: u64) -> Profile {
         Profile { steps: vec![Step { at_ms: 0, free: processors }] }
@@ -88,7 +88,7 @@ impl Profile {
         None
     }
 
-    /// Takes a slot, which is free.
+    /// Takes a free slot.
     pub fn take(&mut self, slot: Slot) {
         self.change(slot, |free| free.checked_sub(slot.processors));
     }

@@ -15,7 +15,7 @@ use omega_schedulers::{
     Backfill, BackfillFigures, Nanos, Observer, Patience, Profile, Scheduler, Settings,
 };
 
-/// The machines of a cell that stands for a machine of so many processors.
+/// The machines of a cell that represents a machine with a number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machines {
     /// The number.
@@ -27,7 +27,7 @@ pub struct Machines {
 /// Amounts of a processor.
 const CORE: u64 = 1000;
 
-/// Which jobs a scheduler has placed, and what it tells of its plans.
+/// Placed jobs of a scheduler, and its plans.
 #[derive(Default)]
 struct Seen {
     placed: Vec<Place>,
@@ -47,7 +47,7 @@ impl Observer for Seen {
     }
 }
 
-/// See the head of the file.
+/// Policy `omega`; see the head of the file.
 pub struct Shipped<'a> {
     jobs: &'a [SimJob],
     cell: SharedCell,
@@ -58,7 +58,7 @@ pub struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    /// An empty cell of these machines. So many jobs have plans; with 0 nobody has.
+    /// An empty cell with these machines. The first `depth` jobs have plans; with 0 none has.
     ///
     /// # Panics
     /// If a machine has more cores than a cell can count.

@@ -21,7 +21,7 @@ pub trait Policy {
     /// Adds those that start now. They fit in what is free.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// When it wants to be asked again though nothing came or ended.
+    /// Time at which it is to be called without an arrival or an end.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }

@@ -42,7 +42,7 @@ fn ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
     simulate(jobs, PROCESSORS, &mut Ordered::new(jobs, PROCESSORS, order, backfill))
 }
 
-/// The latest moment that a naive reference looks at: all jobs one after the other end before.
+/// Latest time of the naive reference: all jobs in sequence end before it.
 const HORIZON: usize = 1000;
 
 /// Conservative backfilling on a calendar with an entry for each millisecond, made anew at each moment.
@@ -215,7 +215,7 @@ const SHAPES: [Machines; 3] = [
     Machines { count: PROCESSORS / 4, cores: 4 },
 ];
 
-/// When jobs start on the shipped cell, and when the first of them that found no room were promised to.
+/// Start of each job on the shipped cell, and first planned start of the first jobs without room.
 fn shipped(jobs: &[SimJob], machines: Machines, depth: usize) -> (Vec<u64>, Vec<Option<u64>>) {
     let mut policy = Shipped::new(jobs, machines, depth);
     let starts = simulate(jobs, PROCESSORS, &mut policy);

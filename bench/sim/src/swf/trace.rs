@@ -1,4 +1,4 @@
-//! The jobs of a log as they are simulated, and what could not be.
+//! The simulated jobs of a log, and the skipped ones.
 //!
 //! What the log says is taken as the published figures take it: a job needs the processors that it got, or
 //! if that is unknown, those that were requested; it runs as long as it ran, but no longer than was
@@ -11,11 +11,11 @@ use std::path::Path;
 /// A job that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimJob {
-    /// When it is submitted.
+    /// Submission time.
     pub submit_ms: u64,
     /// Time for which it runs: at most `requested_ms`, and not 0.
     pub run_ms: u64,
-    /// Time for which its user said that it runs at most.
+    /// Requested run time.
     pub requested_ms: u64,
     /// The processors it needs at once.
     pub processors: u64,
@@ -39,11 +39,11 @@ pub struct Trace {
 /// Number of jobs that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// They ask for more processors than the machine has.
+    /// Jobs with more processors than the machine.
     pub too_large: u64,
     /// Time for which they ran is unknown, or they never did.
     pub run_unknown: u64,
-    /// Number of processors they asked for or got is unknown, or none.
+    /// Jobs whose number of processors is unknown or zero.
     pub size_unknown: u64,
 }
 
@@ -56,8 +56,8 @@ impl LeftOut {
 }
 
 impl Trace {
-    /// Reads a log for a machine of so many processors, or if that is `None`, of as many as its header
-    /// says.
+    /// Reads a log for a machine with this number of processors, or, if that is `None`, with the
+    /// header's.
     ///
     /// # Errors
     /// If the log cannot be read, a line is at fault, or no job can be simulated.

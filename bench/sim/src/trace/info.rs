@@ -26,15 +26,15 @@ const POINTS_MAX: usize = 128;
 /// Statistics of a trace.
 #[derive(Debug, Serialize)]
 pub struct Info {
-    /// Where it is from.
+    /// Source of the trace.
     pub name: String,
     /// Its machines.
     pub machines: MachinesInfo,
-    /// Jobs, of which so many are there at the start.
+    /// Number of jobs, and of those present at the start.
     pub jobs: Count,
-    /// Tasks, of which so many are there at the start.
+    /// Number of tasks, and of those present at the start.
     pub tasks: Count,
-    /// Tasks that run on machines when their job comes.
+    /// Tasks that run on machines at the arrival of their job.
     pub tasks_placed: u64,
     /// Tasks that run beyond the end.
     pub tasks_endless: u64,
@@ -44,7 +44,7 @@ pub struct Info {
     pub jobs_per_hour: f64,
     /// Percentiles of what was counted.
     pub values: Vec<ValuesInfo>,
-    /// The load of each resource kind that is asked for.
+    /// Requested load of each resource kind.
     pub load: Vec<LoadInfo>,
     /// Jobs by kind and precedence.
     pub classes: Vec<ClassInfo>,
@@ -56,7 +56,7 @@ pub struct Info {
     pub notes: Vec<String>,
 }
 
-/// A number, and how much of it is there at the start.
+/// A number, and its part present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
     /// All.
@@ -68,7 +68,7 @@ pub struct Count {
 /// Machines of a trace.
 #[derive(Debug, Default, Serialize)]
 pub struct MachinesInfo {
-    /// Number of those that are there at the start.
+    /// Number present at the start.
     pub count: u64,
     /// Their contents together, by the names of the kinds.
     pub capacity: BTreeMap<String, u64>,
@@ -96,7 +96,7 @@ pub struct SizeInfo {
 pub struct ValuesInfo {
     /// Subject.
     pub what: String,
-    /// The way in which it is counted.
+    /// Unit of the quantity.
     pub unit: ValueUnit,
     /// Number of values there are.
     pub count: u64,
@@ -118,7 +118,7 @@ pub struct ValuesInfo {
     pub percentiles: Vec<u64>,
 }
 
-/// The way in which a quantity is counted.
+/// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueUnit {
@@ -133,7 +133,7 @@ pub enum ValueUnit {
 /// The load of one resource kind.
 #[derive(Debug, Serialize)]
 pub struct LoadInfo {
-    /// Its name.
+    /// Name.
     pub kind: String,
     /// The mean over the span, in its units.
     pub mean: f64,
@@ -141,7 +141,7 @@ pub struct LoadInfo {
     pub peak: f64,
     /// The mean in shares of what the machines have, if there are any that have some.
     pub mean_share: Option<f64>,
-    /// The peak in these shares: where the share is largest.
+    /// Largest load as a share of the capacity at its time.
     pub peak_share: Option<f64>,
     /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
@@ -176,7 +176,7 @@ pub struct TenantsInfo {
 /// The jobs of a tenant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantInfo {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Number of jobs.
     pub jobs: u64,
@@ -209,7 +209,7 @@ pub fn read(stream: &mut dyn Stream) -> Result<Info, LoadError> {
     Ok(collector.finish(stream.notes()))
 }
 
-/// Counters so far.
+/// Statistics of the events so far.
 pub struct Collector {
     name: String,
     kinds: Kinds,
@@ -218,7 +218,7 @@ pub struct Collector {
     tasks: Count,
     placed: u64,
     endless: u64,
-    /// When the last event was, and the last job after the start came.
+    /// Time of the last event, and of the last arrival.
     now_ms: u64,
     last_ms: Option<u64>,
     gaps: Values,
@@ -232,7 +232,7 @@ pub struct Collector {
     rules: RulesInfo,
 }
 
-/// The machines that are there, and what they have together over time.
+/// The present machines, and their total capacity over time.
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
@@ -375,7 +375,7 @@ impl Collector {
         tenant.tasks += tasks;
     }
 
-    /// Everything there is to tell, with what the reader did not carry over.
+    /// The complete description, with the reader's notes.
     #[must_use]
     pub fn finish(self, mut notes: Vec<String>) -> Info {
         let arrived = self.jobs.all - self.jobs.at_start;
@@ -515,7 +515,7 @@ impl Machines {
     }
 }
 
-/// Everything there is to tell of one quantity.
+/// The description of one quantity.
 #[must_use]
 pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
     ValuesInfo {

@@ -40,7 +40,7 @@ pub struct Load {
 /// The mean of an amount over a bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// When the bucket begins.
+    /// Start of the bucket.
     pub from_ms: u64,
     /// Time for which it is.
     pub width_ms: u64,
@@ -55,7 +55,8 @@ impl Default for Load {
 }
 
 impl Load {
-    /// The amount changes by so much at this time, past or future. A time beyond [`AMOUNT_MAX`] counts as that.
+    /// Changes the amount at this time, past or future. A time beyond [`AMOUNT_MAX`] counts as
+    /// that.
     pub fn change(&mut self, at_ms: u64, by: i128) {
         let at_ms = at_ms.min(AMOUNT_MAX);
         let (index, end_ms) = self.place(at_ms);

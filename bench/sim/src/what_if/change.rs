@@ -9,7 +9,7 @@ use omega_workload::alike::Alike;
 /// Changes of the cell. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The cell has so many machines, of the same mix.
+    /// Number of machines, in the same mix.
     pub machines: Option<usize>,
     /// Machines that it has besides.
     pub add: Vec<Alike>,
@@ -17,11 +17,11 @@ pub struct Change {
     pub drain: Vec<String>,
     /// Machines that are gone; their tasks wait.
     pub remove: Vec<String>,
-    /// So many thousandths of its jobs; `None` is as many as there are.
+    /// Multiple of its jobs in thousandths; `None` leaves them.
     pub load: Option<u64>,
 }
 
-/// Why a change cannot be made.
+/// Error of an impossible change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// Name a machine that there is.
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Now {
-    /// Takes machines away; what ran there waits.
+    /// Removes machines; their tasks are pending.
     fn remove(&mut self, removed: &[u32]) {
         let (mut place, mut kept) = (Vec::new(), Vec::new());
         for (position, machine) in (0..).zip(self.workload.machines.drain(..)) {
@@ -92,7 +92,8 @@ impl Now {
         self.follow(&place);
     }
 
-    /// A task that does not run, because it lost its machine or repeats another, runs its whole time once it does.
+    /// Resets the remaining run time of a task that lost its machine, or is a copy, to the whole
+    /// run time.
     fn begin_again(&mut self) {
         for arrival in &mut self.workload.arrivals {
             let whole_ms = self.assumed.whole_ms(&arrival.job);

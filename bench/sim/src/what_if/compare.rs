@@ -25,7 +25,7 @@ pub struct Times {
 pub struct OfKind {
     /// Their number.
     pub jobs: u64,
-    /// Those of them all of whose tasks had a machine.
+    /// Jobs whose tasks all had a machine.
     pub placed: u64,
     /// From their submission to their first attempt, of those that had tasks to place.
     pub wait: Times,
@@ -44,13 +44,13 @@ pub struct Side {
     pub service: OfKind,
     /// Tasks without a machine at the end, by the reason for which most machines do not take them.
     pub pending: BTreeMap<String, u64>,
-    /// The mean share of the processors that was taken.
+    /// Mean allocated share of the processors.
     pub cpu_used: f64,
-    /// The mean share of the memory that was taken.
+    /// Mean allocated share of the memory.
     pub memory_used: f64,
     /// Transactions.
     pub transactions: u64,
-    /// Those of them with a conflict.
+    /// Transactions with a conflict.
     pub conflicts: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Comparison {
     pub cell: String,
     /// Simulated time, in seconds.
     pub seconds: f64,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,
@@ -198,7 +198,7 @@ impl Times {
 }
 
 impl Change {
-    /// Whether anything is otherwise.
+    /// Whether there is any change.
     #[must_use]
     pub fn is_none(&self) -> bool {
         let Change { machines, add, drain, remove, load } = self;

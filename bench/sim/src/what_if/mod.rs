@@ -49,7 +49,7 @@ pub struct Now {
     assumed: Assumed,
 }
 
-/// The jobs that wait come so late, in milliseconds, so that those which only run are there before.
+/// Arrival time of pending jobs in milliseconds, after that of jobs that only run.
 const WAITING_AT_MS: u64 = 1;
 
 /// The golden ratio's fraction, of 2^64: multiples of it spread evenly.
@@ -97,7 +97,7 @@ impl Now {
 /// The rest of the jobs of a cell.
 struct Left {
     assumed: Assumed,
-    /// Tasks so far, to spread what is left of each.
+    /// Number of tasks so far, to spread their remaining run times.
     spread: u64,
     /// Tasks of which a part is assumed to be over.
     running: u64,

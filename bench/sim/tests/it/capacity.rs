@@ -17,7 +17,7 @@ fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     ["--machines".into(), machines, "--jobs".into(), jobs]
 }
 
-/// So many jobs of one task of two cores that are there at the start and never end: two fill a machine.
+/// Jobs of one task of two cores that are present from the start and never end: two fill a machine.
 fn tenant_config(jobs: usize) -> String {
     (0..jobs).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "web-{i},1,2,1Gi,0,");

@@ -7,7 +7,7 @@ use omega_sim::engine::{
 };
 use omega_sim::reference::{JavaRandom, ReferenceCell, Request};
 
-/// A cell that is looked at after everything that happens to it.
+/// A cell that is checked after every event.
 struct Watched<'a>(ReferenceCell<'a>);
 
 impl Watched<'_> {

@@ -45,7 +45,7 @@ pub(super) struct Start {
 
 /// Contents of a row.
 enum Said {
-    /// This machine is there at the start.
+    /// A machine present at the start.
     There(u64, Machine),
     Later(MachineEvent),
 }

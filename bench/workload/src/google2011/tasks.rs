@@ -19,7 +19,7 @@ use std::path::Path;
 /// The lowest scheduling class of service jobs.
 pub(super) const SERVICE_CLASS: u8 = 2;
 
-/// Where a task is when it arrives.
+/// State of a task when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Pending,
@@ -56,7 +56,7 @@ struct TaskColumns {
     run: Column,
 }
 
-/// The table of tasks, from which jobs are taken moment by moment.
+/// The table of tasks, from which jobs are taken in order of time.
 pub(super) struct Tasks {
     table: Table,
     columns: TaskColumns,
@@ -70,7 +70,7 @@ pub(super) struct Tasks {
     count: Count,
 }
 
-/// Observations so far.
+/// State of the tasks read so far.
 #[derive(Default)]
 struct Count {
     tasks: u64,
@@ -80,7 +80,7 @@ struct Count {
     end_ms: u64,
 }
 
-/// The parts in which a job comes.
+/// The parts into which a job is divided.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
@@ -158,7 +158,7 @@ impl Tasks {
         Ok(self.ready.pop_front())
     }
 
-    /// When the last task came of those that were read.
+    /// Arrival time of the last task read.
     pub(super) fn end_ms(&self) -> u64 {
         self.count.end_ms
     }
@@ -325,7 +325,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
     }
 }
 
-/// A group of these tasks, which are alike.
+/// A group of these equal tasks.
 fn group(tasks: &[&Task], part: Option<u32>, name: String) -> TaskGroup {
     let (request, different) = tasks[0].shape;
     let mut group = TaskGroup::new(tasks.len() as u32, Amounts::new(request));

@@ -115,7 +115,7 @@ objects! {
         "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
     }
-    /// A volume of a pod, by where it comes from.
+    /// A volume of a pod, by its source.
     PodVolume {
         "name" name: String,
         "persistentVolumeClaim" claim: Option<PodClaim>,
@@ -332,7 +332,7 @@ pub enum NumberOrShare {
     Share(String),
 }
 
-/// The way in which an expression compares.
+/// Operator of an expression.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum Operator {
     #[default]
@@ -344,7 +344,7 @@ pub enum Operator {
     Lt,
 }
 
-/// The way in which a toleration compares; `Gt` and `Lt` compare numbers.
+/// Operator of a toleration; `Gt` and `Lt` compare numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TolerationOperator {
     #[default]
@@ -355,7 +355,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// The way in which a volume is used.
+/// Access mode of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
     #[serde(rename = "ReadWriteOnce")]
@@ -368,7 +368,7 @@ pub enum AccessMode {
     OneTask,
 }
 
-/// When a claim gets its volume.
+/// Binding time of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum BindingMode {
     #[default]

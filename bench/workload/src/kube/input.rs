@@ -47,7 +47,7 @@ impl Input {
         }
     }
 
-    /// Objects that are there already, the first node and the first pod as `nodes[0]`, `pods[0]`.
+    /// Given objects; the first node and pod are called `nodes[0]` and `pods[0]`.
     pub fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
         let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
         let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
@@ -57,7 +57,7 @@ impl Input {
     }
 }
 
-/// Where an object stands in the file.
+/// Place of an object in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// The first line of the object, from 1.
@@ -298,7 +298,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Where a part of the text stands. Parts are asked for roughly in order, so the lines are
+    /// Returns the place of a part of the text. Parts are requested roughly in order, so lines are
     /// counted once; a part before the last one is counted from the start.
     fn place(&mut self, part: &RawValue, path: &str) -> Place {
         let offset = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);

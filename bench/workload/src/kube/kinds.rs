@@ -47,7 +47,7 @@ pub(super) struct KindTable {
 /// The kinds, and the resources for which there was no room among them.
 pub(super) struct Chosen {
     pub(super) table: KindTable,
-    /// Resources that machines have, but no pod asks for.
+    /// Resources of machines that no pod requests.
     pub(super) left_out: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl KindTable {
     }
 }
 
-/// The extended resources of which there is anything.
+/// Extended resources with a non-zero amount.
 fn extended<'a>(all: impl IntoIterator<Item = &'a Resources>) -> BTreeSet<&'a str> {
     let some = all.into_iter().flatten().filter(|(_, amount)| **amount > Quantity::default());
     let names = some.map(|(name, _)| name.as_str());

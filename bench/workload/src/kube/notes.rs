@@ -29,7 +29,7 @@ impl Notes {
         }
     }
 
-    /// Adds a note that counts nothing.
+    /// Adds a note without a count.
     pub(super) fn sentence(&mut self, sentence: impl Into<String>) {
         self.sentences.push(sentence.into());
     }

@@ -34,12 +34,11 @@ pub fn nominal_request(spec: &PodSpec) -> Resources {
     nominal
 }
 
-/// The resources whose need is guessed, and what a container is taken to need: what Kubernetes
-/// takes.
+/// Requests that Kubernetes assumes in scores for containers without one.
 const GUESSES: [(&str, Quantity); 2] =
     [("cpu", Quantity::from_milli(100)), ("memory", Quantity::from_value(200 << 20))];
 
-/// The sum over the containers, by how much each asks for.
+/// Sum of the containers' requests.
 fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resources {
     let mut sum = Resources::new();
     for container in &spec.containers {

@@ -128,13 +128,13 @@ impl SwfStream {
     }
 }
 
-/// Number of processors a job asks for; 0 if nobody knows.
+/// Requested processors of a job; 0 if unknown.
 fn processors(job: &LoggedJob) -> u64 {
     let known = [job.requested, job.allocated].into_iter().flatten();
     known.into_iter().find(|processors| *processors > 0).unwrap_or(0)
 }
 
-/// The machines that a header tells of.
+/// The machines of a header.
 fn of_header(header: Header) -> Result<Vec<Machine>, String> {
     let processors = header.processors.or(header.nodes);
     let Some(processors) = processors else {

@@ -47,7 +47,7 @@ pub(super) enum Said {
     Found(Found),
 }
 
-/// See the head of the file.
+/// The driver; see the head of the file.
 pub(super) struct Driver {
     connections: Connections,
     settings: AgentSettings,

@@ -85,7 +85,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time for which a machine is tried to be registered: many elections have their time in it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way in which an agent does its work.
+/// Settings of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
     /// Heartbeat interval of each machine.
@@ -156,7 +156,7 @@ pub enum Order {
     Stop {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Time that it may take; then comes [`Order::Kill`].
         grace_ms: u32,
@@ -166,14 +166,14 @@ pub enum Order {
     Kill {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Give a task that runs more or less of its machine.
     Resize {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Allocation from now on.
         to: Amounts,

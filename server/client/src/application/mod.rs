@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 /// Time to wait for a cell that does not answer: enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events that wait for whoever reads them, beside those that wait to be handed out.
+/// Events kept for the reader, besides those not yet handed out.
 const EVENTS_MAX: usize = 1024;
 
 /// An application, as one process of it speaks for it. Clones share it. When the last one is dropped the
@@ -88,8 +88,8 @@ pub struct Registered {
     /// Containers that the cell knew, by name; none after [`Recover::Drop`]. Their callbacks are called for
     /// the states that they have, once they are given.
     pub recovered: Vec<Container>,
-    /// Every change from then on. Whoever does not read them drops this: while it is kept and full,
-    /// callbacks wait, and the cell does, too.
+    /// All later changes. Drop this if you do not read it: while it is full, callbacks and the
+    /// stream wait.
     pub events: Events,
 }
 
@@ -108,14 +108,14 @@ impl Iterator for Events {
 }
 
 impl Events {
-    /// The next event that comes within a time.
+    /// Returns the next event within a time.
     pub fn next_within(&mut self, time: Duration) -> Option<Event> {
         self.receiver.recv_timeout(time).ok()
     }
 }
 
 impl Application {
-    /// Begins to speak for an application, and hears what the cell knows of it.
+    /// Registers an application, and receives its state from the cell.
     ///
     /// # Errors
     /// If the address or the name is none, this role may not, or no replica answers for half a minute.
@@ -151,8 +151,8 @@ impl Application {
         Ok(Registered { application, recovered, events: Events { receiver } })
     }
 
-    /// Asks for a container, and returns at once. What becomes of it is told; where the cell refuses it, it
-    /// is completed with [`Ended::Refused`].
+    /// Requests a container, and returns at once. Its progress is reported; a rejection by the cell
+    /// completes it with [`Ended::Refused`].
     ///
     /// # Errors
     /// If a container of this name has not ended, the name has a `#`, or there are as many containers as
@@ -167,7 +167,7 @@ impl Application {
         self.state.find(name).map(|slot| self.handle(slot))
     }
 
-    /// The machines of the cell, as they are now.
+    /// Returns the machines of the cell.
     ///
     /// # Errors
     /// If no replica answers for half a minute, or this role may not look.
@@ -200,7 +200,7 @@ impl Container {
         &self.application
     }
 
-    /// Its state, as far as callbacks and events were told of it.
+    /// The state last passed to callbacks and events.
     #[must_use]
     pub fn state(&self) -> ContainerState {
         self.slot.state()
@@ -219,7 +219,8 @@ impl Container {
         self
     }
 
-    /// Calls this once it has ended: if it has, soon. As for [`Container::on_running`].
+    /// Registers a callback for its end; if it has ended, it is called soon. As for
+    /// [`Container::on_running`].
     pub fn on_completed(
         self,
         call: impl FnOnce(&Container, &Completed) + Send + 'static,

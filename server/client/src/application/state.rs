@@ -25,9 +25,9 @@ pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
 /// A container, for its handles.
 pub(super) struct Slot {
     pub(super) name: Text,
-    /// Guards what callbacks were told last, and is held for a look.
+    /// The state last passed to callbacks. The lock is taken for a look-up.
     state: Mutex<ContainerState>,
-    /// Held by the thread that makes callbacks, and by nobody else.
+    /// Owned by the thread that makes callbacks.
     pub(super) callbacks: Mutex<Callbacks>,
 }
 
@@ -52,7 +52,7 @@ impl Slot {
     }
 }
 
-/// Something that waits for the thread that makes callbacks.
+/// Work for the thread that makes callbacks.
 pub(super) enum Item {
     /// A change; with the container, if anyone can have a handle of it.
     Event(Event, Option<Arc<Slot>>),
@@ -60,10 +60,10 @@ pub(super) enum Item {
     OnCompleted(Arc<Slot>, OnCompleted),
 }
 
-/// See the head of the file.
+/// State of an application; see the head of the file.
 pub(super) struct State {
     inner: Mutex<Inner>,
-    /// Signals that events are pending, or that registering goes on.
+    /// Signals that events are pending, or that registration has progressed.
     filled: Condvar,
     /// Signals that there is room for more of the stream.
     drained: Notify,
@@ -78,7 +78,7 @@ struct Inner {
     items: VecDeque<Item>,
     listener: Option<SyncSender<Event>>,
     found: Option<Vec<Arc<Slot>>>,
-    /// Why registering has not gone on yet.
+    /// Error that delays registration.
     failure: Option<(ApiError, IsFinal)>,
     is_closed: bool,
 }
@@ -151,7 +151,7 @@ impl State {
         self.filled.notify_all();
     }
 
-    /// The calls to be made now, and when to ask next.
+    /// The calls to make now, and the time of the next check.
     pub(super) fn calls(&self) -> (Vec<Call>, Option<u64>) {
         let mut inner = self.inner.lock();
         (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
@@ -182,7 +182,7 @@ impl State {
         self.pass_on(&mut inner);
     }
 
-    /// Hands what is new to the thread that makes callbacks.
+    /// Passes news to the thread that makes callbacks.
     fn pass_on(&self, inner: &mut Inner) {
         for event in inner.core.take_events() {
             let slot = match event.change {
@@ -211,7 +211,7 @@ impl State {
         }
     }
 
-    /// The next item, once there is one; none when the application has gone.
+    /// The next item, once there is one; `None` when the application was dropped.
     pub(super) fn next_item(&self) -> Option<Item> {
         let mut inner = self.inner.lock();
         loop {
@@ -230,18 +230,18 @@ impl State {
         self.inner.lock().listener.clone()
     }
 
-    /// Nobody reads events any more.
+    /// Records that events are no longer read.
     pub(super) fn forget_listener(&self) {
         self.inner.lock().listener = None;
     }
 
-    /// Notes why the stream cannot be opened, for whoever registers.
+    /// Records the error of opening the stream, for callers that register.
     pub(super) fn fail(&self, error: ApiError, is_final: IsFinal) {
         self.inner.lock().failure = Some((error, is_final));
         self.filled.notify_all();
     }
 
-    /// Waits until the cell has said what it knows, and has ended what is to be dropped.
+    /// Waits until the cell has sent its state, and containers to drop have ended.
     pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
         let mut inner = self.inner.lock();
         loop {

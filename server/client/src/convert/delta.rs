@@ -1,4 +1,4 @@
-//! Deltas, and what a reader wants to hear of.
+//! Deltas, and the interests of their readers.
 
 use super::job::{phase, strings, task_state, texts};
 use super::machine::{node_list, nodes};
@@ -35,7 +35,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// The interest of a message: nothing said is machines alone.
+/// The interest of a message: without fields, machines alone.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;
@@ -269,7 +269,7 @@ fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
     Ok((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }))
 }
 
-/// Allocations of tasks that differ from those of their groups.
+/// Reads allocations that differ from the groups' requests.
 fn read_holdings(
     read: &mut Delta,
     held: Vec<proto::Allocation>,
@@ -283,7 +283,7 @@ fn read_holdings(
     Ok(())
 }
 
-/// Report on some of so many tasks, by their positions, ascending.
+/// Reads values for some of `count` tasks, by position, ascending.
 fn by_position<T>(
     list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
     tasks: u64,

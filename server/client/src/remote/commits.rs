@@ -34,7 +34,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(4);
 /// Time for which a replica that was silent is passed over.
 const PASSED_OVER: Duration = Duration::from_secs(2);
 
-/// Where the answer of a transaction goes.
+/// Destination of a transaction's result.
 pub(super) type Reply = Sender<Result<Commit, HandleError>>;
 
 /// The entrance of the line.
@@ -74,17 +74,17 @@ impl Commits {
     }
 }
 
-/// The line, as it is worked off.
+/// The commit stream of a handle.
 struct Line {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
     /// In the order in which they were sent.
     waiting: VecDeque<Waiting>,
-    /// The highest transaction of each scheduler of which nobody knows what became: it, and those before
-    /// it, are not sent as if for the first time. As many entries as this handle has schedulers.
+    /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
+    /// sent as retries. One entry for each scheduler of this handle.
     doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
-    /// Since when an answer is waited for.
+    /// Time since which a reply is expected.
     heard: Instant,
     /// Time that it may take.
     silence: Duration,
@@ -94,13 +94,13 @@ struct Line {
 
 /// End of a stream of commits.
 enum Ended {
-    /// The scheduler has gone.
+    /// The scheduler was dropped.
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
-    /// The replica takes no more, and said when to come again.
+    /// The replica is busy, and gave a delay.
     Refused(ApiError),
-    /// The replica says nothing.
+    /// The replica does not answer.
     Silence,
 }
 
@@ -144,7 +144,7 @@ impl Line {
         self.connections.current()
     }
 
-    /// Sends what waits, and what comes, down one stream, until it breaks.
+    /// Sends waiting and new transactions on one stream, until it breaks.
     async fn stream(&mut self, connection: &Connection) -> Ended {
         let mut client = SchedulingServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -249,15 +249,14 @@ impl Line {
         Ended::Refused(error)
     }
 
-    /// A transaction that was just given, as sent if it was given before and nobody knows what became of
-    /// it.
+    /// Marks a new transaction as a retry if it was given before with an unknown outcome.
     fn marked(&self, mut new: Waiting) -> Waiting {
         let doubt = self.doubts.get(&new.txn.id.scheduler);
         new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);
         new
     }
 
-    /// Tells those that have waited for too long what is known.
+    /// Fails transactions that have waited too long.
     fn give_up_late(&mut self) {
         let now = Instant::now();
         let doubts = &mut self.doubts;

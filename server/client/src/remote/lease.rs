@@ -33,7 +33,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Time to try to revoke the leases. They end by themselves, too.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// The way in which a process holds the names that it registers.
+/// Settings of the leases of the names that a process registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Time that the process may be silent before another one may take its names: from one second to one
@@ -57,7 +57,7 @@ pub(super) struct Lease {
     connections: Connections,
     settings: LeaseSettings,
     holder: HolderId,
-    /// Held for a look-up or one change.
+    /// The lock is taken for a look-up or one change.
     held: Mutex<Held>,
 }
 
@@ -68,7 +68,7 @@ struct Held {
 }
 
 impl Lease {
-    /// Begins to renew what will be held.
+    /// Starts the renewal of leases.
     pub(super) fn start(
         runtime: &Runtime,
         address: &Address,
@@ -82,7 +82,7 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Takes a name.
+    /// Leases a name.
     pub(super) async fn hold(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl Lease {
         .await
     }
 
-    /// Renews what is held until it is lost, or the runtime ends.
+    /// Renews the leases until they are lost, or the runtime ends.
     async fn renew_all(self: Arc<Lease>) {
         let every = self.settings.lease / RENEWALS;
         loop {
@@ -165,7 +165,7 @@ pub(super) async fn register(
     .await
 }
 
-/// Asks one replica after the other until there is an answer, or it takes too long.
+/// Calls one replica after the other until one answers, or time is up.
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,
@@ -203,8 +203,8 @@ where
     }
 }
 
-/// Whether another replica, or the same one later, may answer otherwise. What is asked for here may be
-/// asked for twice.
+/// Whether another replica, or the same one later, may reply otherwise. The request may then be
+/// sent twice.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

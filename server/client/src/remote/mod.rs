@@ -54,10 +54,11 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// One for each interest. Held for a look-up; each has a lock of its own while it is read.
+    /// One for each interest. The lock is taken for a look-up; each subscription has its own lock
+    /// while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// Version that a sync waits for: the one that the last conflict said to sync to. It only rises, and
-    /// says nothing of other memory.
+    /// Version required by the last conflict, for which a sync waits. It only rises, and orders no
+    /// other memory.
     wanted: Arc<AtomicU64>,
     /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
@@ -66,7 +67,7 @@ struct Shared {
 }
 
 impl RemoteCell {
-    /// Prepares to speak to a cell. Nothing is sent yet.
+    /// Prepares a connection to a cell. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none, or there is no thread for the network.
@@ -141,15 +142,15 @@ impl RemoteCell {
         }
     }
 
-    /// Why this process has lost its leases, if it has: whatever it still commits under its names is
-    /// refused. It should stop.
+    /// Reason for which this process has lost its leases, if it has: its further commits are
+    /// rejected. It should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
     }
 
-    /// Gives up all names that are held, so that a standby need not wait until the leases end. Call it when
-    /// nothing is on the way any more; what is would be refused.
+    /// Releases all leased names, so that a standby need not wait for the leases to expire. Call it
+    /// when no transaction is in flight; later ones would be fenced.
     ///
     /// # Errors
     /// If nobody answers for two seconds. Then the leases end by themselves.

@@ -24,14 +24,14 @@ const DELTAS_MAX: usize = 64;
 /// nothing changes, or because it has stopped, which only those notice who wait for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time for which a sync waits for what its scheduler has been told to sync to.
+/// Longest wait of a sync for the version that its scheduler requires.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     interest: Interest,
     connections: Connections,
-    /// Where the next delta starts.
+    /// Version from which the next delta starts.
     next: Version,
     lineage: Version,
     stream: Option<Stream>,
@@ -61,7 +61,8 @@ impl Watcher {
 #[derive(Debug)]
 struct Stream {
     deltas: mpsc::Receiver<Delta>,
-    /// Whether a replica sends now. A stale value tells a sync too late or too early that nobody does.
+    /// Whether a replica is sending. A stale value reports a lost connection to a sync too late or
+    /// too early.
     connected: Arc<AtomicBool>,
 }
 
@@ -82,8 +83,8 @@ impl Subscription {
         *self.watcher.0.lock() = Some(wake);
     }
 
-    /// Fills `delta` with what has come since a version, and waits for it where the view has nothing
-    /// yet, or has been told to sync to a version that has not come.
+    /// Fills `delta` with the changes since a version; waits if the view is empty, or requires a
+    /// version that has not arrived.
     pub(super) fn read(
         &mut self,
         runtime: &Runtime,
@@ -186,7 +187,7 @@ impl Source {
         }
     }
 
-    /// Passes on what one stream brings, until it breaks or nobody reads any more.
+    /// Forwards the messages of one stream, until it breaks or the subscription is dropped.
     async fn stream(&mut self, connection: &Connection) {
         let mut client = SchedulingServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -31,7 +31,7 @@ pub(super) struct PolicyFigures {
 }
 
 impl PolicyFigures {
-    /// Those of a cell.
+    /// The figures of a cell.
     pub(super) fn of(cell: &Cell) -> PolicyFigures {
         PolicyFigures {
             holding: cell.holding().len(),

@@ -1,4 +1,5 @@
-//! Metrics of tenants: usage, limits and guarantees.
+//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first
+//! ones are reported, with the number of all.
 //!
 //! A label for each tenant is a series for each: so many are told, those that came first, and how many there
 //! are in all says whether some are left out.
@@ -32,7 +33,7 @@ pub(super) struct TenantFigures {
 }
 
 impl TenantFigures {
-    /// Those of a cell.
+    /// The figures of a cell.
     pub(super) fn of(cell: &Cell) -> TenantFigures {
         let kinds = cell.kinds().clone();
         let amounts = |amounts: &omega_core::Amounts| {

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The text that Prometheus reads: what was counted, and what the cell is now.
+/// The text for Prometheus: counters, and gauges of the cell.
 ///
 /// # Errors
 /// If a metric cannot be written as text.
@@ -39,7 +39,7 @@ pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> 
     })
 }
 
-/// All that is told.
+/// All metrics.
 #[derive(Debug)]
 struct Now {
     host: Host,
@@ -169,7 +169,7 @@ impl Now {
         pen.gauges(Figure::seconds("scheduler_oldest_wait", help), waits)
     }
 
-    /// Knowledge of a leader of leases. Who does not lead says nothing of them.
+    /// Writes the leases, which only a leader knows.
     fn write_leases(&self, pen: &mut Pen<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Schedulers that were silent for longer than their lease, and replaced";

@@ -22,13 +22,13 @@ const FRAME_BYTES: usize = 1 << 20;
 /// The most bytes of a frame.
 pub const FRAME_BYTES_MAX: usize = FRAME_BYTES + wire::MESSAGE_BYTES_MAX + 4096;
 
-/// The way in which a peer is reached: asked anew for each connection, because certificates change.
+/// Connector to peers. Called for each connection, because certificates change.
 pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
-/// The way in which a peer at an address is reached; an error where it is no address.
+/// Endpoint of the peer at an address, or an error if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
 
-/// Which replica of which cell.
+/// Identity of a replica: its cell and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whoami {
     /// The cell.

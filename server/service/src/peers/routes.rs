@@ -26,11 +26,11 @@ pub struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Whoami,
-    /// Where this replica is reached.
+    /// Address of this replica.
     address: String,
     dialer: Dialer,
     runtime: Handle,
-    /// Held for a look-up, or while a stream is begun.
+    /// The lock is taken for a look-up, or while a stream is opened.
     routes: Mutex<Routes>,
 }
 

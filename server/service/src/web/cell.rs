@@ -20,7 +20,7 @@ struct CellShape {
     leader: Option<u64>,
     /// Empty: the cell is in memory alone.
     replicas: Vec<ReplicaShape>,
-    /// Another number after each start: then the counters begin anew.
+    /// Random number of this start: the counters begin at 0 with it.
     started: u64,
     uptime_ms: u64,
     machines: u32,
@@ -38,7 +38,7 @@ struct ReplicaShape {
     replica: u64,
     role: &'static str,
     leads: bool,
-    /// `null`: only the leader knows.
+    /// Absent on followers: the leader measures it.
     lag_entries: Option<u64>,
 }
 

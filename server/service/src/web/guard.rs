@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The call that whoever looks at the page might as well make.
+/// The API call that needs the same rights as the page.
 const AS_CALL: &str = "/omega.v1.CellService/GetStatistics";
 
 /// Content-Security-Policy, frame and nosniff headers.
@@ -37,7 +37,7 @@ const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-/// Refuses requests for other hosts, and adds the headers to whatever is answered.
+/// Rejects requests for other hosts, and adds the security headers to each response.
 pub(super) async fn protect(
     State(is_local): State<bool>,
     request: Request,
@@ -56,7 +56,7 @@ pub(super) async fn protect(
     response
 }
 
-/// Lets those in who may look at the whole cell, as the gate before the services does.
+/// Admits callers who may read the whole cell, like the gate before the services.
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));

@@ -12,18 +12,19 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Machines that are told one by one: as many as a screen has room for, with some pixels each.
+/// Largest number of machines that are listed singly: as many as fit on a screen with some pixels
+/// each.
 const MACHINES_MAX: usize = 10_000;
 
 /// Maximum number of domains in an answer: a level with more is no better than machines.
 const DOMAINS_MAX: usize = 2_000;
 
-/// Machines that are looked at to find the levels: those that were added together are alike.
+/// Machines that are read to find the levels: machines added together have the same labels.
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
 pub(super) struct Which {
-    /// The label whose values are the domains; that of racks or zones if nobody says.
+    /// Label whose values are the domains; by default racks or zones.
     level: Option<String>,
     /// Only this domain's machines.
     domain: Option<String>,
@@ -37,9 +38,9 @@ struct HeatShape {
     levels: Vec<String>,
     level: Option<String>,
     domains: Vec<DomainShape>,
-    /// Whether there are domains that are not told.
+    /// Whether there are further domains.
     more: bool,
-    /// `null`: too many to be told; ask for one domain.
+    /// `null`: too many; request one domain.
     machines: Option<MachinesShape>,
 }
 
@@ -49,7 +50,7 @@ struct DomainShape {
     name: String,
     machines: u32,
     draining: u32,
-    /// Amount that is taken of each resource, in percent; `null` where there is nothing.
+    /// Allocated share of each resource, in percent; `null` without capacity.
     taken: Vec<Option<u32>>,
 }
 
@@ -57,7 +58,7 @@ struct DomainShape {
 #[derive(Default, Serialize)]
 struct MachinesShape {
     name: Vec<String>,
-    /// Which of the domains.
+    /// Index of the domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
     /// By resource, in the order of `resources`, then by machine; in percent, -1 where there is nothing.
@@ -173,7 +174,7 @@ mod tests {
     use omega_core::{Amounts, Command, Kinds, Labels, Machine};
     use proptest::prelude::*;
 
-    /// A cell of machines with a rack, if it has one, and a name of its own as a label.
+    /// Sums of a cell whose machines have a rack, if given, and a unique label.
     fn survey_of(racks: &[Option<u8>]) -> Survey {
         let mut cell = Cell::new(Kinds::standard());
         for (index, rack) in racks.iter().enumerate() {

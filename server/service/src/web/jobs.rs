@@ -14,7 +14,7 @@ use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tasks that are looked at with the cell held, and jobs.
+/// Tasks, and jobs, that are read under the cell's lock at once.
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 1000;
 

@@ -11,11 +11,11 @@ use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Items of a page, if nobody says how many, and at most.
+/// Default and maximum number of items on a page.
 pub(super) const PAGE: usize = 100;
 pub(super) const PAGE_MAX: usize = 1000;
 
-/// Machines that are looked at with the cell held.
+/// Machines that are read under the cell's lock at once.
 const AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]

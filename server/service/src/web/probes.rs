@@ -18,7 +18,8 @@ pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
     }
 }
 
-/// A replica that has stopped by itself is not healthy. Nobody is told why: who may ask that has the page.
+/// A replica that has stopped by itself is not healthy. The reason is not in the response; it is on
+/// the page.
 pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     if shown.web.host.stopped().is_none() {
         return "ok\n".into_response();
@@ -26,7 +27,7 @@ pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the replica has stopped\n").into_response()
 }
 
-/// Nobody is told why: who may ask that has the page.
+/// The reason is not in the response; it is on the page.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
     match shown.web.host.refresh(Instant::now() + READY_MAX).await {
         Ok(()) => "ready\n".into_response(),

@@ -40,7 +40,7 @@ pub(super) fn path_of(folder: &Path, sequence: u64) -> PathBuf {
     folder.join(format!("{sequence:020}.log"))
 }
 
-/// The segment that a name stands for.
+/// The sequence number in a segment's file name.
 pub(super) fn sequence_of(name: &str) -> Option<u64> {
     name.strip_suffix(".log").filter(|digits| digits.len() == 20)?.parse().ok()
 }
@@ -68,14 +68,14 @@ impl Unfinished {
         self.file.sync()
     }
 
-    /// Makes it so long.
+    /// Extends the file to this length.
     pub(super) fn grow(&mut self, length: u64) -> io::Result<()> {
         self.file.allocate(length)?;
         self.length = length;
         Ok(())
     }
 
-    /// Gives it its header, these records, and its name.
+    /// Writes the header and these records, and gives the file its name.
     pub(super) fn finish(
         self,
         (disk, folder): (&dyn Disk, &Path),
@@ -86,7 +86,7 @@ impl Unfinished {
     }
 }
 
-/// Makes a segment that nobody needs any more into a new one of the same length.
+/// Makes a free segment into a new one of the same length.
 pub(super) fn reuse(
     (disk, folder): (&dyn Disk, &Path),
     old: Segment,

@@ -15,7 +15,7 @@ const POINTS_MAX: usize = 100_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SweepFile {
-    /// When a run ends, in hours.
+    /// End of a run, in hours.
     #[serde(default)]
     pub(super) end: Option<f64>,
     #[serde(default)]
@@ -40,7 +40,7 @@ impl<T: Clone> Values<T> {
     }
 }
 
-/// A value as it stands in the results.
+/// A value in the form of the results.
 trait Shown {
     /// Kind of all values of its type.
     const KIND: Kind;

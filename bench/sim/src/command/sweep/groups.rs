@@ -35,7 +35,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of those that are there; none if none is.
+    /// Of the present values; `None` without any.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Spread> {
         let values: Vec<f64> = values.flatten().collect();
         let first = *values.first()?;

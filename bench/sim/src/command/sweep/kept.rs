@@ -41,12 +41,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Stored data of a point, if it is there and whole.
+    /// Stored data of a point, if it is complete.
     pub(super) fn kept(&self, number: usize, point: &Point) -> Option<Done> {
         let text = std::fs::read_to_string(self.dir.join(file_name(number))).ok()?;
         let done: Done = serde_json::from_str(&text).ok()?;

@@ -1,4 +1,4 @@
-//! The way in which a sweep is laid out on paper: what goes from left to right, which combinations are lines of one plot, and which have
+//! Layout of a sweep's plots: the setting on the x axis, which combinations are lines of one plot, and which have
 //! plots of their own.
 //!
 //! The numeric setting with most values is the level axis. The others make lines, as many as a plot has colours for; where
@@ -15,7 +15,7 @@ pub(super) const LINES_MAX: usize = 8;
 /// Parts of a page: 36 plots.
 pub(super) const PARTS_MAX: usize = 6;
 
-/// Which settings are what, by their numbers in [`SETTINGS`].
+/// Roles of the settings, by their numbers in [`SETTINGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Setting on the horizontal axis; none if no number was swept.
@@ -83,7 +83,7 @@ pub(super) fn split<'a>(
     split
 }
 
-/// So many of them at most, from all over.
+/// At most this many of them, evenly chosen.
 pub(super) fn sample<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let count = all.len();
     if count <= most {

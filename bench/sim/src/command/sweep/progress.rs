@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of so many points, of which so many are there.
+    /// Progress of `all` points, of which `there` are done.
     pub(super) fn new(all: usize, there: usize) -> Progress {
         if all == there {
             return Progress { bar: ProgressBar::hidden() };
@@ -44,7 +44,7 @@ impl Drop for Progress {
     }
 }
 
-/// Time that it still takes.
+/// Estimate of the remaining time.
 #[derive(Clone)]
 struct Left {
     /// Number of points that were there before.
@@ -55,7 +55,7 @@ struct Left {
 }
 
 impl Left {
-    /// Time that it still takes, so long after the begin; nobody knows before the first point.
+    /// The remaining time; `None` before the first point.
     fn of(&self, all: u64, now: Duration) -> Option<Duration> {
         let done = self.seen.saturating_sub(self.there);
         if done == 0 {

@@ -98,7 +98,7 @@ fn how_to_read(all: &[&Combination], layout: &Layout) -> Vec<String> {
     prose
 }
 
-/// The section that says what was run.
+/// The section with the settings of the run.
 fn settings(done: &[Done], all: &[&Combination]) -> Section {
     let value = |setting: usize| told(all.iter().map(|it| it.settings[setting].text()));
     let mut rows: Vec<Vec<String>> = (0..SETTINGS.len() - 1)
@@ -120,7 +120,7 @@ fn settings(done: &[Done], all: &[&Combination]) -> Section {
     }
 }
 
-/// A part of what came out: its plots and its table, of so many rows at most.
+/// A part of the results: its plots and its table, with at most `rows_max` rows.
 fn results(
     (ending, title): (&str, String),
     part: &[&Combination],
@@ -163,7 +163,7 @@ fn results(
     section
 }
 
-/// Result of each combination and kind of jobs, in so many rows at most; and how many there would be.
+/// Results of each combination and kind of jobs, at most `rows_max` rows; and the number of all.
 fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usize) {
     let mut swept: Vec<usize> = layout.parts.iter().chain(&layout.lines).copied().collect();
     swept.extend(layout.across);

@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// A sample of what comes by, each as likely as any other: so many at most, of any number.
+/// A uniform random sample of a stream of any length, of bounded size.
 pub(super) struct Sample<T> {
     pub(super) kept: Vec<T>,
     seen: u64,
@@ -37,7 +37,7 @@ impl<T> Sample<T> {
         Sample { kept: Vec::new(), seen: 0, bound }
     }
 
-    /// Number of those that came by.
+    /// Number of items seen.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
@@ -52,7 +52,7 @@ impl<T> Sample<T> {
     }
 }
 
-/// Draws from a list for ever, each item once before any comes again.
+/// Draws from a list forever, each item once before any repeats.
 pub(super) struct Draws<'a, T> {
     of: &'a [T],
     order: Vec<usize>,
@@ -65,7 +65,7 @@ impl<'a, T> Draws<'a, T> {
         Draws { of, order: Vec::new() }
     }
 
-    /// Whether each item has been drawn as often as every other.
+    /// Whether each item has been drawn equally often.
     pub(super) fn is_over(&self) -> bool {
         self.order.is_empty()
     }

@@ -6,18 +6,21 @@
 //! every view its own with its own claims in it; both judge by [`ClusterResources::judge`].
 //!
 //! A task claims what its group says for as long as it has a machine, whatever it was resized to. So the sum moves
-//! where tasks come and leave (`Cell::place`, `Cell::unplace`), with those of tenants, and nowhere else. No machine
+//! where tasks come and leave, and nowhere else. No machine
 //! is the place to make room on, so nobody is evicted for it: who waits for a licence waits until a task that has
 //! one ends.
 
+use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use crate::audit::AuditError;
 use crate::cell::Cell;
+use crate::delta::Delta;
 use crate::facts::Need;
-use crate::held::values_of;
-use crate::image::ImageError;
-use crate::tenants::Tenants;
+use crate::image::{Image, ImageError};
 use crate::validate;
-use omega_core::{Amounts, KindId, Outcome, Reason, Rejection};
+use crate::view::{GroupRef, View};
+use omega_core::{Amounts, Job, KindId, Outcome, Reason, Rejection, TaskGroup};
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 
 /// See the head of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +39,7 @@ impl ClusterResources {
     }
 
     /// Whether a task may claim so much.
-    pub(crate) fn judge(&self, request: &Amounts) -> Result<(), Reason> {
+    fn judge(&self, request: &Amounts) -> Result<(), Reason> {
         match request.iter().find(|(kind, amount)| *amount > self.free(*kind)) {
             Some((kind, _)) => Err(Reason::CellExhausted(kind)),
             None => Ok(()),
@@ -44,13 +47,13 @@ impl ClusterResources {
     }
 
     /// How many tasks may claim so much each.
-    pub(crate) fn room_for(&self, request: &Amounts) -> u64 {
+    fn room_for(&self, request: &Amounts) -> u64 {
         let counts = request.iter().map(|(kind, amount)| self.free(kind) / amount);
         counts.min().unwrap_or(u64::MAX)
     }
 
     /// Counts what a task claims, or with `sign` -1 what it gives back.
-    pub(crate) fn count(&mut self, request: &Amounts, sign: i64) {
+    fn count_request(&mut self, request: &Amounts, sign: i64) {
         for (kind, amount) in request.iter() {
             let claimed = self.claimed.get(kind);
             debug_assert!(sign > 0 || amount <= claimed, "what is given back was counted");
@@ -59,7 +62,7 @@ impl ClusterResources {
     }
 
     /// Whether there is more of some kind than before.
-    pub(crate) fn exceeds(&self, before: &ClusterResources) -> bool {
+    fn exceeds(&self, before: &ClusterResources) -> bool {
         self.capacity.iter().any(|(kind, _)| self.free(kind) > before.free(kind))
     }
 }
@@ -77,23 +80,82 @@ impl Need {
     }
 }
 
-/// Counts what a task claims of the cell as a whole, for it and for its tenant, or with `sign` -1 what it gives back.
-#[cold]
-#[inline(never)]
-pub(crate) fn count_of_cell(
-    (resources, tenants): (&mut ClusterResources, &mut Tenants),
-    (tenant, request): (u32, &Amounts),
-    sign: i64,
-) {
-    resources.count(request, sign);
-    tenants.count(tenant, &values_of(request, tenants.kinds), sign);
+impl Ledger for ClusterResources {
+    fn check(&self, at: &Placement<'_>, _: &Context<'_>) -> Result<(), Reason> {
+        at.need.cluster_request.as_deref().map_or(Ok(()), |request| self.judge(request))
+    }
+
+    fn count(&mut self, at: &Placement<'_>, sign: i64) {
+        if let Some(request) = &at.need.cluster_request {
+            self.count_request(request, sign);
+        }
+    }
+}
+
+impl Policy for ClusterResources {
+    type Mirror = ClusterResources;
+    type Note = ();
+
+    fn concerns(_: &Job, group: &TaskGroup) -> bool {
+        !group.cluster_request.is_zero()
+    }
+
+    fn write_head(&self, delta: &mut Delta) {
+        delta.resources.clone_from(self);
+    }
+
+    fn can_count(&self, at: &Placement<'_>) -> bool {
+        let request = at.need.cluster_request.as_deref();
+        request.is_none_or(|request| self.claimed.checked_add(request).is_some())
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.cluster_capacity.clone_from(&self.capacity);
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        validate::cluster_capacity(&restoring.image.cluster_capacity, restoring.kinds)?;
+        self.capacity.clone_from(&restoring.image.cluster_capacity);
+        Ok(())
+    }
+
+    fn hash(&self, into: &mut impl Hasher) {
+        hash(&self.capacity, into);
+    }
+
+    fn hash_image(image: &Image, into: &mut impl Hasher) {
+        hash(&image.cluster_capacity, into);
+    }
+
+    fn audit(&self, recount: &ClusterResources) -> Result<(), AuditError> {
+        if self.claimed == recount.claimed { Ok(()) } else { Err(AuditError::CellClaims) }
+    }
+
+    fn uncounted(&self) -> ClusterResources {
+        ClusterResources { capacity: self.capacity.clone(), claimed: Amounts::zero() }
+    }
+}
+
+impl Mirror for ClusterResources {
+    fn apply(&mut self, applying: Applying<'_>) {
+        let now = &applying.delta.resources;
+        applying.tally.cell_freed += u64::from(now.exceeds(self));
+        self.clone_from(now);
+    }
+}
+
+/// A cell that has nothing as a whole leaves no trace in its hash.
+fn hash(capacity: &Amounts, into: &mut impl Hasher) {
+    if !capacity.is_zero() {
+        ("the cell has", capacity).hash(into);
+    }
 }
 
 impl Cell {
     /// What the cell as a whole has, and what of it is claimed.
     #[must_use]
     pub fn resources(&self) -> &ClusterResources {
-        &self.resources
+        &self.policies.cluster_resources
     }
 
     pub(crate) fn set_cluster_capacity(
@@ -102,30 +164,29 @@ impl Cell {
         amount: u64,
     ) -> Result<Outcome, Rejection> {
         validate::known_kind(kind, &self.kinds)?;
-        let capacity = self.resources.capacity.clone().with(kind, amount);
+        let capacity = self.policies.cluster_resources.capacity.clone().with(kind, amount);
         validate::cluster_capacity(&capacity, &self.kinds)?;
-        if capacity == self.resources.capacity {
+        if capacity == self.policies.cluster_resources.capacity {
             return Ok(Outcome::Done(self.version));
         }
-        self.resources.capacity = capacity;
+        self.policies.cluster_resources.capacity = capacity;
         Ok(Outcome::Done(self.begin()))
     }
+}
 
-    pub(crate) fn restore_cluster_capacity(&mut self, capacity: Amounts) -> Result<(), ImageError> {
-        validate::cluster_capacity(&capacity, &self.kinds)?;
-        self.resources.capacity = capacity;
-        Ok(())
+impl View {
+    /// The amounts that the cell as a whole has, and those that are claimed, by this view, too.
+    #[must_use]
+    pub fn resources(&self) -> &ClusterResources {
+        &self.mirrors().cluster_resources
     }
 
-    /// What placed tasks claim of the cell, counted anew.
-    pub(crate) fn recount_cell_claims(&self) -> Amounts {
-        let mut counted = ClusterResources::default();
-        for (_, job) in self.jobs.iter() {
-            let placed = job.tasks.iter().filter(|task| task.state.machine().is_some());
-            let requests = placed.filter_map(|task| job.need(task).cluster_request.as_deref());
-            requests.for_each(|request| counted.count(request, 1));
-        }
-        counted.claimed
+    /// The number of tasks of a group that may claim what they need of the cell as a whole.
+    #[must_use]
+    pub fn cell_room(&self, group: GroupRef) -> usize {
+        let request = self.need(group).cluster_request.as_deref();
+        let count = request.map_or(u64::MAX, |request| self.resources().room_for(request));
+        usize::try_from(count).unwrap_or(usize::MAX)
     }
 }
 
@@ -140,7 +201,7 @@ mod tests {
         let two = Amounts::new([0, 2]);
         assert_eq!((cell.room_for(&two), cell.judge(&two)), (2, Ok(())));
         let before = cell.clone();
-        cell.count(&Amounts::new([0, 9]), 1);
+        cell.count_request(&Amounts::new([0, 9]), 1);
         assert_eq!((cell.free(KindId(1)), cell.room_for(&two)), (0, 0));
         assert_eq!(cell.judge(&two), Err(Reason::CellExhausted(KindId(1))));
         assert_eq!(cell.judge(&Amounts::new([1])), Err(Reason::CellExhausted(KindId(0))));

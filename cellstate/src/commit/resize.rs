@@ -5,26 +5,13 @@
 //! it is resized to, and varies again when that is its request. No task is evicted for it. A machine that drains
 //! takes no new tasks, but lets those that it has grow.
 
+use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
-use crate::commit::{Scratch, Step};
 use crate::held::{Values, amounts_of, values_of};
 use crate::jobs::OwnerId;
 use crate::judge::room;
-use omega_core::{Amounts, Item, JobKind, Reason, Resize, TaskId, Transaction};
-
-/// How often tasks were resized, and took what they want, since this process has the cell. It is no part of its
-/// state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldCounts {
-    /// Resizes that were taken.
-    pub resized: u64,
-    /// Resizes that were refused.
-    pub resizes_refused: u64,
-    /// Tasks that were placed with what they want.
-    pub optional_met: u64,
-    /// Tasks that want something, and were placed without it.
-    pub optional_missed: u64,
-}
+use crate::policy::{Context, Placement};
+use omega_core::{Amounts, Reason, Resize, TaskId};
 
 impl Cell {
     /// What a placed task holds of its machine, if that is not what its group requests.
@@ -43,12 +30,6 @@ impl Cell {
         self.task_held(id).or_else(request)
     }
 
-    /// How often tasks were resized and took what they want, since this process has the cell.
-    #[must_use]
-    pub fn held_counts(&self) -> HeldCounts {
-        self.held_counts
-    }
-
     /// Judges one resize and does it.
     pub(crate) fn resize(
         &mut self,
@@ -56,7 +37,6 @@ impl Cell {
         scratch: &mut Scratch,
     ) -> Result<Step, Reason> {
         let task = resize.task;
-        let steps_back = self.is_over_its_share(task);
         let job = self.jobs.get_mut(task.job).ok_or(Reason::UnknownTask)?;
         let record = job.tasks.get(task.index as usize).ok_or(Reason::UnknownTask)?;
         if record.state.ended() {
@@ -74,17 +54,17 @@ impl Cell {
         let part = job.part(task.index);
         let more = difference(&to, &self.machines.freed_by(slot as usize, part));
         let grows = difference(&to, part.request);
-        if let Some(kind) = self.facts.over_peak(slot as usize, (job.spec.kind, &grows)) {
-            return Err(Reason::PeakHours(kind));
-        }
+        let need = job.need(record);
+        let by = Placement { row: slot as usize, job: &job.spec, need, request: &grows };
+        let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        self.policies.check_resize(&by, &context)?;
         room(self.machines.free(slot as usize), &more)?;
         self.tenants.judge(job.tenant, &grows)?;
         let owner = job.owner;
-        let (less, more) = (grows.iter().any(|more| *more < 0), grows.iter().any(|more| *more > 0));
-        let batch = job.spec.kind == JobKind::Batch && self.facts.has_calendar(slot as usize);
-        scratch.peaks.throttled += u64::from(steps_back && less);
-        scratch.peaks.grown += u64::from(batch && more);
-        scratch.held.push((task, job.part(task.index).request.into()));
+        self.policies.note_resize(&by, &self.facts, &mut scratch.notes);
+        scratch.met |= self.policies.meeting(need);
+        let amounts = Some(part.request.into());
+        scratch.had.push((task, Had { amounts, ..Had::default() }));
         self.set_held(task, slot, to);
         Ok(Step::Resized { task, slot, owner })
     }
@@ -98,29 +78,6 @@ impl Cell {
         }
     }
 
-    /// Counts what a transaction changed of what tasks hold.
-    pub(crate) fn count_held(&mut self, txn: &Transaction, scratch: &Scratch) {
-        let counts = &mut self.held_counts;
-        let refused = scratch.conflicts.iter();
-        let refused = refused.filter(|conflict| matches!(conflict.item, Item::Resize(_))).count();
-        counts.resizes_refused += refused as u64;
-        counts.resized += (txn.resizes.len() - refused) as u64;
-        if !scratch.optional {
-            return;
-        }
-        for step in &scratch.steps {
-            let Step::Placed { task, .. } = step else { continue };
-            let Some((job, record)) = self.jobs.task(*task) else { continue };
-            let Some(optional) = &job.need(record).optional else { continue };
-            let part = job.part(task.index);
-            let has_devices = optional.devices.is_none() || !part.chosen.is_empty();
-            match has_devices && *part.request == *optional.request {
-                true => counts.optional_met += 1,
-                false => counts.optional_missed += 1,
-            }
-        }
-    }
-
     /// Has a placed task hold so much.
     pub(crate) fn set_held(&mut self, task: TaskId, slot: u32, to: Values) {
         let Some(job) = self.jobs.get_mut(task.job) else { return };
@@ -130,7 +87,13 @@ impl Cell {
         job.hold(task.index, to);
         self.machines.count(slot as usize, job.part(task.index), -1);
         self.tenants.count(job.tenant, &more, 1);
-        self.facts.peaks.count(slot as usize, (job.spec.kind, &more), 1);
+        let need = job.need(&job.tasks[task.index as usize]);
+        self.policies.resize(&Placement {
+            row: slot as usize,
+            job: &job.spec,
+            need,
+            request: &more,
+        });
     }
 }
 

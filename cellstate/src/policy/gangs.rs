@@ -18,10 +18,12 @@
 //! gangs that each hold half of a cell could both let go and both come back, again and again. Schedulers do
 //! the rest: a gang that was released waits longer than others do before it tries again.
 
+use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
-use crate::commit::Step;
+use crate::commit::{Review, Scope, Step};
 use crate::jobs::JobRecord;
-use omega_core::{JobId, TaskId, TaskState};
+use omega_core::transaction::Item;
+use omega_core::{Conflict, Job, JobId, Reason, TaskGroup, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +45,65 @@ pub struct GangCounts {
     pub completed: u64,
     /// Those that were released because it took too long.
     pub timed_out: u64,
+}
+
+/// Gangs: the jobs whose tasks hold their places, and how often that was so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gangs {
+    holding: BTreeSet<JobId>,
+    counts: GangCounts,
+}
+
+impl Gangs {
+    /// Whether the tasks of a job hold their places.
+    pub(crate) fn is_holding(&self, job: JobId) -> bool {
+        self.holding.contains(&job)
+    }
+
+    /// Notes a job of a snapshot whose tasks hold their places.
+    pub(crate) fn restore_hold(&mut self, job: JobId) {
+        self.holding.insert(job);
+    }
+}
+
+impl Ledger for Gangs {
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Gangs {
+    type Mirror = ();
+    type Note = ();
+
+    fn concerns(job: &Job, _: &TaskGroup) -> bool {
+        job.gang_min.is_some() || job.gang_timeout_ms.is_some()
+    }
+
+    /// Rejects claims of gangs that one transaction must place, and that stay too small.
+    fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
+        let all = review.scope == Scope::All;
+        for (claim, i) in review.txn.claims.iter().zip(0..) {
+            let job = cell.jobs.get(claim.task.job).filter(|job| job.spec.is_placed_at_once());
+            let Some(job) = job.filter(|_| review.is_taken(Item::Claim(i))) else { continue };
+            let is_too_small = |min: u32| all || job.placed < min.min(job.alive);
+            if job.spec.gang_min.is_some_and(is_too_small) {
+                late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
+            }
+        }
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, (): ()) {
+        cell.settle_gangs(review.steps);
+    }
+
+    fn is_near_an_edge(&self, _: u64) -> bool {
+        !self.holding.is_empty()
+    }
+
+    fn goes_by_time(&self) -> bool {
+        !self.holding.is_empty()
+    }
 }
 
 impl JobRecord {
@@ -77,7 +138,7 @@ impl Cell {
     /// The jobs whose tasks hold their places, ascending.
     #[must_use]
     pub fn holding(&self) -> &BTreeSet<JobId> {
-        &self.holding
+        &self.policies.gangs.holding
     }
 
     /// When a job that holds places is released if it stays too small; `None` if it holds none, or
@@ -88,33 +149,14 @@ impl Cell {
         Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
     }
 
-    /// Whether something happens soon that only the time brings about: then the cell should be told it often.
-    #[must_use]
-    pub fn waits_for_time(&self) -> bool {
-        !self.holding.is_empty()
-            || self.evicted.iter().next().is_some()
-            || self.facts.calendar.is_near_an_edge(self.now_ms)
-            || self.facts.peaks.is_near_an_edge(self.now_ms)
-    }
-
-    /// Whether what commands do may depend on the time: then the cell should be told it with them.
-    #[must_use]
-    pub fn goes_by_time(&self) -> bool {
-        self.policy.eviction_cap.is_some()
-            || !self.holding.is_empty()
-            || !self.facts.calendar.is_empty()
-            || !self.facts.peaks.is_empty()
-    }
-
     /// How often gangs held places, since this process has the cell.
     #[must_use]
     pub fn gang_counts(&self) -> GangCounts {
-        self.gang_counts
+        self.policies.gangs.counts
     }
 
     /// Begins or ends holds after a transaction of these steps.
-    #[inline(never)]
-    pub(crate) fn settle_gangs(&mut self, steps: &[Step]) {
+    fn settle_gangs(&mut self, steps: &[Step]) {
         let mut net: BTreeMap<JobId, i64> = BTreeMap::new();
         for step in steps {
             match step {
@@ -145,8 +187,8 @@ impl Cell {
         }
         match hold {
             Some(_) => {
-                self.holding.insert(id);
-                self.gang_counts.begun += 1;
+                self.policies.gangs.holding.insert(id);
+                self.policies.gangs.counts.begun += 1;
                 if let Some(job) = self.jobs.get_mut(id) {
                     job.hold = hold;
                 }
@@ -161,12 +203,12 @@ impl Cell {
         let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
         // Whoever starts tasks looks at all of them again.
         self.log.push(Change::Job(id, job.owner));
-        self.gang_counts.completed += 1;
+        self.policies.gangs.counts.completed += 1;
         self.end_hold(id);
     }
 
     fn end_hold(&mut self, id: JobId) {
-        self.holding.remove(&id);
+        self.policies.gangs.holding.remove(&id);
         if let Some(job) = self.jobs.get_mut(id) {
             job.hold = None;
         }
@@ -174,12 +216,12 @@ impl Cell {
 
     /// Notes when holds began that are new, and finds those that are too old and not spared.
     pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
-        if self.holding.is_empty() {
+        if self.policies.gangs.holding.is_empty() {
             return Vec::new();
         }
         let now_ms = self.now_ms;
         let mut overdue = Vec::new();
-        for id in &self.holding {
+        for id in &self.policies.gangs.holding {
             let Some(job) = self.jobs.get_mut(*id) else { continue };
             if job.is_overdue(now_ms) {
                 overdue.push((job.hold.and_then(|hold| hold.since_ms), *id));
@@ -209,7 +251,7 @@ impl Cell {
             for index in 0..tasks {
                 left.extend(self.release_task(TaskId { job: id, index }));
             }
-            self.gang_counts.timed_out += 1;
+            self.policies.gangs.counts.timed_out += 1;
             self.end_hold(id);
         }
         left.sort_unstable();

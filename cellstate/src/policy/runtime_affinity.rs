@@ -1,14 +1,46 @@
-//! What may not leave: releases and evictions that would leave a task alone that needs runtime affinity.
+//! Runtime affinity: releases and evictions that would leave a task alone that needs runtime affinity.
 //!
 //! It is seen when all of a transaction has been judged, because those who need the runtime affinity may leave in the
 //! same transaction, and others may come. Of several that leave a domain the last ones stay, as many as
 //! are needed.
 
+use super::{Ledger, Policy};
 use crate::cell::Cell;
-use crate::commit::{Scratch, Step};
+use crate::commit::{Review, Scope, Step};
+use crate::facts::Facts;
 use crate::rules::{Alone, GroupRules};
 use omega_core::transaction::Item;
-use omega_core::{Conflict, Reason, TaskId, Transaction};
+use omega_core::{Conflict, Job, Reason, TaskGroup, TaskId};
+
+/// Runtime affinity: it keeps no state beside the counters of rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RuntimeAffinity;
+
+impl Ledger for RuntimeAffinity {
+    fn is_checking(&self, facts: &Facts) -> bool {
+        facts.rules.any_runtime_affinity()
+    }
+
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for RuntimeAffinity {
+    type Mirror = ();
+    type Note = ();
+
+    /// A rule of any job may select tasks of any other.
+    fn concerns(_: &Job, _: &TaskGroup) -> bool {
+        true
+    }
+
+    fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
+        if !review.txn.releases.is_empty() || !review.txn.evictions.is_empty() {
+            cell.add_runtime_affinity_conflicts(review, late);
+        }
+    }
+}
 
 /// A task that has left its machine in a transaction.
 struct Left<'a> {
@@ -18,25 +50,17 @@ struct Left<'a> {
 }
 
 impl Cell {
-    /// Adds to the late conflicts those that leave somebody alone. With `all`, everything that could.
-    pub(crate) fn add_runtime_affinity_conflicts(
-        &self,
-        (txn, scratch): (&Transaction, &Scratch),
-        all: bool,
-        late: &mut Vec<Conflict>,
-    ) {
-        if !scratch.runtime_affinity {
-            return;
-        }
+    /// Adds to the late conflicts those that leave somebody alone, or everything that could.
+    fn add_runtime_affinity_conflicts(&self, review: &Review<'_>, late: &mut Vec<Conflict>) {
         let book = &self.facts.rules;
-        let left = self.left(txn, scratch);
-        let stays: Vec<Item> = match all {
-            true => left
+        let left = self.left(review);
+        let stays: Vec<Item> = match review.scope {
+            Scope::All => left
                 .iter()
                 .filter(|l| book.may_be_runtime_affinity(l.rules))
                 .map(|left| left.item)
                 .collect(),
-            false => self.needed(&left),
+            Scope::Breaking => self.needed(&left),
         };
         for item in stays {
             if late.iter().all(|conflict| conflict.item != item) {
@@ -46,14 +70,12 @@ impl Cell {
     }
 
     /// The tasks that have left and that rules are about, in the order of the transaction.
-    fn left<'a>(&'a self, txn: &Transaction, scratch: &Scratch) -> Vec<Left<'a>> {
-        let taken = |item: &Item| {
-            scratch.conflicts.binary_search_by(|conflict| conflict.item.cmp(item)).is_err()
-        };
-        let releases = (0..txn.releases.len() as u32).map(Item::Release);
-        let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
+    fn left<'a>(&'a self, review: &Review<'_>) -> Vec<Left<'a>> {
+        let releases = (0..review.txn.releases.len() as u32).map(Item::Release);
+        let evictions = (0..review.txn.evictions.len() as u32).map(Item::Eviction);
+        let taken = |item: &Item| review.is_taken(*item);
         // What leaves is done first, each in one step.
-        let items = releases.chain(evictions).filter(taken).zip(&scratch.steps);
+        let items = releases.chain(evictions).filter(taken).zip(review.steps);
         let left = |(item, step): (Item, &Step)| match *step {
             Step::Removed { task, slot, .. } => {
                 Some(Left { item, row: slot as usize, rules: self.rules_of(task)? })

@@ -1,4 +1,4 @@
-//! How many evictions the cell takes in any span of time.
+//! Evictions: who may preempt whom (`review.rs`), and how many the cell takes in any span of time.
 //!
 //! The times of those that count are kept, with how many there were at each (the *sliding window log* of rate
 //! limiters). That is exact: a bucket that is refilled, or a counter for each minute, lets through almost
@@ -7,14 +7,79 @@
 //!
 //! Invariant: times ascend, counts are above 0, and `sum` is theirs.
 
+mod review;
+
+use super::list::Listed;
+use super::{Ledger, Policy, Restoring};
 use crate::cell::{Cell, Change};
-use crate::image::ImageError;
-use omega_core::EvictionCap;
+use crate::commit::Review;
+use crate::delta::Delta;
+use crate::image::{Image, ImageError};
+use omega_core::{Conflict, EvictionCap, Item, Job, TaskGroup, Transaction};
 use std::collections::VecDeque;
+
+/// Evictions: who may preempt whom, and how many the cell takes in any span of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evictions {
+    log: EvictionLog,
+    counts: EvictionCounts,
+}
+
+impl Ledger for Evictions {
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Evictions {
+    type Mirror = ();
+    /// Evictions that only a guarantee allows.
+    type Note = u32;
+
+    fn concerns(_: &Job, _: &TaskGroup) -> bool {
+        false
+    }
+
+    fn concerns_transaction(txn: &Transaction) -> bool {
+        !txn.evictions.is_empty()
+    }
+
+    fn check_all(cell: &Cell, review: &Review<'_>, note: &mut u32, late: &mut Vec<Conflict>) {
+        *note = cell.late_evictions(review, late);
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, reclaimed: u32) {
+        if review.steps.is_empty() {
+            return;
+        }
+        let stayed = review.conflicts.iter().filter(|c| matches!(c.item, Item::Eviction(_)));
+        let taken = review.txn.evictions.len() - stayed.count();
+        cell.count_evictions(taken as u32, reclaimed);
+    }
+
+    fn write_change(&self, delta: &mut Delta) {
+        delta.refilled = true;
+    }
+
+    fn is_near_an_edge(&self, _: u64) -> bool {
+        !self.log.taken.is_empty()
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.evicted = self.log.iter().collect();
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        let image = restoring.image;
+        let cap = image.policy.eviction_cap;
+        self.log = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
+        Ok(())
+    }
+}
 
 /// See the head of the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EvictionLog {
+struct EvictionLog {
     taken: VecDeque<(u64, u32)>,
     sum: u64,
 }
@@ -30,7 +95,7 @@ pub struct EvictionCounts {
 
 impl EvictionLog {
     /// Each time with how many there were, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+    fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         self.taken.iter().copied()
     }
 
@@ -57,7 +122,7 @@ impl EvictionLog {
     ///
     /// # Errors
     /// If no cell of this time and cap can have it.
-    pub(crate) fn restore(
+    fn restore(
         list: &[(u64, u32)],
         now_ms: u64,
         cap: Option<EvictionCap>,
@@ -80,31 +145,37 @@ impl Cell {
     #[must_use]
     pub fn evictions_left(&self) -> Option<u32> {
         let cap = self.policy.eviction_cap?;
-        Some(u64::from(cap.count).saturating_sub(self.evicted.sum) as u32)
+        Some(u64::from(cap.count).saturating_sub(self.policies.evictions.log.sum) as u32)
     }
 
     /// How many tasks were evicted, since this process has the cell.
     #[must_use]
     pub fn eviction_counts(&self) -> EvictionCounts {
-        self.eviction_counts
+        self.policies.evictions.counts
     }
 
     /// Counts evictions that were taken, of which so many were for a guarantee.
-    pub(crate) fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
-        self.eviction_counts.by_guarantee += u64::from(reclaimed);
-        self.eviction_counts.by_precedence += u64::from(taken - reclaimed);
+    fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
+        let Evictions { log, counts } = &mut self.policies.evictions;
+        counts.by_guarantee += u64::from(reclaimed);
+        counts.by_precedence += u64::from(taken - reclaimed);
         if self.policy.eviction_cap.is_some() && taken > 0 {
-            self.evicted.add(self.now_ms, taken);
+            log.add(self.now_ms, taken);
         }
+    }
+
+    /// Each time at which evictions count against the limit, ascending, with how many there were.
+    pub(crate) fn counted_evictions(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.policies.evictions.log.iter()
     }
 
     /// Forgets evictions that count no more. The answer is whether there were any.
     pub(crate) fn refill_evictions(&mut self) -> bool {
-        self.evicted.prune(self.now_ms, self.policy.eviction_cap)
+        self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
     }
 
     /// Tells schedulers that more evictions are taken, or others than before.
     pub(crate) fn log_evictions(&mut self) {
-        self.log.push(Change::Evictions);
+        self.log.push(Change::Policy(Evictions::BIT));
     }
 }
