@@ -76,15 +76,15 @@ use std::sync::Arc;
 /// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
-    /// To be written to the log, in order.
+    /// Writes to the log, in order.
     pub writes: Vec<Write>,
     /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// To be done with snapshots, in order.
+    /// Snapshot operations, in order.
     pub files: Vec<FileJob>,
-    /// Answers to what was asked here.
+    /// Answers to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
@@ -105,7 +105,7 @@ pub struct Replica {
     /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time that it told the cell of its own accord.
+    /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
     /// Tick of the last message from the known leader.
@@ -126,12 +126,12 @@ pub struct Start {
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
-    /// The fingerprint of the history up to there.
+    /// The fingerprint of the history up to that entry.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that continues where it stopped.
+    /// A replica that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
@@ -172,20 +172,20 @@ impl Replica {
         &self.node
     }
 
-    /// Reason for which it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
-    /// waits for one of them.
+    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
+    /// of them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
-    /// The fingerprint of all that was applied.
+    /// The fingerprint of the applied history.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
@@ -373,7 +373,7 @@ impl Replica {
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         self.unsafe_writes.persisted(number);
         self.node.persisted(number);
@@ -386,7 +386,7 @@ impl Replica {
         self.full = full;
     }
 
-    /// The log failed: what it holds is unknown, so this replica ends here.
+    /// The log failed and its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -458,7 +458,7 @@ impl Replica {
         }
     }
 
-    /// Puts waiting requests into an entry. The answer is whether there was one.
+    /// Proposes an entry of waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -567,7 +567,7 @@ impl Replica {
         ReadId { replica: self.node.id(), incarnation, number }
     }
 
-    /// Lets go of those who have waited since this tick or longer.
+    /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
@@ -579,7 +579,7 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
+    /// Repeats unanswered read requests, whose messages may be lost.
     fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
             let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
