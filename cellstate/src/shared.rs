@@ -135,7 +135,10 @@ impl CellHandle for SharedCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Kinds, Machine};
+    use omega_core::{
+        Amounts, Claim, Job, JobId, Kinds, Machine, MachineId, Reason, SequenceNumber, TaskGroup,
+        TaskId, TransactionId,
+    };
 
     #[test]
     fn each_answer_is_shown_in_order() {
@@ -147,5 +150,67 @@ mod tests {
         cell.apply_each(commands, |answer| answers.push(answer.is_ok()));
         assert_eq!(answers, [true, true, false]);
         assert_eq!(cell.read(|cell| cell.machines().count()), 2);
+    }
+
+    /// A cell with one machine for ten tasks, and a job of twenty.
+    fn small_cell() -> SharedCell {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([10])))).unwrap();
+        let job = Job::batch("j", TaskGroup::new(20, Amounts::new([1])));
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        cell
+    }
+
+    /// A transaction that claims the machine for some of the tasks.
+    fn claiming(
+        scheduler: SchedulerId,
+        number: u64,
+        tasks: impl Iterator<Item = u32>,
+    ) -> Transaction {
+        let claim = |index| {
+            let task = TaskId { job: JobId(0), index };
+            Claim::new(task, MachineId::first(0), SequenceNumber(0))
+        };
+        let id = TransactionId { scheduler, number };
+        Transaction::new(id, Version(0), tasks.map(claim).collect())
+    }
+
+    #[test]
+    fn transactions_together_are_checked_one_after_the_other() {
+        let cell = small_cell();
+        let (scheduler, first) = cell.register("s".into()).unwrap();
+        let txns = [claiming(scheduler, first, 0..8), claiming(scheduler, first + 1, 8..12)];
+        let commits = cell.commit_all(&[&txns[0], &txns[1]]);
+        let reasons = |i: usize| -> Vec<Reason> {
+            let commit = commits[i].as_ref().unwrap();
+            commit.conflicts.iter().map(|conflict| conflict.reason).collect()
+        };
+        assert_eq!(reasons(0), []);
+        assert_eq!(reasons(1).len(), 2, "the machine takes ten of twelve");
+    }
+
+    /// Threads that race for more room than there is fill the machine exactly, and each task has one place.
+    #[test]
+    fn threads_that_race_for_a_machine_fill_it_and_no_more() {
+        let cell = small_cell();
+        let placed = std::thread::scope(|scope| {
+            let work = |worker: u32| {
+                let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
+                let mut placed = 0;
+                // Each claims all tasks, one by one, from a place of its own on.
+                for i in 0..20 {
+                    let task = (i + worker * 5) % 20;
+                    let txn = claiming(scheduler, first + u64::from(i), task..task + 1);
+                    placed += usize::from(cell.commit(&txn).unwrap().is_complete());
+                }
+                placed
+            };
+            let work = &work;
+            let workers = [0, 1, 2, 3].map(|worker| scope.spawn(move || work(worker)));
+            workers.map(|worker| worker.join().unwrap()).iter().sum::<usize>()
+        });
+        assert_eq!(placed, 10);
+        let tasks = cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().tasks.len());
+        assert_eq!(tasks, 10);
     }
 }
