@@ -33,7 +33,7 @@ impl Bar {
         self.0.set_message(progress.pending.to_string());
     }
 
-    /// Takes the bar off the terminal.
+    /// Removes the bar from the terminal.
     pub(crate) fn clear(self) {
         self.0.finish_and_clear();
     }

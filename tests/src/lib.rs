@@ -26,6 +26,8 @@
 pub mod cluster;
 pub mod compare;
 pub mod disk;
+#[cfg(doctest)]
+mod documents;
 pub mod durable;
 pub mod faulty;
 pub mod fire;

@@ -76,15 +76,15 @@ use std::sync::Arc;
 /// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
-    /// To be written to the log, in order.
+    /// Writes to the log, in order.
     pub writes: Vec<Write>,
-    /// Up to where the log is to forget, after these writes.
+    /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// To be done with snapshots, in order.
+    /// Snapshot operations, in order.
     pub files: Vec<FileJob>,
-    /// Answers to what was asked here.
+    /// Answers to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
@@ -102,15 +102,15 @@ pub struct Replica {
     transfers: Transfers,
     /// Reads that wait for an index to be applied.
     reads: BTreeMap<(LogIndex, AskId), u64>,
-    /// Reads that have asked for an index, with when they began.
+    /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time that it told the cell of its own accord.
+    /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
-    /// The tick of the last message from the leader that it knows.
+    /// Tick of the last message from the known leader.
     heard: u64,
-    /// Whether another one has said that this one was removed.
+    /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -126,17 +126,17 @@ pub struct Start {
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
-    /// The fingerprint of the history up to there.
+    /// The fingerprint of the history up to that entry.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that goes on where it stopped.
+    /// A replica that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
         let applied = Applied::new(start.cell, position);
-        Replica {
+        let mut replica = Replica {
             node: Node::new(start.node, settings.node),
             settings,
             applied: Arc::new(applied),
@@ -155,10 +155,12 @@ impl Replica {
             output: Output::default(),
             watch: Watch::default(),
             unsafe_writes: Unsafe::default(),
-        }
+        };
+        replica.look_for_removal();
+        replica
     }
 
-    /// The state, for whoever reads it.
+    /// The state, for readers.
     #[must_use]
     pub fn applied(&self) -> &Arc<Applied> {
         &self.applied
@@ -170,27 +172,27 @@ impl Replica {
         &self.node
     }
 
-    /// Why it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
-    /// waits for one of them.
+    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
+    /// of them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
-    /// The fingerprint of all that was applied.
+    /// The fingerprint of the applied history.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
     }
 
-    /// Does all that can be done now, and tells what is to be done by the caller. To be called after
-    /// one or more of the other calls: requests that came together share an entry.
+    /// Does all that can be done now, and returns the caller's work. Called after one or more of
+    /// the other calls: requests that come together share an entry.
     #[must_use]
     pub fn proceed(&mut self) -> Output {
         self.follow_all();
@@ -230,7 +232,7 @@ impl Replica {
         self.leave_a_bad_disk();
     }
 
-    /// Another replica has said something.
+    /// Handles a message of another replica.
     pub fn receive(&mut self, from: ReplicaId, message: PeerMessage) {
         if self.stop.is_some() {
             return;
@@ -240,7 +242,7 @@ impl Replica {
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
-            PeerMessage::Removed => self.note_removed(from),
+            PeerMessage::Removed => self.hear_of_removal(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -292,7 +294,7 @@ impl Replica {
         }
     }
 
-    /// Somebody here asks for something. The answer comes with this id in some later output.
+    /// Sends a request of this process. A later output has the reply with this id.
     pub fn ask(&mut self, ask: Ask) -> AskId {
         let id = self.requests.next_id();
         if self.stop.is_some() {
@@ -321,7 +323,7 @@ impl Replica {
         id
     }
 
-    /// Takes a request, or sends it on to the leader.
+    /// Accepts a request, or forwards it to the leader.
     fn take(&mut self, sender: Sender, term: Term, ask: Ask) {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
@@ -364,14 +366,14 @@ impl Replica {
         }
     }
 
-    /// Whether the leader that it follows has been silent for longer than elections take. One whose disk is full calls no
-    /// election, so it would go on asking a leader that has stepped down.
+    /// Whether the leader that it follows has been silent for longer than elections take. A replica
+    /// with a full disk calls no election, so it would wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         self.unsafe_writes.persisted(number);
         self.node.persisted(number);
@@ -384,7 +386,7 @@ impl Replica {
         self.full = full;
     }
 
-    /// The log failed: what it holds is unknown, so this replica ends here.
+    /// The log failed and its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -393,9 +395,7 @@ impl Replica {
         tracing::error!(id = %self.node.id(), %stop, "the replica stops");
         self.stop.get_or_insert(stop);
         self.output.answers.extend(self.requests.give_up(u64::MAX));
-        let asked = std::mem::take(&mut self.asked).into_keys();
-        let reads = std::mem::take(&mut self.reads).into_keys().map(|(_, id)| id);
-        let again = asked.chain(reads).map(|id| (id, Answer::Again(Again::Stopped)));
+        let again = self.take_reads().map(|id| (id, Answer::Again(Again::Stopped)));
         self.output.answers.extend(again);
     }
 
@@ -458,7 +458,7 @@ impl Replica {
         }
     }
 
-    /// Puts waiting requests into an entry. The answer is whether there was one.
+    /// Proposes an entry of waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -567,7 +567,7 @@ impl Replica {
         ReadId { replica: self.node.id(), incarnation, number }
     }
 
-    /// Lets go of those who have waited since this tick or longer.
+    /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
@@ -579,7 +579,7 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
+    /// Repeats unanswered read requests, whose messages may be lost.
     fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
             let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
@@ -587,7 +587,7 @@ impl Replica {
         }
     }
 
-    /// Answers whoever asked.
+    /// Replies to a sender.
     fn reply(&mut self, to: Sender, answer: Answer) {
         match to {
             Sender::Here(id) => self.output.answers.push((id, answer)),
