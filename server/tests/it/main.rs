@@ -87,3 +87,4 @@ mod traces;
 mod txn;
 mod upgrades;
 mod web;
+mod workflows;
