@@ -165,7 +165,7 @@ fn drive(started: &mut Started) -> Out {
     (output.messages, output.answers)
 }
 
-/// Failpoints without an error to return.
+/// Failpoints that cannot return an error.
 const NO_ANSWER: [&str; 4] = ["send", "apply", "snapshot-capture", "snapshot-install"];
 
 /// Hides the output of intended panics.

@@ -89,7 +89,7 @@ pub enum Command {
         /// Where it runs.
         machine: MachineId,
     },
-    /// Limits what a tenant's tasks may claim together; `None` lifts the limit.
+    /// Limits the total claim of a tenant's tasks; `None` removes the limit.
     SetQuota {
         /// Name of the tenant.
         tenant: Text,
@@ -121,7 +121,7 @@ pub enum Command {
     /// Revokes all names of a process that has ended or stopped renewing; its later transactions
     /// are fenced. The version rises only if it owned any.
     EndHolder {
-        /// The process that owned them.
+        /// The process that owned the names.
         holder: HolderId,
     },
     /// Configures a tenant: parent, guarantee and weight. Its claims stay, even beyond a new limit;
@@ -153,7 +153,7 @@ pub enum Command {
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond it stay,
     /// and further ones are rejected until usage is below it.
     SetClusterCapacity {
-        /// Of which registered kind.
+        /// Registered kind of the resource.
         kind: KindId,
         /// Amount; 0 is none.
         amount: u64,
@@ -289,7 +289,7 @@ pub enum Rejection {
         what: Text,
         /// The number.
         given: u64,
-        /// Number of those that are allowed.
+        /// Maximum number.
         max: u64,
     },
     /// A job needs at least one group with at least one task, and group names must be unique.
@@ -310,7 +310,7 @@ pub enum Rejection {
     /// Choose a lease within the bounds.
     #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
     BadLease {
-        /// Time for which it was to be.
+        /// Requested duration.
         given: u32,
     },
     /// Choose another parent, guarantee or weight.
@@ -343,7 +343,7 @@ pub enum Rejection {
     /// Describe the machine otherwise.
     #[error("{0}")]
     BadMachine(Text),
-    /// The cores of its NUMA nodes can change only while no task has any to itself.
+    /// The cores of its NUMA nodes can change only while no task has exclusive cores.
     #[error("tasks of machine {0} have some of its cores to themselves")]
     CoresInUse(MachineId),
     /// The machine's NUMA nodes have too few cores left for the task: correct the machine first.

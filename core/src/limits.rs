@@ -26,8 +26,8 @@ pub const DEVICE_MILLI: u32 = 1000;
 /// NUMA nodes of one machine: two sockets of four nodes each.
 pub const NUMA_NODES_MAX: usize = 8;
 
-/// Cores of one NUMA node: twice what the largest socket has in hardware threads. Those of all nodes of a machine
-/// are counted in 16 bits.
+/// Cores of one NUMA node: twice the hardware threads of the largest socket. The total of a machine
+/// fits 16 bits.
 pub const CORES_PER_NODE_MAX: u16 = 1024;
 
 /// Tasks in one job over its life.
@@ -42,7 +42,7 @@ pub const GROUPS_PER_JOB_MAX: usize = 256;
 /// Rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 
-/// The weight of a preference about tasks, or below 0 as much.
+/// Largest weight of a preference about tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 
 /// The weight of a tenant: a thousand to one is the widest that operators give.
@@ -104,7 +104,7 @@ pub const RESERVATIONS_MAX: usize = 256;
 /// racks.
 pub const RESERVED_VALUES_MAX: usize = 1024;
 
-/// Tenants of one reservation: a tenant above them covers all of them with one name.
+/// Tenants of one reservation. A parent tenant covers all its children with one name.
 pub const RESERVATION_TENANTS_MAX: usize = 64;
 
 /// Calendars of peaks: more than a cell has kinds of machines that services and batch share.
@@ -128,7 +128,7 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// its scheduler, whatever else is in the message.
 pub const JOB_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one machine, counted in the same way and for the same reason.
+/// Bytes of one machine as a message; a view gets a machine in one message.
 pub const MACHINE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all reservations together, counted in the same way: a view gets all of them in one message.

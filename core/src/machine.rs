@@ -47,13 +47,13 @@ impl Labels {
         self.pairs().iter().map(|(key, value)| (key, value))
     }
 
-    /// Number of labels there are.
+    /// Number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs().is_empty()
@@ -88,7 +88,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A mark on a machine that keeps off every task that does not tolerate it.
+/// A taint: keeps tasks that do not tolerate it off a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
@@ -262,7 +262,7 @@ pub struct Machine {
     pub name: Text,
     /// Capacity.
     pub capacity: Amounts,
-    /// By how much more than its capacity it may be claimed.
+    /// Overcommit: how far claims may exceed the capacity.
     pub overcommit: Overcommit,
     /// Labels: its properties and its place (see [`TopologyLevel`]).
     pub labels: Labels,

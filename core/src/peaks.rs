@@ -44,7 +44,7 @@ pub struct Peak {
 pub struct KindShare {
     /// The resource kind.
     pub kind: KindId,
-    /// In percent of a machine's capacity.
+    /// Percentage of a machine's capacity.
     pub percent: u8,
 }
 
@@ -77,7 +77,7 @@ impl Peak {
         until(self.from_ms) <= within_ms || until(self.until_ms) <= within_ms
     }
 
-    /// Time for which it is, in milliseconds.
+    /// Duration in milliseconds.
     #[must_use]
     pub fn length_ms(&self) -> u32 {
         match self.from_ms < self.until_ms {

@@ -185,7 +185,7 @@ pub trait Filter: Send + Sync {
         Judged::NOTHING
     }
 
-    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
@@ -204,7 +204,7 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are

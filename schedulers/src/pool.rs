@@ -1,11 +1,10 @@
-//! Schedulers on threads: one each, woken when there may be something to do.
+//! A pool of schedulers on threads, woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
-//! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
-//! closing the channels ends the pool.
+//! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
+//! worker sleeps on its channel, which wakes it early; closing the channels ends the pool.
 //!
-//! A decision that panics costs its job its turn, and nobody else: [`Scheduler::recover`]. A worker that panics
-//! elsewhere has ended, which [`Pool::running`] shows.
+//! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
+//! that panics elsewhere ends, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 /// Clock of a pool, provided by the caller, since the library reads no clock.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since any fixed moment; never less than before.
+    /// Nanoseconds since any fixed moment; never decreases.
     fn now(&self) -> Nanos;
 }
 
@@ -26,7 +25,7 @@ pub trait Clock: Send + Sync {
 /// backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
+/// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
@@ -74,7 +73,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         pool
     }
 
-    /// Wakes the workers that sleep, because there are new jobs or new room.
+    /// Wakes sleeping workers after new jobs or free resources.
     pub fn wake(&self) {
         for waker in &self.wakers {
             // A full channel means that the worker is about to look anyway.
@@ -90,7 +89,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()
     }
 
-    /// Ends the workers, and gives back what they had.
+    /// Stops the workers and returns them.
     ///
     /// # Panics
     /// If a worker panicked.

@@ -285,8 +285,8 @@ fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), CodecError> {
 
 /// Reads a value, and takes memory in proportion to the bytes.
 ///
-/// A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`). It
-/// must be a constant, so bytes are sorted by size: what is small may claim but little.
+/// A limit counts bytes in memory, of which one encoded byte makes at most eight (a small `u64`).
+/// It must be a constant, so inputs are classed by size, and a small one gets a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

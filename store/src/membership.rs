@@ -1,8 +1,8 @@
 //! Membership of a cell, and its changes.
 //!
-//! A membership is part of what the replicas agree on: it changes by entries of the log and travels
-//! with snapshots, and nothing else holds it. An id is never used twice. A replica that was removed
-//! may have forgotten what it promised, so it comes back under a new id, as a learner.
+//! A membership is replicated state: it changes by entries of the log and is part of snapshots. An
+//! id is never reused. A removed replica may have forgotten its promises, so it returns under a new
+//! id, as a learner.
 
 use crate::codec::{self, CodecError};
 use crate::log::ReplicaId;

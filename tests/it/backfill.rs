@@ -295,8 +295,8 @@ fn first_waiting(cell: &Cell) -> Option<JobId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The first of the queue is promised the earliest moment that going through time finds; nobody is ever placed
-    /// so that it becomes later, and it begins by then.
+    /// The first job of the queue gets the earliest start that an exhaustive search finds; no
+    /// placement delays it, and it starts by then.
     #[test]
     fn the_first_is_promised_the_earliest_moment(gangs in gangs(), exact in any::<bool>()) {
         let cell = cell(&[]);

@@ -196,7 +196,8 @@ impl Trio {
         }
     }
 
-    /// Works until all have applied the same, audits and compares them, and counts what was done.
+    /// Runs the replicas until all have applied the same entries, audits and compares them, and
+    /// counts the operations done.
     ///
     /// # Panics
     /// If they do not agree, or anything acknowledged is lost or done twice.

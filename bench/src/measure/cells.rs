@@ -1,4 +1,4 @@
-//! The cells that are measured: machines of a real cell's shapes, part of them in use.
+//! Measured cells: machines with a real cell's shapes, partly allocated.
 
 use super::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};

@@ -25,7 +25,7 @@ pub struct Build {
     /// Number of machines.
     #[arg(long)]
     machines: usize,
-    /// Number of those that placed tasks.
+    /// Number of schedulers that placed tasks.
     #[arg(long, default_value_t = 0)]
     tasks: usize,
     /// Number of tasks each job has.

@@ -51,7 +51,7 @@ enum Suffix {
     Bytes(u64),
 }
 
-/// An amount, before it is known of which kind.
+/// An amount of a kind not yet known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     text: String,

@@ -31,7 +31,7 @@ pub struct Head {
     pub kinds: Kinds,
     /// The cell's policy.
     pub policy: Policy,
-    /// The machines at the start; none where the trace tells of none and nobody said.
+    /// Initial machines; none if neither the trace nor the options have any.
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
@@ -106,7 +106,7 @@ pub trait Stream {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// If the rest cannot be read: file, line and field are named.
+    /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
     /// Parts that were not carried over, in sentences; whole once the end was reached.

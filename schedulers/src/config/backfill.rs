@@ -20,7 +20,7 @@ fn one() -> u32 {
     1
 }
 
-/// As often as the time of a served cell moves.
+/// Default interval: the interval at which a served cell's time advances.
 fn ten() -> u32 {
     10
 }

@@ -106,7 +106,7 @@ pub enum Remedy {
     Lift {
         /// Kind: never room.
         obstacle: Obstacle,
-        /// Number of machines it alone keeps the task off.
+        /// Number of machines for which it is the only obstacle.
         machines: usize,
     },
 }
@@ -123,7 +123,7 @@ impl Remedy {
     }
 }
 
-/// Counts a machine that one obstacle alone keeps the task off.
+/// Counts a machine with only one obstacle.
 pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
     match lifts.iter_mut().find(|(known, _)| known == obstacle) {
         Some((_, machines)) => *machines += 1,

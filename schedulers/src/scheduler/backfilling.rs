@@ -58,9 +58,9 @@ impl Scheduler {
         }
     }
 
-    /// After a decision: a job that found no room has a plan if it is one of the first, before anybody else is
-    /// decided on; one that is in the transaction now needs it no more. One that waits for what belongs to no machine,
-    /// such as a quota, is not in the way of others.
+    /// After a decision: plans a job without room if it is among the first, before any other
+    /// decision, and drops the plan of a job that is in the transaction now. A job that waits for a
+    /// quota or a cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         let concerns = {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-/// The most bytes of a message: what a server sends is far below it, and the largest command is
+/// Largest message. Servers send far less, and the largest command is
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -75,7 +75,7 @@ impl Connections {
     /// Prepares connections; they are made when they are first used. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If there is no address, or one is not an address.
+    /// If there is no address, or one is invalid.
     pub fn new(address: &Address) -> Result<Connections, ApiError> {
         if address.replicas.is_empty() {
             let say = "name at least one replica of the cell, as host:port";

@@ -1,8 +1,7 @@
-//! Why a call failed: a stable code, a sentence that says what to do, and the gRPC status that tools
-//! know.
+//! Errors of calls: a stable code, a message with the remedy, and a gRPC status.
 //!
-//! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
-//! where waiting helps. The sentence is for people and may change; the code does not.
+//! The code is sent as `google.rpc.ErrorInfo` with the domain `omega`, with `google.rpc.RetryInfo`
+//! where waiting helps. The message is for people and may change; the code does not.
 
 use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -119,7 +118,7 @@ define_codes! {
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
     /// The machine contradicts itself.
     BadMachine = "BAD_MACHINE", InvalidArgument;
-    /// The cores of a machine's NUMA nodes can change only while no task has any to itself.
+    /// The cores of a machine's NUMA nodes can change only while no task has exclusive cores.
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
     /// Too few cores of the machine are left for a task alone.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
@@ -149,7 +148,7 @@ define_codes! {
     Denied = "DENIED", PermissionDenied;
     /// A limit of the server was reached: wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
-    /// The deadline passed before there was an answer: send it again, it is not done twice.
+    /// The deadline passed before an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
     /// This server does not have the call: try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;
@@ -171,7 +170,7 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// Action, for people.
     pub message: String,
-    /// Time for which to wait before trying again, if that helps.
+    /// Delay before a retry, if a retry can succeed.
     pub retry_after: Option<Duration>,
     /// Address of the leader, if another replica leads.
     pub leader: Option<String>,

@@ -1,8 +1,8 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services ask here and await; the cell and its replicas know no runtime. A replica answers by a
-//! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
-//! deltas.
+//! The services call it and await; the cell and its replicas know no async runtime. A replica
+//! replies by a callback that wakes the awaiting task, and a thread publishes the applied version
+//! for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
@@ -22,8 +22,8 @@ use tokio::time::Instant;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
-/// takes, and shorter than people wait.
+/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
+/// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Longest wait for this replica's snapshot before another state is captured: far longer than the
@@ -145,7 +145,7 @@ impl Host {
         &self.metrics
     }
 
-    /// Processes that own names of schedulers, as this server knows them.
+    /// Processes that own scheduler names, as known to this server.
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -165,7 +165,7 @@ impl Host {
         }
     }
 
-    /// Reason for which the replica has stopped, with the remedy, if it has.
+    /// Reason why the replica has stopped, with the remedy, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<(String, Remedy)> {
         let status = self.running()?.status();
@@ -182,7 +182,7 @@ impl Host {
         }
     }
 
-    /// The leader. A cell in memory has no other replica, so this one does.
+    /// The leader. In a cell in memory, it is this replica.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -232,7 +232,7 @@ impl Host {
     /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
+    /// If it changed nothing, no leader takes it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -284,7 +284,7 @@ impl Host {
     /// Changes the membership.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,
@@ -362,7 +362,7 @@ impl Host {
         }
     }
 
-    /// Repeats a request until there is a reply, or time is up.
+    /// Repeats a request until there is a reply, or the time is over.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
@@ -418,7 +418,7 @@ pub enum Try {
     Again,
 }
 
-/// Answers that may have to be awaited, one for each request in order.
+/// Pending answers, one for each request, in order.
 #[derive(Debug)]
 pub enum Pending {
     /// The results are here.

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What to do with jobs.
+/// Commands for jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// List the jobs and their progress.
@@ -185,7 +185,7 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     columns(&heading, &rows)
 }
 
-/// How many machines of a job are named.
+/// Largest number of a job's machines that are printed.
 const MACHINES_SHOWN: usize = 20;
 
 /// A job, and the first machines that its tasks have.
@@ -232,7 +232,7 @@ fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     left.map_or(places.clone(), |left| format!("{places}, for {} s more", left.div_ceil(1000)))
 }
 
-/// What each task of a group has, in a line.
+/// Request of each task of a group, in a line.
 fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let listed = |amounts: &ByKind<u64>| listed(kinds, amounts);
     let demand_profile = |(name, points): (&String, &Vec<u64>)| {

@@ -124,7 +124,7 @@ struct GroupFile {
     volumes: Vec<String>,
     /// Name of the only machine where the tasks may run, if any.
     machine: Option<String>,
-    /// Selectors of which the machine must match at least one, if given.
+    /// The machine must match at least one of these selectors, if any is given.
     required: Option<Vec<SelectorFile>>,
     /// Selectors of preferred machines.
     #[serde(default)]
@@ -195,7 +195,7 @@ fn whole() -> u16 {
     1000
 }
 
-/// A time, read by the same rule as a flag.
+/// A time, parsed like a flag.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct TimeFile(Duration);

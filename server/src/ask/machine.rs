@@ -14,7 +14,7 @@ use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What to do with machines.
+/// Commands for machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
     /// List the machines and their free resources.
@@ -74,7 +74,7 @@ impl MachineState {
     }
 }
 
-/// What the machine is, or a file of machines.
+/// The machine by flags, or a file of machines.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
@@ -270,7 +270,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
 }
 
 impl Described {
-    /// The same as in a file.
+    /// The machine of the flags, in the form of a file.
     fn machine(&self) -> MachineFile {
         let named = self.amounts.named();
         let capacity: BTreeMap<String, Amount> =

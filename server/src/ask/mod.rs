@@ -104,7 +104,7 @@ pub(crate) enum AskError {
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Correct the environment.
@@ -133,7 +133,7 @@ pub(crate) enum AskError {
     Conflicts {
         /// The number.
         refused: usize,
-        /// Of how many.
+        /// Number of items.
         items: usize,
     },
     /// Correct the context.

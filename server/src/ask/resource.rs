@@ -1,4 +1,4 @@
-//! `omega cluster-resource`: what the cell as a whole has that tasks claim, such as licences.
+//! `omega cluster-resource`: resources of the cell as a whole, such as licences.
 
 use super::amount::{self, Amount};
 use super::shape::DoneShape;
@@ -22,7 +22,7 @@ pub(crate) enum ResourceCommand {
     Set(SetArgs),
 }
 
-/// Of what, and how much.
+/// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The resource kind: one of the cell's.

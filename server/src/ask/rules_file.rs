@@ -1,5 +1,4 @@
-//! Placement rules in files: those of `omega-core` in a format of their own, which stays stable
-//! while the core changes.
+//! Placement rules in files: those of `omega-core`, in a stable format.
 
 use super::pairs;
 use omega_core::{

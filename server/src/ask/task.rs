@@ -11,7 +11,7 @@ use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_core::Kinds;
 
-/// What to do with tasks.
+/// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// List the tasks of a job, or those that a machine has.
@@ -24,7 +24,7 @@ pub(crate) enum TaskCommand {
     Resize(Box<ResizeArgs>),
 }
 
-/// Whose tasks.
+/// Selection of tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks of this job.
@@ -84,7 +84,7 @@ pub(super) fn list(
     })
 }
 
-/// What few tasks have (devices, cores to themselves, other amounts than their group's) has a column where one has it.
+/// Columns of the table. Devices, exclusive cores and allocations have one only if a task has them.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let allocated = |task: &TaskShape| {
@@ -110,5 +110,5 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     columns(&heading, &rows)
 }
 
-/// What a task shows in a column.
+/// Text of a task in a column.
 type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Agreed state beside the cell: it is in every snapshot.
+/// Replicated state other than the cell, in every snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Membership.
@@ -66,7 +66,7 @@ impl From<WithoutAddresses> for Agreed {
 /// Work of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
-    /// To save an image of the state.
+    /// Save an image of the state.
     Save {
         /// The last entry that is in it.
         position: Position,
@@ -100,7 +100,7 @@ pub enum FileJob {
 /// Its outcome.
 #[derive(Debug)]
 pub enum FileDone {
-    /// A snapshot is safe; or it is not, and the next one may be.
+    /// A snapshot is durable, or failed; the next one may succeed.
     Saved(Position, Membership, bool),
     /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
@@ -108,9 +108,9 @@ pub enum FileDone {
     Read(ReplicaId, Position, Piece),
     /// There is no such snapshot to be sent.
     Gone(ReplicaId, Position),
-    /// The next piece that is wanted.
+    /// Offset of the next piece to request.
     Wanted(Position, u64),
-    /// All pieces are here, and were checked: this is the state.
+    /// All pieces are received and checked: this is the state.
     Received(Position, Agreed, Box<Cell>),
     /// It cannot be received now.
     Failed(Position),

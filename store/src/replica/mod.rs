@@ -76,15 +76,15 @@ use std::sync::Arc;
 /// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
-    /// To be written to the log, in order.
+    /// Writes to the log, in order.
     pub writes: Vec<Write>,
     /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// To be done with snapshots, in order.
+    /// Snapshot operations, in order.
     pub files: Vec<FileJob>,
-    /// Answers to what was asked here.
+    /// Answers to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
@@ -105,12 +105,12 @@ pub struct Replica {
     /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time that it told the cell of its own accord.
+    /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
     /// Tick of the last message from the known leader.
     heard: u64,
-    /// Whether another replica has reported that this one was removed.
+    /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -126,17 +126,17 @@ pub struct Start {
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
-    /// The fingerprint of the history up to there.
+    /// The fingerprint of the history up to that entry.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that continues where it stopped.
+    /// A replica that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
         let applied = Applied::new(start.cell, position);
-        Replica {
+        let mut replica = Replica {
             node: Node::new(start.node, settings.node),
             settings,
             applied: Arc::new(applied),
@@ -155,7 +155,9 @@ impl Replica {
             output: Output::default(),
             watch: Watch::default(),
             unsafe_writes: Unsafe::default(),
-        }
+        };
+        replica.look_for_removal();
+        replica
     }
 
     /// The state, for readers.
@@ -170,20 +172,20 @@ impl Replica {
         &self.node
     }
 
-    /// Reason for which it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
-    /// waits for one of them.
+    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
+    /// of them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
-    /// The fingerprint of all that was applied.
+    /// The fingerprint of the applied history.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
@@ -240,7 +242,7 @@ impl Replica {
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
-            PeerMessage::Removed => self.note_removed(from),
+            PeerMessage::Removed => self.hear_of_removal(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -371,7 +373,7 @@ impl Replica {
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         self.unsafe_writes.persisted(number);
         self.node.persisted(number);
@@ -384,7 +386,7 @@ impl Replica {
         self.full = full;
     }
 
-    /// The log failed: what it holds is unknown, so this replica ends here.
+    /// The log failed and its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -393,9 +395,7 @@ impl Replica {
         tracing::error!(id = %self.node.id(), %stop, "the replica stops");
         self.stop.get_or_insert(stop);
         self.output.answers.extend(self.requests.give_up(u64::MAX));
-        let asked = std::mem::take(&mut self.asked).into_keys();
-        let reads = std::mem::take(&mut self.reads).into_keys().map(|(_, id)| id);
-        let again = asked.chain(reads).map(|id| (id, Answer::Again(Again::Stopped)));
+        let again = self.take_reads().map(|id| (id, Answer::Again(Again::Stopped)));
         self.output.answers.extend(again);
     }
 
@@ -458,7 +458,7 @@ impl Replica {
         }
     }
 
-    /// Puts waiting requests into an entry. The answer is whether there was one.
+    /// Proposes an entry of waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -567,7 +567,7 @@ impl Replica {
         ReadId { replica: self.node.id(), incarnation, number }
     }
 
-    /// Lets go of those who have waited since this tick or longer.
+    /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
@@ -579,7 +579,7 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
+    /// Repeats unanswered read requests, whose messages may be lost.
     fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
             let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();

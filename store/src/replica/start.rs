@@ -139,9 +139,9 @@ pub fn found_with(
     found_at(directory, membership, cell, 0)
 }
 
-/// Gives a new folder the state of a backup, as a founding replica of a new cell that goes on from there.
-/// All founding replicas must be given the same backup: the history of the new cell begins with the hash
-/// of the state, so replicas that were given others stop at the first entry instead of disagreeing.
+/// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it.
+/// All bootstrapping replicas need the same backup: the history of the new cell begins with the
+/// hash of the state, so others stop at the first entry.
 ///
 /// # Errors
 /// If it cannot be written.

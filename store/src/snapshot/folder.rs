@@ -91,7 +91,7 @@ impl Snapshots {
         Ok(positions)
     }
 
-    /// Writes a snapshot and makes it safe; then removes older ones but the last [`KEPT`].
+    /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
     /// If it is not safe. Then nothing has its final name, unless the disk failed after all was

@@ -1,8 +1,7 @@
-//! An image as a sequence of parts: the order in which they are written, and are read again.
+//! A snapshot state as a sequence of parts, in the order of writing and reading.
 //!
-//! A part is a row, a job, a task, an answer: small, so that neither side needs a second copy of the
-//! image in memory. How many there are is said before them, in the header or in the part they
-//! belong to.
+//! A part is a row, a job, a task or a result: small, so that neither side needs a second copy of
+//! the state in memory. The number of parts precedes them, in the header or in the enclosing part.
 
 use super::error::LoadError;
 use super::header::Counts;

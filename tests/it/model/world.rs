@@ -17,7 +17,7 @@ pub(crate) struct AskId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Request {
     id: AskId,
-    /// To the leader of which term.
+    /// Term of the leader it is sent to.
     term: usize,
     /// Client of the transaction; each client has one.
     client: usize,

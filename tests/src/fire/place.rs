@@ -72,7 +72,7 @@ pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec
     Ok(places)
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until there is an answer.
 fn insist<T>(
     notes: &Notes,
     command: &Command,

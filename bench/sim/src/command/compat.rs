@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Number of differences that are told; the rest are counted.
+/// Number of printed differences; the rest are counted.
 const DIFFERENCES_TOLD: usize = 20;
 
 /// Subject of the comparison.

@@ -1,4 +1,4 @@
-//! The verbs of `omega sim`: one file below for each, with its arguments, what it prints, and how it ends.
+//! Commands of `omega sim`: one file below for each, with its arguments, output and exit codes.
 
 mod capacity;
 mod compat;
@@ -22,7 +22,7 @@ use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Simulate a cell: what it would do, rather than what it does.
+/// Simulate a cell.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Find how many machines a workload needs, and how much more load a cell carries.

@@ -33,7 +33,7 @@ struct Run<'a, C> {
     books: Records,
 }
 
-/// Runs a plan on a cell: what each scheduler and each job came to.
+/// Runs a plan on a cell. Returns the records of schedulers and jobs.
 pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Records {
     let mut run = Run {
         plan,

@@ -93,8 +93,8 @@ impl Policy {
         }
     }
 
-    /// The score of a policy that follows the gradient, with the devices for which it is best. A task that
-    /// shares looks at each device; one that does not gets the fullest that fit.
+    /// Score of a gradient policy, with the best devices. A sharing task tries each device; others
+    /// get the fullest that fit.
     fn gradient(
         self,
         machine: &DeviceMachine,
@@ -147,9 +147,10 @@ impl Policy {
     }
 }
 
-/// Cost of a thousandth of a device that is left [`Policy::FgdAhead`]: machines in use are filled up first, and
-/// empty ones kept. Found by trial: with half as much it gains the same, with twice as much a little less; but with
-/// a quarter, tasks of a list where all share devices are spread over whole ones, and five percent of the devices are lost.
+/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are
+/// filled first. Chosen by experiments: half of it gains the same, twice as much a little less;
+/// with a quarter, a list of only sharing tasks spreads over whole devices, and five percent of the
+/// devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
 /// Score of a change of the lost part: 50 if it stays, 73 if it shrinks by a whole device.

@@ -49,8 +49,8 @@ pub(super) fn namespace(pod: &Pod) -> &str {
     }
 }
 
-/// The images of the pod's containers, also of those that only run at its start. One without a tag
-/// is `latest`, as machines name it.
+/// The images of the pod's containers, init containers included. An image without a tag is
+/// `latest`, as on machines.
 pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     let containers = spec.init_containers.iter().chain(&spec.containers);
     let images = containers.map(|container| {

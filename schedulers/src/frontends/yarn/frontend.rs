@@ -163,7 +163,7 @@ impl Frontend {
         Ok(allocated)
     }
 
-    /// Notes which containers have ended, and which applications are over.
+    /// Finds ended containers and finished applications.
     fn hear_left(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
             let Some(application) = self.applications.get_mut(&task.job) else { continue };

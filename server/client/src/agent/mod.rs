@@ -250,9 +250,9 @@ impl Agent {
         self.say(Said::Attach(machine));
     }
 
-    /// Notes a task that runs on a machine, or ends there, since before this process began: to be said before
-    /// the machine is spoken for. If the cell does not want it any more, it is told to stop as any other,
-    /// and nothing is started before its room is there.
+    /// Registers a task from before this process that runs, or ended, on a machine. Call it before
+    /// the machine connects. A task that the cell no longer wants is stopped like any other, and
+    /// its room is free only then.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }

@@ -1,8 +1,8 @@
-//! Between the words of a cell and the messages of the API.
+//! Conversions between the types of `omega-core` and the messages of the API.
 //!
-//! What is sent is made by `From`, which cannot fail; what comes in is read by `TryFrom`, which
-//! refuses what has no meaning and names the field. Bounds are not checked here: the cell does, once,
-//! where it applies a command. What is read takes memory in proportion to the message.
+//! Outgoing messages are made by `From`, which cannot fail; incoming ones are read by `TryFrom`,
+//! which rejects invalid values and names the field. Bounds are checked once, by the cell, when it
+//! applies a command. Reading allocates memory in proportion to the message.
 
 mod delta;
 mod job;
@@ -202,7 +202,7 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
 /// The resource kind with a number.
 ///
 /// # Errors
-/// If no cell has so many.
+/// If the number exceeds the maximum of kinds.
 pub fn kind(number: u32) -> Result<KindId, Malformed> {
     Ok(KindId(narrow(number, u8::MAX, "kind")?))
 }

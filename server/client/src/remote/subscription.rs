@@ -1,7 +1,7 @@
-//! The stream of deltas of one interest, read as a scheduler asks for it.
+//! The stream of deltas of one interest.
 //!
-//! Deltas gather until the scheduler syncs, and become one. If it does not sync for long, the channel
-//! is full and the replica waits; what then changes comes as one delta later.
+//! Deltas collect until the scheduler syncs, and are merged. If it does not sync for long, the
+//! channel is full and the replica waits; later changes then come as one delta.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};

@@ -1,8 +1,7 @@
-//! One task that all agents of a leader meet in: it routes what changes in the cell to their streams, and
-//! asks the monitor what their silence means.
+//! The task that serves all agents of a leader: it routes changes of the cell to their streams, and
+//! passes their heartbeats to the monitor.
 //!
-//! It waits for no agent and for no command: what is sent to a stream that is full ends the stream, and
-//! commands are carried out beside it.
+//! It waits for no agent and no command: a full stream is ended, and commands run concurrently.
 
 use super::Sent;
 use super::marks::{apply_plan, has_taint};
@@ -21,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Time for which changes gather before they are routed: as for schedulers.
+/// Time for which changes are batched before they are routed, as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval at which leadership is checked: a tenth of the time that an election takes, at the least.
@@ -30,11 +29,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interval of the check for silent machines: half a second of a timeout of forty.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Interval at which the cell is given the time, at the least. While something in the cell waits for it, such as gangs that
-/// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
+/// Longest interval at which the cell's time is advanced. While something in the cell depends on
+/// it, such as gangs that keep places, it is advanced at every [`LOOK`]; a leader also does so with
+/// commands that depend on it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// Time that a command about the whole cell may take. It is given again with the next time.
+/// Timeout of a command about the whole cell. The next tick repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// A message from a stream to the hub.
@@ -302,7 +302,7 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Registers machines with agents at the monitor, and removes those that are gone.
+/// Registers machines with agents at the monitor, and removes machines without one.
 fn note_all(
     monitor: &mut Monitor,
     cell: &Cell,
@@ -321,7 +321,7 @@ fn note_all(
     }
 }
 
-/// Gives a command that is given again later if it fails.
+/// Submits a command that is repeated later if it fails.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {

@@ -56,7 +56,8 @@ impl Outbox {
         &mut all[last]
     }
 
-    /// Stops come before starts: a stop after a start of the same task opens a new message.
+    /// Within a message, stops come before starts: a stop after a start of the same task opens a
+    /// new message.
     pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
         let begun = self.of(stream);
         if begun.starts.iter().any(|start| start.task == task) {

@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    /// A frame of a message and those that wait behind it.
+    /// A frame of a message and the ones queued after it.
     fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
         let mut frame = proto::PeerFrame {
             cell: self.me.cell.to_string(),

@@ -38,8 +38,7 @@ pub struct PeerListener {
     running: Arc<Running>,
     peers: Peers,
     heard: PeersHeard,
-    /// Last error of each peer, so that it is logged once although peers retry. The lock is taken
-    /// for a look-up.
+    /// Last error of each peer, so that retries do not log it again.
     refused: Mutex<BTreeMap<u64, String>>,
 }
 

@@ -1,9 +1,8 @@
-//! The addresses of the peers, and a stream to each that has messages to get.
+//! Addresses of the peers, and a stream to each.
 //!
-//! A peer is reached at the address that the membership has; where it has none, at the one that this
-//! server's settings give; where they give none, at the one that the peer itself has sent. So a change of
-//! the membership moves or adds a replica without a restart of the others, and a replica that joins needs
-//! to know no more than its own address.
+//! A peer's address is that of the membership, else that of this server's settings, else the one
+//! that the peer has sent. So a membership change moves or adds a replica without a restart of the
+//! others, and a joining replica needs only its own address.
 
 use super::link::Link;
 use super::{Dialer, Whoami};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Peers whose own word is kept: those of a cell, and some that it had before.
+/// Number of peers whose announced address is kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sends to the peers. Clones share their streams.
@@ -30,18 +29,18 @@ struct Inner {
     address: String,
     dialer: Dialer,
     runtime: Handle,
-    /// The lock is taken for a look-up, or while a stream is opened.
+    /// Locked for a look-up, or while a stream is opened.
     routes: Mutex<Routes>,
 }
 
 /// The addresses by their origin, and the streams.
 #[derive(Debug, Default)]
 struct Routes {
-    /// Of the membership.
+    /// Addresses from the membership.
     agreed: BTreeMap<ReplicaId, String>,
-    /// Of the settings.
+    /// Addresses from the settings.
     given: BTreeMap<ReplicaId, String>,
-    /// Of the peers' own frames.
+    /// Addresses from the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }

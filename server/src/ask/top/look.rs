@@ -31,7 +31,7 @@ pub(super) struct Look {
     pub(super) told: proto::DescribeCellResponse,
     /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
-    /// Those that did not answer.
+    /// Replicas that did not answer.
     pub(super) silent: Vec<String>,
     /// Jobs with tasks that wait, the oldest first.
     pub(super) waiting: Vec<proto::JobStatus>,

@@ -220,8 +220,8 @@ impl SegmentLog {
         })
     }
 
-    /// Opens a log: reads and checks all of it, and cuts a torn tail. When this returns, all that
-    /// it holds survives a loss of power.
+    /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable
+    /// when this returns.
     ///
     /// # Errors
     /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.

@@ -1,7 +1,7 @@
-//! The folder of a sweep, and what is kept in it of each point.
+//! The folder of a sweep, with a file for each point.
 //!
-//! A point has a file of its own as soon as it is done, and a file has its name only once it is whole: so a sweep that was
-//! interrupted, however hard, goes on where it was. The folder keeps the file that it belongs to, and takes no other.
+//! A point's file is written when it is done, and renamed when complete, so an interrupted sweep
+//! continues where it stopped. The folder keeps the sweep's file, and accepts no other.
 
 use super::file::Point;
 use super::shard::Shard;
@@ -11,7 +11,7 @@ use omega_workload::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A point that was run, as it is kept.
+/// Stored result of a point.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) point: Point,

@@ -46,8 +46,8 @@ pub struct SweepArgs {
     /// File with the values.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// The folder of the results: `results.csv`, the same as `results.parquet`, report.html with each plot as SVG
-    /// and PNG, and a file for each point. What is there already is not run again.
+    /// Folder of the results: `results.csv`, the same as `results.parquet`, report.html with each
+    /// plot as SVG and PNG, and a file for each point. Points already there are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Run only one of COUNT parts of the points, with INDEX from 0 on; the results are written by --merge.

@@ -74,7 +74,7 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
     }
 }
 
-/// The rest of a machine's cores for tasks alone, by NUMA node.
+/// Free exclusive cores of a machine, by NUMA node.
 fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
     let nodes = state.machine.numa.as_slice().len();
     let left = state.cores_left.into_iter().flat_map(|cores| *cores.left());
