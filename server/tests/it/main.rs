@@ -89,3 +89,4 @@ mod traces;
 mod txn;
 mod upgrades;
 mod web;
+mod workflows;
