@@ -39,10 +39,6 @@
 //! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`,
 //! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/demand-profiles.md")]
-struct TheExampleInTheDocs;
-
 mod admission;
 mod answers;
 mod audit;

@@ -111,12 +111,3 @@ pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
-
-/// Examples of the README and of the pages about this library, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-#[doc = include_str!("../../docs/plugins.md")]
-#[doc = include_str!("../../docs/profiles.md")]
-#[doc = include_str!("../../docs/offers.md")]
-#[doc = include_str!("../../docs/asks.md")]
-mod documents {}

@@ -7,7 +7,7 @@
 
 use crate::events::Events;
 use crate::refusals::News;
-use omega_cellstate::{BLOCK, Block, GroupRef, Need, Reach, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, Need, PlacedTask, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -246,6 +246,13 @@ impl<'a> MachineRef<'a> {
     pub fn load(&self, kind: KindId) -> Option<u64> {
         let report = self.block.view().load(self.block.first_row() + self.lane)?;
         Some(report.used.get(kind))
+    }
+
+    /// The tasks that run on it, the most important first. Empty unless the scheduler's view keeps them
+    /// ([`View::with_placements`]), as that of a profile with preemption does.
+    #[must_use]
+    pub fn tasks(&self) -> &'a [PlacedTask] {
+        self.block.view().tasks_on(self.block.first_row() + self.lane)
     }
 }
 

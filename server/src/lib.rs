@@ -57,6 +57,8 @@ mod served;
 #[cfg(feature = "serve")]
 mod signals;
 
+mod version;
+
 use clap::{Parser, Subcommand};
 use omega_workload::command_line::{self, BAD_INPUT};
 #[cfg(not(feature = "serve"))]
@@ -65,7 +67,7 @@ use std::process::ExitCode;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "omega", version, args_conflicts_with_subcommands = true)]
+#[command(name = "omega", version, long_version = version::long(), args_conflicts_with_subcommands = true)]
 #[cfg_attr(not(feature = "serve"), command(after_help = served::HELP))]
 struct Omega {
     #[command(subcommand)]

@@ -6,9 +6,11 @@
 //! with `--apply`.
 
 mod objectives;
+mod roadef;
 #[cfg(feature = "serve")]
 mod served;
 
+use crate::duration::duration;
 use crate::file::FileError;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
@@ -38,6 +40,10 @@ pub(crate) struct RebalanceArgs {
     /// A backup, or the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
+    /// An instance of the machine reassignment contest (ROADEF/EURO 2012); of the other options only --time, --steps, --seed,
+    /// --walks, --out, --trail and --quiet concern it.
+    #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
+    roadef: Vec<PathBuf>,
     /// Include entries of the directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
@@ -115,9 +121,12 @@ struct PassArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
     /// Search for this time.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    seconds: u32,
-    /// Examine this many moves: with it, the same seed gives the same plan on any machine.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    time: Duration,
+    /// Searches at once, each on a thread; by default one for each processor. Only with --roadef.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), requires = "roadef")]
+    walks: Option<u32>,
+    /// Examine this many moves (with --roadef: in each walk): with it, the same seed gives the same plan on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     /// Machines examined for each task, before the best of them is taken.
@@ -145,6 +154,12 @@ struct OutputArgs {
     /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the best assignment of --roadef in the format of the contest.
+    #[arg(long, value_name = "FILE", requires = "roadef")]
+    out: Option<PathBuf>,
+    /// Write the least cost of --roadef over time, as CSV.
+    #[arg(long, value_name = "FILE.csv", requires = "roadef")]
+    trail: Option<PathBuf>,
     /// Apply the moves to the served cell [default: only print the plan].
     #[arg(long)]
     apply: bool,
@@ -204,6 +219,9 @@ pub(crate) enum RebalanceError {
     #[error(transparent)]
     Objectives(#[from] FileError),
     /// The underlying error.
+    #[error(transparent)]
+    Roadef(#[from] roadef::RoadefError),
+    /// The underlying error.
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Served(#[from] served::ServedError),
@@ -239,6 +257,9 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     }
     if args.all && args.from.is_none() {
         return Err(Error::Arguments("--all is for --from DIR"));
+    }
+    if !args.roadef.is_empty() {
+        return roadef::rebalance(args, &args.roadef);
     }
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
@@ -307,7 +328,7 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 impl RebalanceArgs {
     /// Returns a function that says whether time is left, from now on.
     fn clock(&self) -> impl FnMut() -> bool + use<> {
-        let (start, long) = (Instant::now(), Duration::from_secs(self.pass.seconds.into()));
+        let (start, long) = (Instant::now(), self.pass.time);
         move || start.elapsed() < long
     }
 

@@ -87,7 +87,9 @@ fn nothing_is_left_to_do_in_the_sources() {
 fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
     BTreeMap::from([
         ("core", &[][..]),
+        ("cell", &["core", "cellstate", "schedulers", "client", "store"]),
         ("cellstate", &["core"]),
+        ("reassign", &[]),
         ("schedulers", &["core", "cellstate", "schedulers"]),
         ("store", &["core", "cellstate"]),
         ("client", &["core", "cellstate"]),
@@ -116,6 +118,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "core",
                 "cellstate",
                 "schedulers",
+                "reassign",
                 "store",
                 "client",
                 "service",
@@ -129,8 +132,10 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
             "tests",
             &[
                 "core",
+                "cell",
                 "cellstate",
                 "schedulers",
+                "reassign",
                 "store",
                 "client",
                 "service",

@@ -317,6 +317,16 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(input))
 }
 
+/// Reads the whole text of a file, unpacking it if it begins as a gzip file does.
+///
+/// # Errors
+/// If it cannot be read, or is not UTF-8.
+pub fn read_text(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_input(file)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// A failed read, in words for a user.
 pub(crate) fn describe(error: &io::Error) -> String {
     match error.kind() {

@@ -180,5 +180,6 @@ impl Replica {
                 if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
             self.reply(sender, Answer::Changed(answer));
         }
+        self.look_for_removal();
     }
 }

@@ -110,7 +110,7 @@ pub struct Replica {
     full: bool,
     /// Tick of the last message from the known leader.
     heard: u64,
-    /// Whether another replica has reported that this one was removed.
+    /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -136,7 +136,7 @@ impl Replica {
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
         let applied = Applied::new(start.cell, position);
-        Replica {
+        let mut replica = Replica {
             node: Node::new(start.node, settings.node),
             settings,
             applied: Arc::new(applied),
@@ -155,7 +155,9 @@ impl Replica {
             output: Output::default(),
             watch: Watch::default(),
             unsafe_writes: Unsafe::default(),
-        }
+        };
+        replica.look_for_removal();
+        replica
     }
 
     /// The state, for readers.
@@ -240,7 +242,7 @@ impl Replica {
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
-            PeerMessage::Removed => self.note_removed(from),
+            PeerMessage::Removed => self.hear_of_removal(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -393,9 +395,7 @@ impl Replica {
         tracing::error!(id = %self.node.id(), %stop, "the replica stops");
         self.stop.get_or_insert(stop);
         self.output.answers.extend(self.requests.give_up(u64::MAX));
-        let asked = std::mem::take(&mut self.asked).into_keys();
-        let reads = std::mem::take(&mut self.reads).into_keys().map(|(_, id)| id);
-        let again = asked.chain(reads).map(|id| (id, Answer::Again(Again::Stopped)));
+        let again = self.take_reads().map(|id| (id, Answer::Again(Again::Stopped)));
         self.output.answers.extend(again);
     }
 

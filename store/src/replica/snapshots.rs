@@ -301,6 +301,7 @@ impl Replica {
         }
         tracing::info!(id = %self.node.id(), index = position.index.0, "snapshot installed");
         self.applied.notify();
+        self.look_for_removal();
     }
 
     /// Forgets a state that was loaded and is older than what was applied since.
