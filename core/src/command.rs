@@ -277,7 +277,7 @@ pub enum Rejection {
     /// Use a registered kind and at most 2^50 of it.
     #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
     BadAmount {
-        /// Owner of the amount.
+        /// Object that the amount belongs to.
         what: Text,
         /// The resource kind.
         kind: KindId,

@@ -82,7 +82,7 @@ pub enum CodecError {
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// Number of those that follow.
+        /// Number of bytes that follow.
         bytes: usize,
     },
 }

@@ -35,7 +35,7 @@ pub struct Head {
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Number of some tasks are to stay up, where a scheduler evicts.
+    /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// Place of the jobs' names.
     pub jobs_at: JobsAt,

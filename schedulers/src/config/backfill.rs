@@ -33,7 +33,7 @@ const DEPTH_MAX: u32 = 1024;
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Depth {
-    /// Number of the jobs that find no room are promised machines, the first of the queue first.
+    /// Number of unschedulable jobs, from the front of the queue, that get plans.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = DEPTH_MAX)))]
     depth: u32,

@@ -439,7 +439,7 @@ impl Pending {
     }
 }
 
-/// Information for a caller of a request that was not done.
+/// Error for the caller of a request that was not done.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {

@@ -64,7 +64,7 @@ enum Place {
 /// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// Number of them.
+    /// Number of changes sent.
     count: usize,
     /// Position in the last job, if its message did not fit.
     rest: Option<Cursor>,

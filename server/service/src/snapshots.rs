@@ -30,7 +30,7 @@ type Shared = Vec<(Key, Weak<Snapshot>)>;
 /// The large deltas being read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    /// Whole states by interest.
+    /// Whole states by key.
     whole: Arc<Mutex<Shared>>,
     /// The slot of the one that is built.
     making: Arc<Semaphore>,

@@ -64,7 +64,7 @@ pub enum TlsError {
     Empty {
         /// Path of the file.
         file: PathBuf,
-        /// Subject of the search.
+        /// Missing object.
         what: &'static str,
     },
     /// Use a key and certificates that belong together.

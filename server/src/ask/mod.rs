@@ -62,7 +62,7 @@ pub(crate) struct NameArgs {
     ask: AskArgs,
 }
 
-/// Information for every verb.
+/// Options of every command that calls a cell.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {

@@ -97,7 +97,7 @@ impl Position {
     }
 }
 
-/// Subject of an entry.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.

@@ -37,7 +37,7 @@ pub enum Operation {
     PowerCut,
 }
 
-/// Subject of an operation that to happen has to expect.
+/// Fate of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Fine,

@@ -144,7 +144,7 @@ pub struct Reference {
     peaks: BTreeMap<Text, PeakCalendar>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
-    /// Amount that the cell as a whole has, of kinds of which that was said.
+    /// Capacity of cluster resources, as far as set.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 

@@ -5,7 +5,7 @@ use super::notes::Remarks;
 use omega_core::Text;
 use std::collections::BTreeMap;
 
-/// Treatment of a pod by the cell.
+/// Role of a pod in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// A task that runs on the machine of this position.
