@@ -226,7 +226,7 @@ impl<'a> MachineRef<'a> {
         self.block.machine_id(self.lane)
     }
 
-    /// Kind.
+    /// The machine as registered.
     ///
     /// # Panics
     /// Never: plugins are asked only about machines that are there.

@@ -41,9 +41,9 @@ pub enum EncodeError {
     /// Ask for less in one command: nobody could read it again.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
-        /// Number that it has.
+        /// Actual number of bytes.
         bytes: usize,
-        /// Number that it may have.
+        /// Maximum number of bytes.
         max: usize,
     },
 }

@@ -17,7 +17,7 @@ pub enum AmountError {
     Number {
         /// The text.
         text: String,
-        /// Error in it.
+        /// The error.
         why: DecimalError,
     },
     /// Use another unit, or none.

@@ -19,7 +19,7 @@ pub struct ConfigError {
     pub column: usize,
     /// The path of the field; empty if the fault is not in one field.
     pub field: String,
-    /// Mistake.
+    /// The error.
     pub fault: Fault,
 }
 

@@ -94,7 +94,7 @@ pub(crate) enum AskError {
     Amount {
         /// Flag or field.
         place: String,
-        /// Error in it.
+        /// The error.
         why: AmountError,
     },
     /// Name a kind that the cell has.

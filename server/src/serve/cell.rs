@@ -44,7 +44,7 @@ pub(crate) enum CellError {
     Address {
         /// The address.
         address: String,
-        /// Error in it.
+        /// The error.
         why: tonic::transport::Error,
     },
 }
@@ -52,7 +52,7 @@ pub(crate) enum CellError {
 /// A cell that can be served.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// It.
+    /// The service of the cell.
     pub(crate) host: Host,
     /// Identity of this replica.
     pub(crate) me: Whoami,

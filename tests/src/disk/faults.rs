@@ -5,7 +5,7 @@ use std::io;
 /// Request of a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
     /// Writes, cuts and allocations.
     pub writes: u64,

@@ -50,7 +50,7 @@ pub struct Row {
 /// A machine that is there.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Kind.
+    /// The machine as registered.
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
@@ -61,7 +61,7 @@ pub struct Host {
 /// A report of load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinLoad {
-    /// Usage.
+    /// Amounts in use.
     pub used: Amounts,
     /// Claims.
     pub claimed: Amounts,
@@ -72,7 +72,7 @@ pub struct TwinLoad {
 /// A job that is remembered.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
-    /// Request.
+    /// The job as submitted.
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<ReferenceTask>,

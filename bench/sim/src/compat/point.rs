@@ -15,7 +15,7 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 /// Result of a point.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All that was written down.
+    /// Records of the run.
     pub books: Records,
     /// Number of batch jobs, which come first.
     batch_jobs: usize,

@@ -13,7 +13,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Request.
+/// Event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A scheduler has decided.

@@ -59,7 +59,7 @@ pub struct Info {
 /// A number, and its part present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
-    /// All.
+    /// Total number.
     pub all: u64,
     /// At the start.
     pub at_start: u64,
@@ -100,7 +100,7 @@ pub struct ValuesInfo {
     pub unit: ValueUnit,
     /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub least: u64,
     /// Median.
     pub p50: u64,
