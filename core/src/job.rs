@@ -340,9 +340,8 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
-    /// where it is selected, whichever came first. ([`TaskRule::AntiAffinity`] is the rule with
-    /// none.)
+    /// In a domain with a task of this group, at most `count` selected tasks run (with this one, if
+    /// selected), in whatever order they were placed. With 0 it is [`TaskRule::AntiAffinity`].
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,

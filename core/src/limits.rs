@@ -1,6 +1,6 @@
 //! Bounds of the cell, with the reason for each value.
 //!
-//! What comes from outside is checked against these before it touches any state.
+//! Input is checked against these bounds before it changes any state.
 
 /// Resource kinds in a cell. Kubernetes nodes with huge pages and several accelerators have ten.
 pub const KINDS_MAX: usize = 16;

@@ -87,7 +87,7 @@ fn small() -> TaskGroup {
     group
 }
 
-/// One that would rather be elsewhere.
+/// A task with a preference.
 fn choosy() -> TaskGroup {
     let mut group = small();
     for (zone, weight) in [("z0", 10), ("z1", 3)] {

@@ -24,7 +24,7 @@ pub(crate) const FEASIBLE: u32 = 64;
 /// Tasks of one wave: several thousand decisions, and few relative to the changes kept in the cell.
 const WAVE: usize = 10_000;
 
-/// Subject of a run.
+/// Load of a run.
 #[derive(Clone)]
 pub(crate) struct Load {
     /// Number of tasks that are placed.

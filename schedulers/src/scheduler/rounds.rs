@@ -1,4 +1,4 @@
-//! Rounds of a scheduler: whole, in two halves, or only a look.
+//! Rounds of a scheduler: complete, in two halves, or read-only.
 
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;

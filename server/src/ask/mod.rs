@@ -65,7 +65,7 @@ pub(crate) struct NameArgs {
     ask: AskArgs,
 }
 
-/// Information for every verb.
+/// Options of every command that calls a cell.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
@@ -108,7 +108,7 @@ pub(crate) enum AskError {
     Amount {
         /// Flag or field.
         place: String,
-        /// Error in it.
+        /// The error.
         why: AmountError,
     },
     /// Correct the field of a file.

@@ -45,7 +45,7 @@ fn selector(machines: &MachineSelector) -> Result<(), Rejection> {
     all.flat_map(|one| one.values.iter().chain([&one.key])).try_for_each(value)
 }
 
-/// The texts of what points at tasks.
+/// Checks the texts of a task selector and its level.
 fn tasks(tasks: &TaskSelector, level: &TopologyLevel) -> Result<(), Rejection> {
     if let TopologyLevel::Label(key) = level {
         value(key)?;

@@ -108,7 +108,7 @@ impl Default for AgentSettings {
 /// A task that a machine is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Which.
+    /// Id of the task.
     pub id: TaskId,
     /// On which of the agent's machines.
     pub machine: MachineId,
@@ -154,7 +154,7 @@ pub struct Program {
 /// A task that an agent finds on its machine when its process begins, left by an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
+    /// Id of the task.
     pub task: TaskId,
     /// On which of the agent's machines.
     pub machine: MachineId,
@@ -207,7 +207,7 @@ pub enum Order {
     /// ended, if it has a grace: others wait for its room. Without one it is to be stopped at once, and
     /// nothing is to be reported.
     Stop {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
@@ -217,14 +217,14 @@ pub enum Order {
     /// Kill a task that was told to end, and did not in time. Nothing is to be reported; what comes after
     /// this order may need its room.
     Kill {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
     },
     /// Give a task that runs more or less of its machine.
     Resize {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,

@@ -46,7 +46,7 @@ pub enum Malformed {
         field: &'static str,
         /// The given value.
         given: u64,
-        /// The most.
+        /// Maximum.
         max: u64,
     },
     /// Make the columns equally long.
@@ -54,7 +54,7 @@ pub enum Malformed {
     Columns {
         /// Name of the column.
         field: &'static str,
-        /// Number that it has.
+        /// Actual number.
         given: usize,
         /// Number that it should have.
         expected: usize,

@@ -27,7 +27,7 @@ pub(crate) struct Start {
     pub(crate) is_running: bool,
 }
 
-/// Information for an agent at once.
+/// Directives for an agent in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) whole: Vec<MachineId>,

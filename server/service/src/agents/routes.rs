@@ -32,7 +32,7 @@ struct Attached {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
-    /// The version of the cell when it was.
+    /// Version of the cell at that directive.
     since: Version,
 }
 
