@@ -37,9 +37,9 @@ pub enum EncodeError {
     /// Ask for less in one command: nobody could read it again.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
-        /// Number that it has.
+        /// Actual number of bytes.
         bytes: usize,
-        /// Number that it may have.
+        /// Maximum number of bytes.
         max: usize,
     },
 }
@@ -78,7 +78,7 @@ pub enum CodecError {
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// Number of those that follow.
+        /// Number of bytes that follow.
         bytes: usize,
     },
 }

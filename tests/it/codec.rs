@@ -4,13 +4,14 @@
 use crate::histories::seeds;
 use omega_core::{
     Affinity, Amounts, Band, Claim, Command, ConflictCheck, CoreRequest, DemandProfile,
-    DeviceRequest, DeviceSet, EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind,
-    KindId, KindShare, LabelSelector, Labels, Machine, MachineId, MachineSelector, Near, NodeCores,
-    Operator, OptionalResources, Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port,
-    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId,
-    SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule,
-    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
-    TransactionId, Version, WhenUnsatisfiable,
+    DeviceRequest, DeviceSet, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId, Image, Job,
+    JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId, MachineSelector,
+    NamedPort, Near, NodeCores, Operator, OptionalResources, Overcommit, Peak, PeakCalendar,
+    PlacementRules, Policy, Port, Precedence, Preemption, Preferred, Probe, Protocol, Requirement,
+    Reservation, Resize, RestartPolicy, Run, SchedulerId, SequenceNumber, Spread, Taint,
+    TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
+    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
+    WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -18,6 +19,7 @@ use omega_tests::history;
 use omega_tests::random::Dice;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 fn bytes(command: &Command) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -102,6 +104,26 @@ fn tolerations() -> Vec<Toleration> {
     ]
 }
 
+/// A program with everything that a program can have.
+fn run() -> Run {
+    let path = "/healthy".into();
+    Run {
+        env: vec![EnvVar { name: "MODE".into(), value: "fast\n".into() }],
+        working_dir: Some("/srv".into()),
+        user: Some("www".into()),
+        ports: vec![NamedPort { name: "http".into(), number: 80 }],
+        health: Some(HealthCheck {
+            probe: Probe::Http { port: 80, path },
+            interval_ms: 10_000,
+            timeout_ms: 1000,
+            failures: 3,
+            start_period_ms: 0,
+        }),
+        restart: RestartPolicy { attempts: 5, delay_ms: 250 },
+        ..Run::new("/bin/sh").with_args(["-c", "exec serve"])
+    }
+}
+
 /// A job with every rule that a job can have.
 fn job() -> Job {
     let requirement = |operator, values: &[&str]| Requirement {
@@ -137,6 +159,8 @@ fn job() -> Job {
             devices: Some(DeviceRequest { count: 1, milli_each: 500 }),
         }),
         cluster_request: Amounts::new([0, 0, 0, 0, 1]),
+        run: Some(Arc::new(run())),
+        payload: vec![0, 255, 7].into(),
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {

@@ -78,7 +78,7 @@ pub(crate) enum ServeError {
     Collector {
         /// The address.
         address: String,
-        /// Error in it.
+        /// The error.
         why: tonic::transport::Error,
     },
     /// The underlying error.

@@ -10,11 +10,12 @@ mod machine;
 mod pieces;
 mod policies;
 mod rules;
+mod run;
 mod transaction;
 
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
-pub use machine::node_list;
+pub use machine::{label_list, labels, node_list};
 pub use pieces::{PIECE_BYTES, Pieces, join, split};
 pub use transaction::reason_name;
 
@@ -46,7 +47,7 @@ pub enum Malformed {
         field: &'static str,
         /// The given value.
         given: u64,
-        /// The most.
+        /// Maximum.
         max: u64,
     },
     /// Make the columns equally long.
@@ -54,7 +55,7 @@ pub enum Malformed {
     Columns {
         /// Name of the column.
         field: &'static str,
-        /// Number that it has.
+        /// Actual number.
         given: usize,
         /// Number that it should have.
         expected: usize,
