@@ -1,5 +1,5 @@
-//! Bytes from anywhere, in short: `cargo run -p omega-tests --bin fuzz -- --seconds 600` tries more. And
-//! what the fuzzer found once.
+//! A short fuzz run (`cargo run -p omega-tests --bin fuzz -- --seconds 600` runs longer), and
+//! earlier findings.
 
 use omega_store::log::{LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::Membership;

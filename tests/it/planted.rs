@@ -1,11 +1,11 @@
-//! Mistakes that are made on purpose are found by the simulation, each within so many seeds; without
-//! the mistake the same seeds pass.
+//! Injected bugs are found by the simulation, each within a number of seeds; without the bug the
+//! same seeds pass.
 
 use omega_cellstate::planted::Bug;
 use omega_tests::cluster::planted::{Proof, prove};
 use rayon::prelude::*;
 
-/// One line of what is printed.
+/// One line of the output.
 fn row(bug: Bug, proof: &Proof) -> String {
     let found = match &proof.found {
         Some(violation) => {

@@ -391,7 +391,7 @@ impl World {
         self.compare(host)
     }
 
-    /// Does what a replica wants done.
+    /// Carries out a replica's effects.
     fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
         self.digest.output(self.now, self.hosts[host].id, &output);

@@ -141,7 +141,7 @@ impl Fuzzer {
     /// Tries an input. The seed is that of its round.
     ///
     /// # Panics
-    /// If what reads it does, or what was read does not come back.
+    /// If the reader panics, or the result does not round-trip.
     pub fn check(&mut self, seed: u64, input: &[u8]) -> Verdict {
         let read = match self.target {
             Target::Command => command(input),

@@ -31,8 +31,7 @@ const KINDS: [MessageKind; 13] = [
     MessageKind::ReadIndexIs,
 ];
 
-/// A message of any kind. The commands in it are few and always the same: their bytes have tests of their
-/// own.
+/// A message of any kind, with a few fixed commands, whose encoding has its own tests.
 #[must_use]
 pub fn random_message(seed: u64) -> PeerMessage {
     let group = TaskGroup::new(3, Amounts::new([100, 1 << 20]));
@@ -69,8 +68,8 @@ pub(super) fn check_bytes(input: &[u8]) -> bool {
     true
 }
 
-/// A replica of three gets a few messages that make some sense. It may refuse them, follow them or
-/// stop; it does not panic.
+/// A replica of three gets some plausible messages. It may reject or apply them, or stop; it must
+/// not panic.
 pub(super) fn check_replica(files: &Files, seed: u64) {
     let mut dice = Dice::new(seed);
     let settings = Settings { snapshot_bytes: 2000, log_keep_bytes: 500, ..Settings::default() };
@@ -138,7 +137,7 @@ fn settle(started: &mut Started) {
     }
 }
 
-/// A number near one that means something, or at an edge.
+/// A number near a meaningful one, or an extreme one.
 fn number(dice: &mut Dice, near: u64) -> u64 {
     match dice.below(16) {
         0 => *dice.pick(&[0, 1, 1 << 58, (1 << 58) + 1, u64::MAX - 1, u64::MAX]),
