@@ -145,7 +145,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         reused,
     ));
     let full = run("  all scored", &made, &small(), FULL);
-    rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(25.0)));
+    rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(50.0)));
     rows.push(run("  with preferred machines, 500 scored", &made, &choosy(), DEFAULT));
     let wished = spread(WhenUnsatisfiable::ScheduleAnyway);
     rows.push(run("  with wished spreads, 500 scored", &made, &wished, DEFAULT));

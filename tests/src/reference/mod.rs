@@ -22,6 +22,7 @@ mod jobs;
 mod judge;
 mod machines;
 mod peaks;
+mod programs;
 mod reservations;
 mod tenants;
 mod validate;

@@ -247,6 +247,7 @@ mod tests {
             devices: Vec::new(),
             cores: Vec::new(),
             grace_ms,
+            program: Default::default(),
         }
     }
 

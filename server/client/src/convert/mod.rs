@@ -9,11 +9,12 @@ mod job;
 mod machine;
 mod pieces;
 mod rules;
+mod run;
 mod transaction;
 
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
-pub use machine::node_list;
+pub use machine::{label_list, labels, node_list};
 pub use pieces::{PIECE_BYTES, Pieces, join, split};
 pub use transaction::reason_name;
 

@@ -25,7 +25,7 @@ use crate::{ApiError, ErrorCode};
 use commits::Commits;
 use crossbeam_channel as channel;
 use lease::{Lease, may_be_tried_again, register};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest, Wake};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
@@ -196,6 +196,11 @@ impl CellHandle for RemoteCell {
         let subscription = self.subscription(interest);
         let wanted = Version(self.shared.wanted.load(Ordering::Relaxed));
         subscription.lock().read(&self.shared.runtime, since, wanted, delta)
+    }
+
+    fn watch(&self, interest: &Interest, wake: Wake) -> bool {
+        self.subscription(interest).lock().watch(wake);
+        true
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {

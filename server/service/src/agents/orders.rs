@@ -1,6 +1,7 @@
 //! Directives for agents: sent at once, or waiting.
 
 use omega_cellstate::Cell;
+use omega_client::proto;
 use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub(crate) struct Orders {
     pub(crate) stops: Vec<(TaskId, MachineId)>,
     pub(crate) starts: Vec<Start>,
     pub(crate) detached: Vec<MachineId>,
+    pub(crate) reads: Vec<proto::ReadLog>,
 }
 
 impl Orders {

@@ -66,6 +66,11 @@ impl Routes {
         }
     }
 
+    /// The stream that speaks for a machine.
+    pub(crate) fn stream_of(&self, id: MachineId) -> Option<StreamId> {
+        self.machines.get(&id).map(|attached| attached.stream)
+    }
+
     /// Whether a stream manages a machine.
     pub(crate) fn speaks_for(&self, stream: StreamId, id: MachineId) -> bool {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
