@@ -172,8 +172,10 @@ pub struct ApiError {
     pub message: String,
     /// Time for which to wait before trying again, if that helps.
     pub retry_after: Option<Duration>,
-    /// Where the leader is, if somebody else knows more.
+    /// Id of the leader, if somebody else knows more.
     pub leader: Option<String>,
+    /// Where the leader's clients reach it, as `host:port`, if that is known.
+    pub leader_address: Option<String>,
     /// The version of the cell, where it matters.
     pub version: Option<Version>,
 }
@@ -181,7 +183,8 @@ pub struct ApiError {
 impl ApiError {
     /// An error with no more than this to say.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
+        let (retry_after, leader, leader_address, version) = (None, None, None, None);
+        ApiError { code, message: message.into(), retry_after, leader, leader_address, version }
     }
 
     /// Returns the error with a time after which a retry may succeed.
@@ -239,6 +242,9 @@ impl From<ApiError> for Status {
         if let Some(leader) = error.leader {
             about.insert("leader".to_owned(), leader);
         }
+        if let Some(address) = error.leader_address {
+            about.insert("leader_address".to_owned(), address);
+        }
         if let Some(version) = error.version {
             about.insert("version".to_owned(), version.0.to_string());
         }
@@ -264,6 +270,7 @@ impl From<Status> for ApiError {
             message: status.message().to_owned(),
             retry_after: details.retry_info().and_then(|info| info.retry_delay),
             leader: about("leader"),
+            leader_address: about("leader_address"),
             version: about("version").and_then(|version| version.parse().ok()).map(Version),
         }
     }

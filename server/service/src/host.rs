@@ -11,6 +11,7 @@ use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
+use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
@@ -104,6 +105,26 @@ impl Host {
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Host {
         Host { peers: Some(peers), ..self }
+    }
+
+    /// Where the clients of a replica reach it, if this one has heard that.
+    #[must_use]
+    pub fn client_address(&self, of: ReplicaId) -> Option<String> {
+        self.peers.as_ref()?.client_address(of)
+    }
+
+    /// The refusal of what only the leader does (`what`: "agents attach to"). It names the leader and its address, as far
+    /// as they are known.
+    pub(crate) fn no_leader(&self, what: &str) -> ApiError {
+        let Some(leader) = self.leadership().leader else {
+            let say = format!("{what} the leader, and nobody leads now");
+            return ApiError::new(ErrorCode::NoLeader, say);
+        };
+        let address = self.client_address(leader);
+        let at = address.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
+        let error =
+            ApiError::new(ErrorCode::NoLeader, format!("{what} the leader, which is {leader}{at}"));
+        ApiError { leader: Some(leader.0.to_string()), leader_address: address, ..error }
     }
 
     /// When each other replica was heard last.

@@ -85,9 +85,8 @@ impl AgentService for Agents {
         request: Request<Streaming<proto::AgentReport>>,
     ) -> Answered<Self::AttachStream> {
         let caller = grants::caller(&request)?;
-        let leadership = self.host.leadership();
-        if !leadership.is_leader {
-            return Err(no_leader(leadership.leader).into());
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host).into());
         }
         let id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
         let (to, orders) = mpsc::channel(ORDERS_MAX);

@@ -49,6 +49,11 @@ impl PeerListener {
         PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
     }
 
+    /// Notes where the clients of this replica reach it, for its peers to tell.
+    pub fn listens_to_clients(&self, at: String) {
+        self.peers.listens_to_clients(at);
+    }
+
     /// Tells that what a peer says cannot be read.
     fn note(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
@@ -95,7 +100,7 @@ impl PeerService for PeerListener {
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
             self.heard.note(ReplicaId(frame.from));
-            self.peers.heard(ReplicaId(frame.from), &frame.address);
+            self.peers.heard(ReplicaId(frame.from), &frame.address, &frame.client_address);
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     let why = format!("a peer's message: {error}");

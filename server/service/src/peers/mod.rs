@@ -14,6 +14,7 @@ pub use routes::Peers;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use omega_store::wire;
+use std::sync::{Arc, OnceLock};
 use tonic::transport::Endpoint;
 
 /// Bytes of messages that one frame has, but for the last of them.
@@ -27,6 +28,15 @@ pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
 /// The way in which a peer at an address is reached; an error where it is no address.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
+
+/// Where a replica is reached. Clones share what is noted later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    /// By its peers.
+    by_peers: String,
+    /// By its clients, once it listens to them.
+    by_clients: Arc<OnceLock<String>>,
+}
 
 /// Which replica of which cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

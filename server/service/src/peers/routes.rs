@@ -6,7 +6,7 @@
 //! to know no more than its own address.
 
 use super::link::Link;
-use super::{Dialer, Whoami};
+use super::{Dialer, Reached, Whoami};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
 use omega_store::replica::{PeerMessage, Transport};
@@ -26,8 +26,7 @@ pub struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Whoami,
-    /// Where this replica is reached.
-    address: String,
+    reached: Reached,
     dialer: Dialer,
     runtime: Handle,
     /// Held for a look-up, or while a stream is begun.
@@ -43,6 +42,8 @@ struct Routes {
     given: BTreeMap<ReplicaId, String>,
     /// Of the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
+    /// Where the peers' clients reach them, by their own frames.
+    clients: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }
 
@@ -78,7 +79,8 @@ impl Peers {
         runtime: Handle,
     ) -> Peers {
         let routes = Mutex::new(Routes { given, ..Routes::default() });
-        Peers(Arc::new(Inner { me, address, dialer, runtime, routes }))
+        let reached = Reached { by_peers: address, ..Reached::default() };
+        Peers(Arc::new(Inner { me, reached, dialer, runtime, routes }))
     }
 
     /// The replica that sends.
@@ -86,9 +88,27 @@ impl Peers {
         self.0.me
     }
 
-    /// Notes the address that a peer has sent.
-    pub(super) fn heard(&self, from: ReplicaId, address: &str) {
+    /// Notes where the clients of this replica reach it, for its peers to tell. The first word counts.
+    pub(super) fn listens_to_clients(&self, at: String) {
+        let _ = self.0.reached.by_clients.set(at);
+    }
+
+    /// Where the clients of a replica reach it, if it has told.
+    pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
+        if of == self.0.me.replica {
+            return self.0.reached.by_clients.get().cloned();
+        }
+        self.0.routes.lock().clients.get(&of).cloned()
+    }
+
+    /// Notes the addresses that a peer has sent: where it is reached by its peers, and by its clients.
+    pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
+        let told = routes.clients.get(&from);
+        let has_room = told.is_some() || routes.clients.len() < HEARD_MAX;
+        if told.is_none_or(|told| told != clients) && has_room && is_address(clients) {
+            routes.clients.insert(from, clients.to_owned());
+        }
         let known = routes.heard.get(&from);
         let is_new = known.is_none_or(|known| known != address);
         let has_room = known.is_some() || routes.heard.len() < HEARD_MAX;
@@ -104,10 +124,10 @@ impl Peers {
     }
 
     fn begin(&self, to: ReplicaId, address: &str) -> Option<Open> {
-        let Inner { me, address: own, dialer, runtime, .. } = &*self.0;
+        let Inner { me, reached, dialer, runtime, .. } = &*self.0;
         match dialer(address) {
             Ok(dial) => {
-                let (link, messages) = Link::new(*me, own, to, dial);
+                let (link, messages) = Link::new(*me, reached, to, dial);
                 runtime.spawn(link.run());
                 Some(Open { address: address.to_owned(), messages })
             }
@@ -147,11 +167,11 @@ impl Transport for Peers {
 
 impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { me, address, routes, .. } = &*self.0;
+        let Inner { me, reached, routes, .. } = &*self.0;
         let (me, routes) = (me.replica, &*routes.lock());
         f.debug_struct("Peers")
             .field("me", &me)
-            .field("address", address)
+            .field("reached", reached)
             .field("routes", routes)
             .finish()
     }
