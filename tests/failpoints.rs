@@ -28,7 +28,7 @@ const FOLDER: &str = "/replica";
 /// Rounds of a run, with a transaction in most of them.
 const ROUNDS: u64 = 800;
 
-/// A voter, and a learner that begins with nothing.
+/// A voter, and a learner that begins with an empty log.
 struct Pair {
     disks: [SimulatedDisk; 2],
     up: [Started; 2],
@@ -54,7 +54,7 @@ impl Pair {
         Pair { disks, up, dice, messages, asked: None, prepared: 0, next: 0, restarts: 0 }
     }
 
-    /// Does something with a replica; if it panics or stops, its power goes and it starts again.
+    /// Calls a replica; if it panics or stops, its power fails and it starts again.
     fn with(&mut self, at: usize, work: impl FnOnce(&mut Started)) {
         let replica = &mut self.up[at];
         let panicked = catch_unwind(AssertUnwindSafe(|| work(replica))).is_err();
@@ -120,7 +120,7 @@ impl Pair {
         }
     }
 
-    /// Works for a while, and then looks at what is there.
+    /// Works for some rounds, and then checks the result.
     fn run(mut self) -> u64 {
         (0..ROUNDS).for_each(|round| self.round(round));
         assert!(self.next > 150, "{} transactions", self.next);
@@ -165,7 +165,7 @@ fn drive(started: &mut Started) -> Out {
     (output.messages, output.answers)
 }
 
-/// Panics that are asked for are caught and counted, and not shown.
+/// Hides the output of intended panics.
 fn be_quiet() {
     std::panic::set_hook(Box::new(|info| {
         if !info.location().is_some_and(|at| at.file().contains("/fail-")) {
@@ -219,10 +219,10 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
 /// the entries that it lacks.
 const CUT: u64 = 240;
 
-/// Rounds after that in which it comes back.
+/// Rounds until it comes back.
 const BACK: u64 = 120;
 
-/// Runs three replicas with the failpoints on in one of them. The answer is how often one started again.
+/// Runs three replicas with failpoints in one of them. Returns the number of restarts.
 fn run_three(struck: usize, switch_on: impl FnOnce()) -> u64 {
     let mut trio = Trio::new();
     trio.at_work = match struck {

@@ -1,4 +1,4 @@
-//! The verbs of `omega-bench`: how fast the shipped code is, beside the bare loops that bound it.
+//! Commands of `omega-bench`: the speed of the shipped code, compared with bare loops.
 //!
 //! The table is measured by the program that people run, with its allocator and its optimisations.
 //! `memory` is what `table` starts for its figures of memory: a process of its own, whose resident set
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// The verbs of `omega-bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure the table of figures, with limits, targets and bare loops.
+    /// Measure the table of benchmarks, with targets and bare loops.
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
@@ -20,13 +20,14 @@ pub enum BenchCommand {
     /// Reasons are not compared: ours are in our own words.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
-    /// Build a cell, and print what it takes in memory.
+    /// Build a cell, and print its memory.
     #[command(after_help = "Example:\n  \
         omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
     Memory(measure::memory::Build),
 }
 
-/// Does what was asked, and prints it; the code is 1 where an answer differs from the recorded one.
+/// Runs the command and prints the result; the exit code is 1 if a result differs from the recorded
+/// one.
 #[must_use]
 pub fn run(command: &BenchCommand) -> ExitCode {
     match command {

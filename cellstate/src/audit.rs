@@ -12,6 +12,7 @@ use crate::jobs::JobRecord;
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
 use crate::map::FastMap;
+use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
 use omega_core::{JobId, MachineId, TaskId, Text, Version};
 
@@ -84,6 +85,7 @@ struct Recount {
     tasks: Vec<Vec<TaskId>>,
     tenants: Vec<Vec<i64>>,
     counts: FastMap<(TrackerId, u32), Count>,
+    policies: Policies,
 }
 
 impl Cell {
@@ -94,9 +96,7 @@ impl Cell {
     pub fn audit(&self) -> Result<Version, AuditError> {
         let recount = self.recount()?;
         self.audit_machines(&recount)?;
-        if !self.batch_is_right() {
-            return Err(AuditError::Batch);
-        }
+        self.policies.audit(&recount.policies)?;
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
             if tenant.used != *used {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
@@ -106,9 +106,6 @@ impl Cell {
             if tenant.tasks != tasks {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
-        }
-        if self.resources.claimed != self.recount_cell_claims() {
-            return Err(AuditError::CellClaims);
         }
         for (id, recounted) in (0..).zip(self.count_asked()) {
             let differs = match self.tenants.asked(id) {
@@ -148,6 +145,7 @@ impl Cell {
             tasks: vec![Vec::new(); rows],
             tenants: vec![empty.clone(); self.tenants.iter().count()],
             counts: FastMap::default(),
+            policies: self.policies.uncounted(),
         };
         for (id, job) in self.jobs.iter() {
             let placed = job.tasks.iter().filter(|task| task.state.machine().is_some()).count();
@@ -155,7 +153,7 @@ impl Cell {
             if (placed, alive) != (job.placed as usize, job.alive as usize) {
                 return Err(AuditError::JobCounts(id));
             }
-            let listed = self.holding.contains(&id);
+            let listed = self.policies.gangs.is_holding(id);
             if !job.hold_is_right(self.now_ms) || listed != job.hold.is_some() {
                 return Err(AuditError::GangHold(id));
             }
@@ -186,6 +184,7 @@ impl Cell {
         let need = job.need(task);
         let part = job.part(id.index);
         recount.tasks[row].push(id);
+        recount.policies.count(&Placement { row, job: &job.spec, need, request: part.request }, 1);
         let taken = match part.demand_profiles {
             None => part.request.into(),
             Some(demand_profiles) => {

@@ -12,7 +12,7 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit.rs`, and the policies in `policy/`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
@@ -23,13 +23,10 @@
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
-use crate::cap::{EvictionCounts, EvictionLog};
 use crate::changes::ChangeLog;
-use crate::cluster_resources::{ClusterResources, count_of_cell};
 use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
-use crate::gangs::GangCounts;
 use crate::held::Values;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
@@ -38,8 +35,7 @@ use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
 use crate::missed_deadline::DueCounts;
-use crate::peaks::PeakCounts;
-use crate::resize::HeldCounts;
+use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
 use crate::texts;
@@ -49,7 +45,7 @@ use omega_core::{
     Command, DeviceSet, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
     Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A change that is no change of a machine's amounts alone. What is now so is looked up when a
@@ -64,12 +60,8 @@ pub(crate) enum Change {
     Count(TrackerId, Domain),
     /// A tenant may claim more or less than before.
     Quota,
-    /// Evictions may be taken that would not have been before.
-    Evictions,
-    /// A reservation came or went.
-    Reservations,
-    /// A calendar of peaks came, changed or went, or other peaks hold than before.
-    Peaks,
+    /// Settings of these policies changed, or have another effect by now.
+    Policy(PolicySet),
 }
 
 /// A scheduler that may commit.
@@ -93,26 +85,14 @@ pub struct Cell {
     pub(crate) jobs: Jobs,
     pub(crate) job_names: FastMap<Text, JobId>,
     pub(crate) tenants: Tenants,
-    /// What belongs to no machine.
-    pub(crate) resources: ClusterResources,
+    /// What each policy keeps.
+    pub(crate) policies: Policies,
     pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
-    /// The jobs whose tasks hold their places.
-    pub(crate) holding: BTreeSet<JobId>,
-    /// What became of such jobs, for those who look on.
-    pub(crate) gang_counts: GangCounts,
-    /// Evictions that count against the policy's cap.
-    pub(crate) evicted: EvictionLog,
-    /// How many there were, for those who look on.
-    pub(crate) eviction_counts: EvictionCounts,
     /// Tasks that moved, since this process has the cell.
     pub(crate) moves: u64,
-    /// How often tasks came to hold something else than their group's request, for those who look on.
-    pub(crate) held_counts: HeldCounts,
-    /// How often batch stepped back for peaks, and grew again, for those who look on.
-    pub(crate) peak_counts: PeakCounts,
     /// How many jobs ended when they were due, for those who look on.
     pub(crate) due_counts: DueCounts,
     /// Rows whose amounts changed.
@@ -148,17 +128,11 @@ impl Cell {
             jobs: Jobs::default(),
             job_names: FastMap::default(),
             tenants: Tenants::new(count),
-            resources: ClusterResources::default(),
+            policies: Policies::default(),
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
-            holding: BTreeSet::new(),
-            gang_counts: GangCounts::default(),
-            evicted: EvictionLog::default(),
-            eviction_counts: EvictionCounts::default(),
             moves: 0,
-            held_counts: HeldCounts::default(),
-            peak_counts: PeakCounts::default(),
             due_counts: DueCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
@@ -173,6 +147,15 @@ impl Cell {
     /// # Errors
     /// If the command asks for something that makes no sense here; then nothing changed.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        if let Command::Commit(txn) = &command {
+            return Ok(Outcome::Commit(self.commit(txn)?));
+        }
+        let outcome = self.apply_command(command);
+        self.policies.refresh(&self.facts);
+        outcome
+    }
+
+    fn apply_command(&mut self, command: Command) -> Result<Outcome, Rejection> {
         match command {
             Command::RegisterScheduler { name } => self.register_scheduler(name),
             Command::RegisterMachine(machine) => self.register_machine(machine),
@@ -189,7 +172,6 @@ impl Cell {
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
             Command::SetPolicy(policy) => self.set_policy(policy),
-            Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {
                 self.hold_scheduler(name, Hold { holder, lease_ms })
@@ -259,7 +241,7 @@ impl Cell {
     /// Gives a pending task its part of a machine, which the judge has allowed. What it holds, if that is not
     /// its group's request, is noted before.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
-        let Parts { job, machines, tenants, resources, facts, now_ms } = parts;
+        let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
         task.devices = grant.devices;
@@ -270,11 +252,9 @@ impl Cell {
         let part = job.part(id.index);
         machines.take(machine.row(), id, part);
         let need = &job.groups[group].need;
-        tenants.count(job.tenant, part.request, 1);
-        if let Some(request) = &need.cluster_request {
-            count_of_cell((resources, tenants), (job.tenant, request), 1);
-        }
-        facts.peaks.count(machine.row(), (job.spec.kind, part.request), 1);
+        tenants.count(job.tenant, &need.charged(part.request), 1);
+        let (row, request) = (machine.row(), part.request);
+        policies.count(&Placement { row, job: &job.spec, need, request }, 1);
         if let Some(rules) = &need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
@@ -283,7 +263,7 @@ impl Cell {
     /// Takes a placed task off its machine and gives it another state. The answer is what it held, if that was
     /// not its group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
-        let Parts { job, machines, tenants, resources, facts, .. } = parts;
+        let Parts { job, machines, tenants, policies, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
         let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
@@ -293,11 +273,9 @@ impl Cell {
         };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
-        tenants.count(job.tenant, part.request, -1);
-        if let Some(request) = &need.cluster_request {
-            count_of_cell((resources, tenants), (job.tenant, request), -1);
-        }
-        facts.peaks.count(machine.row(), (job.spec.kind, part.request), -1);
+        tenants.count(job.tenant, &need.charged(part.request), -1);
+        let (row, request) = (machine.row(), part.request);
+        policies.count(&Placement { row, job: &job.spec, need, request }, -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
         task.devices = DeviceSet::default();
@@ -335,7 +313,7 @@ impl Cell {
             job: self.jobs.get_mut(job)?,
             machines: &mut self.machines,
             tenants: &mut self.tenants,
-            resources: &mut self.resources,
+            policies: &mut self.policies,
             facts: &mut self.facts,
             now_ms: self.now_ms,
         })
@@ -347,7 +325,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) job: &'a mut JobRecord,
     pub(crate) machines: &'a mut Machines,
     pub(crate) tenants: &'a mut Tenants,
-    pub(crate) resources: &'a mut ClusterResources,
+    pub(crate) policies: &'a mut Policies,
     pub(crate) facts: &'a mut Facts,
     pub(crate) now_ms: u64,
 }
@@ -379,6 +357,18 @@ pub struct MachineState<'a> {
 
 /// Looking at the cell.
 impl Cell {
+    /// Whether something happens soon that only the time brings about: then the cell should be told it often.
+    #[must_use]
+    pub fn waits_for_time(&self) -> bool {
+        self.policies.are_near_an_edge(self.now_ms)
+    }
+
+    /// Whether what commands do may depend on the time: then the cell should be told it with them.
+    #[must_use]
+    pub fn goes_by_time(&self) -> bool {
+        self.policy.eviction_cap.is_some() || self.policies.go_by_time()
+    }
+
     /// The cell's version.
     #[must_use]
     pub fn version(&self) -> Version {

@@ -30,12 +30,7 @@ impl Cell {
             Change::Machine(slot) => Some(Changed::Machine(slot)),
             Change::Job(id, _) => Some(Changed::Job(id)),
             Change::Task(id, _) => Some(Changed::Task(id)),
-            Change::Tracker(_)
-            | Change::Count(..)
-            | Change::Quota
-            | Change::Evictions
-            | Change::Reservations
-            | Change::Peaks => None,
+            Change::Tracker(_) | Change::Count(..) | Change::Quota | Change::Policy(_) => None,
         }))
     }
 

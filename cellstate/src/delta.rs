@@ -9,7 +9,6 @@
 //! A delta is a buffer that the reader keeps and passes in again: no allocation once it has grown.
 
 use crate::cell::{Cell, Change};
-use crate::cluster_resources::ClusterResources;
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
 use crate::devices::Devices;
@@ -17,6 +16,7 @@ use crate::held::amounts_of;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
+use crate::policy::cluster_resources::ClusterResources;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
@@ -318,7 +318,7 @@ impl Cell {
         delta.overcommit_max = self.policy.overcommit_max.clone();
         delta.bands.clone_from(&self.policy.bands);
         delta.evictions_left = self.evictions_left();
-        delta.resources.clone_from(&self.resources);
+        self.policies.write_head(delta);
         if since == self.version && since != Version(0) && related {
             return;
         }
@@ -359,9 +359,7 @@ impl Cell {
                     }
                 }
                 Change::Quota => delta.quotas = true,
-                Change::Evictions => delta.refilled = true,
-                Change::Reservations => self.write_reservations(delta),
-                Change::Peaks => self.write_peaks(delta),
+                Change::Policy(some) => self.policies.write_change(some, delta),
                 Change::Job(id, owner) if optional.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if optional.includes(owner, id.job) => {
                     if let Some(task) = self.jobs.task(id) {
@@ -381,12 +379,7 @@ impl Cell {
             self.write_machine(slot, delta);
         }
         self.write_rows(delta);
-        if !self.facts.calendar.is_empty() {
-            self.write_reservations(delta);
-        }
-        if !self.facts.peaks.is_empty() {
-            delta.peaks = Some(self.peak_calendars().cloned().collect());
-        }
+        self.policies.write_whole(delta);
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
         }
@@ -423,7 +416,7 @@ impl Cell {
         if let Some(sum) = self.machines.demand_profiles(row) {
             delta.demand_profiles.push((slot, sum.clone()));
         }
-        self.write_batch(slot, delta);
+        self.policies.write_row(slot, delta);
         if self.machines.has_loads()
             && let Some(load) = self.machines.load(row)
         {
@@ -439,30 +432,6 @@ impl Cell {
             status: row.status,
             machine: self.facts.machines.get(slot as usize).cloned().flatten(),
         });
-    }
-
-    fn write_reservations(&self, delta: &mut Delta) {
-        delta.reservations = Some(self.reservations().cloned().collect());
-    }
-
-    /// Once for all changes of them: what batch holds is told of every row.
-    fn write_peaks(&self, delta: &mut Delta) {
-        if delta.peaks.is_some() {
-            return;
-        }
-        delta.peaks = Some(self.peak_calendars().cloned().collect());
-        delta.batch.clear();
-        (0..self.machines.row_count() as u32).for_each(|slot| self.write_batch(slot, delta));
-    }
-
-    fn write_batch(&self, slot: u32, delta: &mut Delta) {
-        if self.facts.peaks.is_empty() {
-            return;
-        }
-        let held = self.facts.peaks.held(slot as usize);
-        if held.iter().any(|held| *held != 0) {
-            delta.batch.push((slot, SmallVec::from_slice(held)));
-        }
     }
 
     fn write_tracker(&self, id: TrackerId, delta: &mut Delta) {

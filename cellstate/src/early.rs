@@ -6,7 +6,8 @@
 
 use crate::answers;
 use crate::cell::Cell;
-use crate::judge::{Spot, judge};
+use crate::judge::{Asked, Rules, judge};
+use crate::policy::{Context, Placement};
 use omega_core::{
     Claim, Commit, ConflictCheck, Granularity, TaskState, Transaction, TransactionError,
 };
@@ -76,14 +77,13 @@ impl Cell {
             // Another claim of the transaction may be what its rules ask for.
             return false;
         }
-        let reserved = self.facts.is_reserved(claim.machine, (job, &self.tenants), self.now_ms);
         let request = need.taken(claim.take).0;
-        let of_cell = need.cluster_request.as_deref();
-        let over_peak = self.facts.over_peak(claim.machine.row(), (job.spec.kind, request));
-        let spot = Spot { reserved, over_peak, ..self.machines.spot(claim.machine, row) };
-        let judged = judge(claim.machine, &spot, need, &self.facts, (claim.take, claim.devices));
-        judged.is_err()
-            || of_cell.is_some_and(|request| self.resources.judge(request).is_err())
+        let spot = self.machines.spot(claim.machine, row);
+        let at = Placement { row: claim.machine.row(), job: &job.spec, need, request };
+        let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        let rules = Rules { policies: &self.policies, context: &context };
+        let asked = Asked { take: claim.take, devices: claim.devices };
+        judge(claim.machine, &spot, &at, &rules, asked).is_err()
             || self.tenants.judge(job.tenant, &need.charged(request)).is_err()
     }
 }

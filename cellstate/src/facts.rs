@@ -3,10 +3,9 @@
 //! The master has one `Facts`, every view its own: descriptions, sets of machines, and rule
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
-use crate::calendar::Calendar;
 use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
-use crate::peaks::Peaks;
+use crate::policy::PolicySet;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
@@ -43,6 +42,8 @@ pub struct Need {
     pub unmarked: Option<SetId>,
     /// What the rules ask; `None` for a group that no rule concerns.
     pub(crate) rules: Option<Box<GroupRules>>,
+    /// The policies that concern its tasks.
+    pub(crate) policies: PolicySet,
 }
 
 /// What one task of a group claims in all if it takes what it wants.
@@ -105,8 +106,6 @@ pub(crate) struct Facts {
     pub(crate) machines: Vec<Option<Arc<Machine>>>,
     pub(crate) sets: MachineSets,
     pub(crate) rules: RuleBook,
-    pub(crate) calendar: Calendar,
-    pub(crate) peaks: Peaks,
 }
 
 /// Who numbers trackers: the master makes them, a view finds those that came with the delta.
@@ -180,6 +179,7 @@ impl Facts {
             preferred,
             unmarked,
             rules,
+            policies: PolicySet::concerning(job, group),
         };
         (need, made)
     }

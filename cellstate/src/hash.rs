@@ -7,12 +7,12 @@
 
 use crate::answers::Answer;
 use crate::cell::Cell;
-use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
+use crate::policy::Policies;
+use crate::policy::gangs::GangHold;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, NodeCores, PeakCalendar, Policy, Reservation, TenantConfig,
-    Text, Version,
+    Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
 };
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
@@ -51,10 +51,8 @@ impl Cell {
             hash.tenant_config(&tenant.terms.name, &tenant.terms.tenant_config);
             hash.admission(&tenant.terms.name, tenant.admits.as_ref());
         }
-        hash.preemption(&self.policy, self.evicted.iter());
-        self.reservations().for_each(|reservation| hash.reservation(reservation));
-        hash.cluster_capacity(&self.resources.capacity);
-        self.peak_calendars().for_each(|calendar| hash.peaks(calendar));
+        hash.preemption(&self.policy, self.counted_evictions());
+        self.policies.hash(&mut hash);
         hash.finish()
     }
 }
@@ -92,9 +90,7 @@ impl Image {
             hash.admission(&tenant.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter().copied());
-        self.reservations.iter().for_each(|reservation| hash.reservation(reservation));
-        hash.cluster_capacity(&self.cluster_capacity);
-        self.peaks.iter().for_each(|calendar| hash.peaks(calendar));
+        Policies::hash_image(self, &mut hash);
         hash.finish()
     }
 }
@@ -197,20 +193,6 @@ impl StateHasher {
             ("cap", cap).hash(self);
             evicted.for_each(|one| one.hash(self));
         }
-    }
-
-    fn reservation(&mut self, reservation: &Reservation) {
-        ("reserved", reservation).hash(self);
-    }
-
-    fn cluster_capacity(&mut self, capacity: &Amounts) {
-        if !capacity.is_zero() {
-            ("the cell has", capacity).hash(self);
-        }
-    }
-
-    fn peaks(&mut self, calendar: &PeakCalendar) {
-        ("peaks", calendar).hash(self);
     }
 
     fn scheduler<'a>(

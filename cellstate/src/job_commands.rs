@@ -359,15 +359,13 @@ impl Cell {
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
         let overdue = self.overdue_gangs();
         let refilled = self.refill_evictions();
-        let past = self.past_reservations();
-        let other_peaks = self.facts.peaks.change_between(before, now);
-        if forgotten > 0 || !overdue.is_empty() || refilled || !past.is_empty() || other_peaks {
+        let changing = self.policies.changing_between(before, now);
+        if forgotten > 0 || !overdue.is_empty() || refilled || !changing.is_empty() {
             self.begin();
         }
-        self.forget_reservations(&past);
-        if other_peaks {
-            self.facts.peaks.tell_time(now);
-            self.log.push(Change::Peaks);
+        if !changing.is_empty() {
+            self.policies.pass_time(changing, &mut self.facts, now);
+            self.log.push(Change::Policy(changing));
         }
         if refilled {
             self.log_evictions();

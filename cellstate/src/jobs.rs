@@ -11,9 +11,9 @@
 
 use crate::cores::TaskCores;
 use crate::facts::Need;
-use crate::gangs::GangHold;
 use crate::held::Held;
 use crate::image::JobImage;
+use crate::policy::gangs::GangHold;
 use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

@@ -10,7 +10,7 @@
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
 use crate::devices::Devices;
-use crate::facts::{Facts, Need};
+use crate::policy::{Checks, Context, Placement};
 use omega_core::{DeviceSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 
@@ -38,10 +38,20 @@ pub(crate) struct Spot<'a> {
     pub(crate) devices: Option<&'a Devices>,
     /// What is left of its cores that tasks may have to themselves.
     pub(crate) cores: Option<&'a CoresLeft>,
-    /// Whether a reservation keeps it from the task.
-    pub(crate) reserved: bool,
-    /// The first kind of which batch would hold more there than this time of day allows.
-    pub(crate) over_peak: Option<KindId>,
+}
+
+/// A claim's choices of its part of a machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) take: Take,
+    /// The only devices that will do, unless there are none.
+    pub(crate) devices: DeviceSet,
+}
+
+/// The rules that a placement is checked by, beside what is free.
+pub(crate) struct Rules<'a, C> {
+    pub(crate) policies: &'a C,
+    pub(crate) context: &'a Context<'a>,
 }
 
 /// What a task gets of a machine that others do not share: beside its amounts.
@@ -61,10 +71,11 @@ pub struct Grant {
 pub(crate) fn judge(
     machine: MachineId,
     spot: &Spot<'_>,
-    need: &Need,
-    facts: &Facts,
-    (take, wanted): (Take, DeviceSet),
+    at: &Placement<'_>,
+    rules: &Rules<'_, impl Checks>,
+    asked: Asked,
 ) -> Result<Grant, Reason> {
+    let (need, facts) = (at.need, rules.context.facts);
     match spot.status {
         MachineStatus::Absent => return Err(Reason::MachineGone),
         _ if spot.id != machine => return Err(Reason::MachineGone),
@@ -81,13 +92,8 @@ pub(crate) fn judge(
     if !facts.sets.contains(need.tolerated, row) {
         return Err(Reason::Tainted);
     }
-    if spot.reserved {
-        return Err(Reason::Reserved);
-    }
-    if let Some(kind) = spot.over_peak {
-        return Err(Reason::PeakHours(kind));
-    }
-    let (request, devices) = need.taken(take);
+    rules.policies.admit(at, rules.context)?;
+    let (request, devices) = need.taken(asked.take);
     for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(request)) {
         if !need.fits((kind, *request), *free, spot.demand_profiles) {
             return Err(Reason::NoRoom(kind));
@@ -97,7 +103,7 @@ pub(crate) fn judge(
         (None, _) => DeviceSet::default(),
         (Some(_), None) => return Err(Reason::NoDevices),
         (Some(request), Some(devices)) => {
-            devices.choose(request, wanted).ok_or(Reason::NoDevices)?
+            devices.choose(request, asked.devices).ok_or(Reason::NoDevices)?
         }
     };
     let mut grant = Grant { devices, cores: NodeCores::NONE };
@@ -105,10 +111,11 @@ pub(crate) fn judge(
         let chosen = spot.cores.and_then(|left| left.choose(request));
         grant.cores = chosen.ok_or(Reason::NoCores)?;
     }
-    match &need.rules {
-        Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| grant),
-        None => Ok(grant),
+    if let Some(of_group) = &need.rules {
+        facts.rules.judge(of_group, row, &facts.sets)?;
     }
+    rules.policies.check(at, rules.context)?;
+    Ok(grant)
 }
 
 /// Whether so much of every kind is free.

@@ -36,22 +36,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cluster_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
+//! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`,
 //! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/demand-profiles.md")]
-struct TheExampleInTheDocs;
 
 mod admission;
 mod answers;
 mod audit;
-mod calendar;
-mod cap;
 mod cell;
 mod changed;
 mod changes;
-mod cluster_resources;
 mod commit;
 mod cores;
 mod delta;
@@ -59,7 +52,6 @@ mod demand_profiles;
 mod devices;
 mod early;
 mod facts;
-mod gangs;
 mod handle;
 mod hash;
 mod held;
@@ -74,11 +66,9 @@ mod machines;
 mod map;
 mod merge;
 mod missed_deadline;
-mod peaks;
 pub mod planted;
-mod resize;
+mod policy;
 mod rules;
-mod runtime_affinity;
 mod sets;
 mod shared;
 mod sparse;
@@ -89,10 +79,8 @@ mod view;
 
 pub use answers::Answer;
 pub use audit::AuditError;
-pub use cap::EvictionCounts;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
-pub use cluster_resources::ClusterResources;
 pub use cores::{CoreCounts, CoresLeft};
 pub use delta::{
     Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
@@ -101,7 +89,6 @@ pub use delta::{
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
-pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
@@ -109,8 +96,11 @@ pub use jobs::TaskRecord;
 pub use judge::{Grant, MachineStatus};
 pub use load::LoadReport;
 pub use missed_deadline::DueCounts;
-pub use peaks::PeakCounts;
-pub use resize::HeldCounts;
+pub use policy::allocations::HeldCounts;
+pub use policy::cluster_resources::ClusterResources;
+pub use policy::evictions::EvictionCounts;
+pub use policy::gangs::{GangCounts, GangHold};
+pub use policy::peaks::PeakCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };

@@ -166,8 +166,6 @@ impl Machines {
             demand_profiles: self.demand_profiles.get(id.row()).map(|sum| &**sum),
             devices: if self.devices.is_empty() { None } else { self.devices(id.row()) },
             cores: self.cores(id.row()),
-            reserved: false,
-            over_peak: None,
         }
     }
 

@@ -10,8 +10,10 @@
 use crate::admission::Asked;
 use crate::delta::TenantTerms;
 use crate::map::FastMap;
+use crate::policy::TenantTree;
 use omega_core::limits::TENANT_DEPTH_MAX;
-use omega_core::{Amounts, KindId, Reason, Rejection, TenantConfig, Text, Version};
+use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Version};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// What a tenant has and may have.
@@ -313,6 +315,15 @@ impl Tenant {
             }
         }
         Ok(())
+    }
+}
+
+impl TenantTree for Tenants {
+    fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]> {
+        match self.id(&job.tenant) {
+            Some(tenant) => self.line_names(tenant).collect(),
+            None => smallvec![&job.tenant],
+        }
     }
 }
 

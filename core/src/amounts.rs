@@ -59,7 +59,7 @@ pub struct ResourceKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kinds(Vec<ResourceKind>);
 
-/// Why a list of kinds was refused.
+/// An error in a list of kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindsError {
     /// Name at least one kind.
@@ -109,7 +109,7 @@ impl Kinds {
         ])
     }
 
-    /// Number of kinds there are.
+    /// Number of kinds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
@@ -181,8 +181,8 @@ fn display_bytes(bytes: u64) -> String {
 #[serde(from = "Vec<u64>", into = "SmallVec<[u64; 4]>")]
 pub struct Amounts(SmallVec<[u64; 4]>);
 
-/// Read through a `Vec`, which reserves little before it has read something: a `SmallVec` reserves
-/// whatever length the bytes claim.
+/// Deserialised through a `Vec`, because a `SmallVec` would reserve whatever length untrusted bytes
+/// claim.
 impl From<Vec<u64>> for Amounts {
     fn from(values: Vec<u64>) -> Amounts {
         Amounts::new(values)
@@ -205,7 +205,7 @@ impl Amounts {
         Amounts(values)
     }
 
-    /// Nothing of any kind.
+    /// Amounts of zero for every kind.
     #[must_use]
     pub fn zero() -> Amounts {
         Amounts::default()
@@ -228,7 +228,7 @@ impl Amounts {
         }
     }
 
-    /// Returns these amounts with one kind set; for writing amounts in one expression.
+    /// Returns these amounts with one kind set.
     #[must_use]
     pub fn with(mut self, kind: KindId, amount: u64) -> Amounts {
         self.set(kind, amount);
@@ -241,12 +241,12 @@ impl Amounts {
         &self.0
     }
 
-    /// Every kind of which there is something, with its amount.
+    /// Iterates over the kinds with a non-zero amount.
     pub fn iter(&self) -> impl Iterator<Item = (KindId, u64)> + '_ {
         (0..).map(KindId).zip(self.0.iter().copied()).filter(|(_, amount)| *amount > 0)
     }
 
-    /// Whether there is nothing of any kind.
+    /// Whether all amounts are zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0.is_empty()

@@ -1,8 +1,8 @@
 //! Cell-wide bounds of preemption: bands of precedence, and a rate limit of evictions.
 //!
-//! Without them a task that is evicted may evict one that is a little less important, and so on down: one
-//! machine that fails then moves tasks all over the cell. In a band nobody evicts anybody, as in Borg, where
-//! tasks of the production band do not preempt each other; and a cap bounds what is left.
+//! Without bands, evictions cascade: each evicted task may evict a slightly less important one, so
+//! one failed machine moves tasks all over the cell. Within a band no task evicts another, as in
+//! Borg's production band, and the rate limit bounds the rest.
 
 use crate::ids::Precedence;
 use serde::{Deserialize, Serialize};
@@ -30,12 +30,12 @@ pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
     bands.iter().copied().find(|band| band.includes(precedence))
 }
 
-/// At most so many evictions in any span of so much time.
+/// Limit of evictions: at most `count` in any span of `per_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EvictionCap {
     /// The number.
     pub count: u32,
-    /// In how many milliseconds of [`Command::Expire`](crate::Command::Expire). Without that command the time
-    /// stands still, and what is used up does not come back.
+    /// Length of the span, in milliseconds of [`Command::Expire`](crate::Command::Expire). Without
+    /// that command time stands still, and the allowance never renews.
     pub per_ms: u32,
 }

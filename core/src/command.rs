@@ -1,7 +1,7 @@
-//! Everything that can change a cell.
+//! Commands: all changes of a cell.
 //!
-//! A cell is a state machine: the same commands in the same order give the same state, wherever
-//! they are applied. So time comes in with the command, and so does identity.
+//! A cell is a state machine: the same commands in the same order give the same state everywhere.
+//! So commands carry the time and all identities.
 
 use crate::amounts::{Amounts, KindId};
 use crate::bands::{Band, EvictionCap};
@@ -16,12 +16,12 @@ use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
 use serde::{Deserialize, Serialize};
 
-/// A change that is asked of the cell.
+/// A command: a change requested of the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Gives a scheduler an id; the same name gets the same id again. A name that a process holds is
-    /// refused.
+    /// Registers a scheduler's name and returns its id; the same name gets the same id again. A
+    /// name that a process owns is rejected.
     RegisterScheduler {
         /// Its name.
         name: Text,
@@ -31,148 +31,149 @@ pub enum Command {
     /// Changes what a machine has and is like. Its tasks stay, even where they exceed the new
     /// capacity; of a kind that is short nothing more is placed until it fits again.
     UpdateMachine {
-        /// Which machine.
+        /// Id of the machine.
         id: MachineId,
         /// The machine's new description. The name must not change.
         machine: Machine,
     },
     /// Stops or resumes placing tasks on a machine. Its tasks stay.
     DrainMachine {
-        /// Which machine.
+        /// Id of the machine.
         id: MachineId,
         /// Whether it is to take no new tasks.
         draining: bool,
     },
-    /// Takes a machine away. Its tasks become pending.
+    /// Removes a machine. Its tasks become pending.
     RemoveMachine {
-        /// Which machine.
+        /// Id of the machine.
         id: MachineId,
     },
     /// Notes what a machine's tasks really use.
     ReportLoad {
-        /// Which machine.
+        /// Id of the machine.
         id: MachineId,
         /// Usage.
         load: Amounts,
     },
     /// Adds a job; its tasks are pending.
     SubmitJob(Job),
-    /// Changes how many tasks a group wants. New tasks are pending; a group that shrinks loses
-    /// its pending tasks first, then its newest.
+    /// Changes the number of tasks of a group. New tasks are pending; a shrinking group loses its
+    /// pending tasks first, then its newest.
     ResizeGroup {
-        /// Which job.
+        /// Id of the job.
         job: JobId,
         /// The group's name.
         group: Text,
-        /// Number of tasks it now wants.
+        /// New number of tasks.
         count: u32,
     },
     /// Ends a job and all its tasks.
     KillJob {
-        /// Which job.
+        /// Id of the job.
         job: JobId,
     },
-    /// Tells what became of a placed task.
+    /// Reports the state of a placed task.
     ReportTask {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// The machine that reports; a report from one that the task has left is refused.
         machine: MachineId,
         /// Event.
         report: TaskReport,
     },
-    /// Notes that a pending task runs on a machine already, as its operator found it there. No
-    /// judge is asked: what runs may be more than the machine has, or against a rule. What comes
-    /// after it is judged with it in mind.
+    /// Adopts a task that already runs on a machine. Nothing is checked: it may exceed the
+    /// machine's capacity, or break a rule. It counts when later claims are checked.
     AdoptTask {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// Where it runs.
         machine: MachineId,
     },
-    /// Limits what a tenant's tasks may claim together; `None` lifts the limit.
+    /// Limits the total claim of a tenant's tasks; `None` removes the limit.
     SetQuota {
-        /// Which tenant.
+        /// Name of the tenant.
         tenant: Text,
         /// The most of each registered kind; a kind that is not named has 0.
         limit: Option<Amounts>,
     },
     /// Replaces the cell's policy.
     SetPolicy(Policy),
-    /// Judges a transaction and takes what holds.
+    /// Checks a transaction and applies the items that pass.
     Commit(Transaction),
-    /// Says what time it is, and forgets what has been over for long enough (see
+    /// Advances the cell's time and forgets ended jobs that are past their retention (see
     /// [`Policy::ttl_after_finished_ms`]). The version rises only if something is forgotten.
     Expire {
         /// Milliseconds since any fixed moment. A time before the last one counts as the last.
         now_ms: u64,
     },
-    /// Gives a scheduler's name to a process, unless another one holds it; a name that is new is
-    /// registered with it. Every number that was used under the name before is too low from now on: see
-    /// [`TransactionError::Fenced`]. The same process again gets the same answer.
+    /// Leases a scheduler's name to a process, unless another process owns it; registers a new
+    /// name. Transactions with numbers used under the name before are fenced from now on: see
+    /// [`TransactionError::Fenced`]. The owner gets the same answer again.
     HoldScheduler {
         /// The name.
         name: Text,
-        /// Those to hold it.
+        /// The new owner.
         holder: HolderId,
-        /// Time for which the holder may be silent before somebody else may end it, in milliseconds. The
-        /// cell keeps it for those who watch, and reads no clock.
+        /// Time without renewal after which another process may end the lease, in milliseconds. The
+        /// cell stores it for clients and reads no clock.
         lease_ms: u32,
     },
-    /// Takes all its names from a process, because it has ended, or was silent for too long. Nobody holds
-    /// them then, and what it still sends under them is refused. The version rises only if it held any.
+    /// Revokes all names of a process that has ended or stopped renewing; its later transactions
+    /// are fenced. The version rises only if it owned any.
     EndHolder {
-        /// Process that held them.
+        /// The process that owned the names.
         holder: HolderId,
     },
-    /// Says how a tenant stands among the others. What it claims stays, even beyond a limit that is new to
-    /// it; tenants below it go with it.
+    /// Configures a tenant: parent, guarantee and weight. Its claims stay, even beyond a new limit;
+    /// tenants below it move with it.
     SetTenant {
-        /// Which tenant.
+        /// Name of the tenant.
         tenant: Text,
-        /// The way in which it stands from now on.
+        /// Configuration of the tenant from now on.
         tenant_config: TenantConfig,
     },
-    /// Limits what a tenant's jobs may ask for together, placed or not, with those of tenants below it; `None` lifts
-    /// the limit. A job beyond it is refused. What is asked for already stays.
+    /// Sets the request limit of a tenant: what its jobs and those of tenants below it may request
+    /// together, placed or not; `None` removes the limit. Jobs beyond it are rejected; earlier ones
+    /// stay.
     SetAdmission {
-        /// Which tenant.
+        /// Name of the tenant.
         tenant: Text,
         /// The most of each registered kind; a kind that is not named has 0.
         limit: Option<Amounts>,
     },
-    /// Keeps machines for some tenants, for a time to come. The same reservation again is done already.
+    /// Reserves machines for some tenants for a time window. An identical reservation is accepted
+    /// without effect.
     Reserve(Reservation),
     /// Ends a reservation before its time.
     Unreserve {
         /// Its name.
         name: Text,
     },
-    /// Says how much the cell as a whole has of a kind, for what tasks claim of it (see
-    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). What is claimed beyond that stays, and nothing
-    /// more is taken until less is claimed.
+    /// Sets the cell's capacity of a cluster resource (see
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond it stay,
+    /// and further ones are rejected until usage is below it.
     SetClusterCapacity {
-        /// Of which registered kind.
+        /// Registered kind of the resource.
         kind: KindId,
         /// Amount; 0 is none.
         amount: u64,
     },
-    /// Says when batch steps back on some machines, in place of what the calendar of that name said. The same one
-    /// again is done already.
+    /// Sets a calendar of peak hours on some machines, in place of the one with the same name. An
+    /// identical calendar is accepted without effect.
     SetPeaks(PeakCalendar),
-    /// Forgets a calendar of peaks.
+    /// Removes a calendar of peaks.
     RemovePeaks {
         /// Its name.
         name: Text,
     },
 }
 
-/// Process that holds a scheduler's name.
+/// The process that owns a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
-    /// Which process.
+    /// Id of the process.
     pub holder: HolderId,
-    /// Time for which it may be silent before somebody else may end it, in milliseconds.
+    /// Time without renewal after which another process may end the lease, in milliseconds.
     pub lease_ms: u32,
 }
 
@@ -180,28 +181,28 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskReport {
-    /// It runs.
+    /// The task runs.
     Started,
-    /// It came to its end.
+    /// The task has finished.
     Finished,
     /// It failed; it is pending again while it has restarts left.
     Failed,
-    /// Nobody knows; it is pending again.
+    /// The task's fate is unknown; it is pending again.
     Lost,
 }
 
 /// Policy of the whole cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// The most that a machine's overcommit may be, per kind. Machines that ask for more get this
-    /// much. Kinds that are not compressible stay at 100.
+    /// Largest overcommit of a machine, per kind. Machines with a higher one get this. Kinds that
+    /// are not compressible stay at 100.
     pub overcommit_max: Overcommit,
-    /// Time for which a job that has ended is remembered, in milliseconds of [`Command::Expire`].
+    /// Retention of ended jobs, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
     /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
     /// tenant is guaranteed is reclaimed even so (see [`TenantConfig`]).
     pub bands: Vec<Band>,
-    /// Number of evictions that are taken in any span of time, whatever they are for; `None`: any number.
+    /// Limit of evictions of any cause in a span of time; `None`: unlimited.
     pub eviction_cap: Option<EvictionCap>,
 }
 
@@ -220,17 +221,17 @@ pub enum Outcome {
     Machine(MachineId),
     /// A job has this id.
     Job(JobId),
-    /// The transaction was judged.
+    /// The result of a transaction that was checked.
     Commit(Commit),
-    /// It was done; the cell is at this version.
+    /// The command was applied; the cell has this version.
     Done(Version),
 }
 
-/// Why a command was refused. It changed nothing.
+/// Reason for which a command was rejected. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Choose another name, or look up what holds it.
+    /// Choose another name, or look up the object that has it.
     #[error("{0:?} exists already")]
     NameTaken(Text),
     /// Choose another text: see [`crate::text`].
@@ -256,7 +257,7 @@ pub enum Rejection {
     /// The job has no such group.
     #[error("job {job} has no group {group:?}")]
     UnknownGroup {
-        /// Which job.
+        /// Id of the job.
         job: JobId,
         /// Request.
         group: Text,
@@ -278,37 +279,38 @@ pub enum Rejection {
     BadAmount {
         /// Owner of the amount.
         what: Text,
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
     },
-    /// Ask for less: a list or a count is beyond its bound.
+    /// Reduce it: a list or a count is beyond its bound.
     #[error("{what}: {given}, at most {max} allowed")]
     TooMany {
         /// Things that exceed their bound.
         what: Text,
         /// The number.
         given: u64,
-        /// Number of those that are allowed.
+        /// Maximum number.
         max: u64,
     },
-    /// A job needs at least one group with at least one task, and each group a name of its own.
+    /// A job needs at least one group with at least one task, and group names must be unique.
     #[error("{0}")]
     BadJob(Text),
-    /// The transaction was not judged.
+    /// The transaction was not checked.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
-    /// Wait until its holder has ended or is over, or choose another name.
+    /// Wait until its owner has ended or its lease has expired, or choose another name.
     #[error("the scheduler's name {name:?} is held by another process")]
     NameHeld {
-        /// Which name.
+        /// The name.
         name: Text,
-        /// Process that holds it. The number is no part of the sentence: who knows it can act as the process.
+        /// The process that owns it. The message omits the number, because whoever has it can act
+        /// as the process.
         holder: HolderId,
     },
     /// Choose a lease within the bounds.
     #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
     BadLease {
-        /// Time for which it was to be.
+        /// Requested duration.
         given: u32,
     },
     /// Choose another parent, guarantee or weight.
@@ -317,13 +319,13 @@ pub enum Rejection {
     /// Choose other bands, or another cap of evictions.
     #[error("{0}")]
     BadPolicy(Text),
-    /// Ask for less, wait until tasks of the tenant have ended, or have the limit raised (see
+    /// Request less, wait until tasks of the tenant have ended, or have the limit raised (see
     /// [`Command::SetAdmission`]).
     #[error("the jobs of tenant {tenant:?} {told}")]
     NotAdmitted {
         /// Tenant of the limit: the job's tenant, or one above it.
         tenant: Text,
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Amount that they would request, with this job.
         asked: u64,
@@ -335,13 +337,13 @@ pub enum Rejection {
     /// Choose other machines, tenants or times.
     #[error("{0}")]
     BadReservation(Text),
-    /// It is over, was ended, or never was.
+    /// The reservation expired, was deleted, or never existed.
     #[error("there is no reservation {0:?}")]
     UnknownReservation(Text),
     /// Describe the machine otherwise.
     #[error("{0}")]
     BadMachine(Text),
-    /// The cores of its NUMA nodes can change only while no task has any to itself.
+    /// The cores of its NUMA nodes can change only while no task has exclusive cores.
     #[error("tasks of machine {0} have some of its cores to themselves")]
     CoresInUse(MachineId),
     /// The machine's NUMA nodes have too few cores left for the task: correct the machine first.
@@ -350,7 +352,7 @@ pub enum Rejection {
     /// Choose other machines, times or shares.
     #[error("{0}")]
     BadPeaks(Text),
-    /// It was removed, or never was.
+    /// The calendar was removed, or never existed.
     #[error("there is no calendar of peaks {0:?}")]
     UnknownPeaks(Text),
 }

@@ -1,13 +1,13 @@
-//! Exclusive cores: which a machine has, by NUMA node, and which a task asks for.
+//! Exclusive cores: those of a machine by NUMA node, and requests for them.
 //!
-//! A core is what counts as 1 in the kind `cpu`: on most machines a hardware thread. A task that has some to itself
-//! claims them as `cpu`, too, so that who shares the rest is never promised them a second time.
+//! A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
+//! claimed as `cpu`, so that shared tasks never get them.
 
 use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Whole cores that one task needs to itself, all on its machine.
+/// Exclusive cores that one task requests, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CoreRequest {
     /// The number.
@@ -16,7 +16,7 @@ pub struct CoreRequest {
     pub place: CorePlace,
 }
 
-/// Where on a machine the cores of one task are.
+/// Placement of a task's cores on the NUMA nodes of a machine.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -30,32 +30,32 @@ pub enum CorePlace {
 }
 
 impl CoreRequest {
-    /// So many, on any nodes.
+    /// A request for `count` cores on any nodes.
     #[must_use]
     pub fn any(count: u16) -> CoreRequest {
         CoreRequest { count, place: CorePlace::AnyNodes }
     }
 
-    /// So many, all on one node.
+    /// A request for `count` cores on one node.
     #[must_use]
     pub fn on_one_node(count: u16) -> CoreRequest {
         CoreRequest { count, place: CorePlace::OneNode }
     }
 
-    /// Their amount of `cpu`.
+    /// The cores as an amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(self) -> u64 {
         cpu_milli(self.count.into())
     }
 
-    /// Whether whoever holds these amounts holds as much `cpu` as these cores are.
+    /// Whether these amounts contain at least as much `cpu` as these cores.
     #[must_use]
     pub fn fit_in(self, amounts: &Amounts, kinds: &Kinds) -> bool {
         kinds.cpu().is_some_and(|cpu| amounts.get(cpu) >= self.cpu_milli())
     }
 }
 
-/// So many cores of each NUMA node of a machine, by the number of the node.
+/// Numbers of cores of each NUMA node of a machine, by node number.
 ///
 /// Nodes behind the last one with a core do not count: with and without them it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl NodeCores {
     /// No core of any node.
     pub const NONE: NodeCores = NodeCores([0; NUMA_NODES_MAX]);
 
-    /// These, by node. The answer is `None` for more than [`NUMA_NODES_MAX`] nodes.
+    /// Numbers of cores by node; `None` for more than [`NUMA_NODES_MAX`] nodes.
     #[must_use]
     pub fn new(given: &[u16]) -> Option<NodeCores> {
         let mut cores = NodeCores::NONE;
@@ -82,7 +82,7 @@ impl NodeCores {
         self.0.get(node).copied().unwrap_or(0)
     }
 
-    /// Returns these cores with so many of one node.
+    /// Returns these cores with the number of one node set.
     ///
     /// # Panics
     /// If there can be no such node.
@@ -92,14 +92,14 @@ impl NodeCores {
         self
     }
 
-    /// By node, up to the last one with a core.
+    /// Cores by NUMA node, up to the last node with a core.
     #[must_use]
     pub fn as_slice(&self) -> &[u16] {
         let last = self.0.iter().rposition(|count| *count > 0);
         &self.0[..last.map_or(0, |last| last + 1)]
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == NodeCores::NONE
@@ -111,7 +111,7 @@ impl NodeCores {
         self.0.iter().map(|count| u32::from(*count)).sum()
     }
 
-    /// Their amount of `cpu`.
+    /// The cores as an amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(&self) -> u64 {
         cpu_milli(self.total())
@@ -123,7 +123,7 @@ impl NodeCores {
         self.0.iter().filter(|count| **count > 0).count()
     }
 
-    /// Whether a task that asks for this may have these.
+    /// Whether these cores satisfy the request.
     #[must_use]
     pub fn meet(&self, request: CoreRequest) -> bool {
         let together = request.place == CorePlace::AnyNodes || self.nodes() == 1;
@@ -131,7 +131,8 @@ impl NodeCores {
     }
 }
 
-/// A core is what counts as 1 in the kind `cpu`.
+/// A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
+/// claimed as `cpu`, so that shared tasks never get them.
 fn cpu_milli(cores: u32) -> u64 {
     u64::from(cores) * 1000
 }

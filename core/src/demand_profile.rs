@@ -1,11 +1,11 @@
 //! Demand that varies over the day.
 //!
-//! A service that is busy at noon and one that is busy at night need, together, less than the sum of what each
-//! needs at its busiest. A demand profile says how much a task claims of a kind at each part of the day; the cell adds the
-//! demand profiles of a machine point by point, and a machine is full where the sum is.
+//! Services with peaks at different hours need less together than the sum of their peaks. A demand
+//! profile gives the amount of a kind that a task claims in each part of the day. The cell adds the
+//! profiles of a machine point by point, and compares the sum with the capacity.
 //!
-//! The day begins at the same moment for all jobs of a cell. Which moment that is does not matter to the cell: it
-//! judges every point at once, and reads no clock.
+//! The day begins at the same time for all jobs of a cell. The cell checks every point at once and
+//! reads no clock, so it does not depend on which time that is.
 
 use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
@@ -18,20 +18,20 @@ use serde::{Deserialize, Serialize};
 /// demand profiles (a quota, an agent, a score) goes by the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DemandProfile {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
     /// Amount, from the beginning of the day on.
     pub points: Vec<u64>,
 }
 
 impl DemandProfile {
-    /// Its highest point.
+    /// The maximum of the profile.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.points.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether a day can be cut into as many parts as it has points.
+    /// Whether a day can be divided evenly into its points.
     #[must_use]
     pub fn divides_the_day(&self) -> bool {
         !self.points.is_empty() && DEMAND_POINTS_MAX.is_multiple_of(self.points.len())

@@ -1,4 +1,4 @@
-//! Names for things that are counted.
+//! Ids and counters.
 //!
 //! Each kind of thing has a type of its own, so that a version is never compared with a sequence
 //! number nor a job mistaken for a machine.
@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Defines an id: a number with a type of its own, ordered, hashable and printed with a prefix.
+/// Defines an id: a distinct number type, ordered, hashable and printed with a prefix.
 macro_rules! define_id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! define_id {
 }
 
 define_id!(
-    /// A job. The cell numbers jobs as they are submitted, from 0, and never uses a number twice.
+    /// Id of a job. The cell numbers jobs as they are submitted, from 0, and never reuses a number.
     JobId(u64),
     "j"
 );
@@ -35,8 +35,8 @@ define_id!(
     "s"
 );
 define_id!(
-    /// A process that holds names of schedulers. It draws the number by chance when it starts, so that no
-    /// two processes have the same, nor one after it was started again.
+    /// A process that owns names of schedulers. It draws the number at random when it starts, so no
+    /// two processes, and no two starts of one, share a number.
     HolderId(u64),
     "h"
 );
@@ -75,11 +75,10 @@ impl SequenceNumber {
     }
 }
 
-/// A machine of the cell: the row that it has in every column, and which tenant of that row it is.
+/// Id of a machine: its row in every column, and the row's incarnation.
 ///
-/// Rows are used again after a machine is removed, so that columns stay dense in a cell whose
-/// machines come and go; the incarnation tells a claim that was decided for the old machine from
-/// one for the new.
+/// Rows are reused after a machine is removed, so that columns stay dense. The incarnation
+/// distinguishes claims on the old machine from those on the new one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -91,7 +90,7 @@ pub struct MachineId {
 }
 
 impl MachineId {
-    /// The first machine in a row: what a cell from which no machine was ever removed has.
+    /// The first machine of a row: the id in use if no machine of that row was ever removed.
     #[must_use]
     pub fn first(slot: u32) -> MachineId {
         MachineId { slot, incarnation: 0 }
@@ -113,15 +112,15 @@ impl fmt::Display for MachineId {
     }
 }
 
-/// A task: its job, and its number in the job. Numbers are given from 0 over all groups, in the
-/// order in which the tasks came to be, and are never used twice.
+/// Id of a task: its job, and its index in the job. Indexes count from 0 over all groups, in order
+/// of creation, and are never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TaskId {
     /// The job.
     pub job: JobId,
-    /// Which task of the job.
+    /// Index of the task in its job.
     pub index: u32,
 }
 
@@ -131,12 +130,11 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A transaction: who sent it, and the sender's own count.
+/// Id of a transaction: its scheduler, and the scheduler's own number.
 ///
-/// A scheduler numbers its transactions upwards and never uses a number for two different
-/// transactions. A retry, sent because no answer came, keeps its number and does nothing twice. A transaction
-/// that was answered is done with: one that conflicted as a whole may have left no record, and sent again it would
-/// be judged anew.
+/// A scheduler numbers its transactions in ascending order and never reuses a number. A retry keeps
+/// its number and is not applied twice. An answered transaction must not be sent again: one that
+/// conflicted as a whole may have left no record, and would be checked again.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -14,9 +14,9 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// It runs until it is stopped, and is to stay up.
+    /// A job without a planned end.
     Service,
-    /// It runs to its end.
+    /// A job that runs to its end.
     Batch,
 }
 
@@ -26,7 +26,7 @@ pub enum JobKind {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Preemption {
-    /// Those of lower precedence, where a scheduler makes room by evicting.
+    /// It may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
     /// None: its precedence only orders the queue, and protects it. (Kubernetes'
@@ -34,7 +34,7 @@ pub enum Preemption {
     Never,
 }
 
-/// A wish to run tasks.
+/// A job: a request to run tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
@@ -45,21 +45,22 @@ pub struct Job {
     pub scheduler: Text,
     /// Tasks that its tasks may preempt.
     pub precedence: Precedence,
-    /// Whether they may. Schedulers see to it; the cell judges by precedence alone.
+    /// Whether its tasks may preempt others. Schedulers respect it; the cell checks precedence
+    /// alone.
     pub preemption: Preemption,
     /// Service or batch.
     pub kind: JobKind,
     /// Its tasks.
     pub groups: Vec<TaskGroup>,
-    /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
-    /// that have not ended: else the last tasks of a gang could never be placed again.
+    /// Least number of tasks of a gang (over all groups) that are placed together, or all that have
+    /// not ended, so that the last tasks of a gang can be placed again.
     pub gang_min: Option<u32>,
-    /// Lets several transactions place the gang: while fewer of its tasks are placed than it needs, they hold
-    /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
-    /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
-    /// machines. Without it one transaction places the gang.
+    /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). With it,
+    /// several transactions may place the gang: until it is complete, its tasks keep their places
+    /// and do not run; after the timeout, the cell takes all of them off their machines. Without
+    /// it, one transaction places the gang.
     pub gang_timeout_ms: Option<u32>,
-    /// Time for which a task is expected to run, in milliseconds, if anyone knows.
+    /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
     /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
     /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
@@ -84,7 +85,7 @@ impl Job {
         }
     }
 
-    /// Number of tasks all groups ask for.
+    /// Number of tasks of all groups.
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
@@ -100,39 +101,39 @@ impl Job {
 /// Identical tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskGroup {
-    /// Its name, of its own among the job's groups.
+    /// Name, unique in the job.
     pub name: Text,
-    /// Number of tasks it wants.
+    /// Number of tasks.
     pub count: u32,
     /// Resources that each task claims.
     pub request: Amounts,
     /// Accelerator devices that each task needs. They are counted in `request` too.
     pub devices: Option<DeviceRequest>,
-    /// Labels by which rules of other jobs select these tasks.
+    /// Labels of the tasks, by which rules of other jobs select them.
     pub labels: Labels,
-    /// Number of times a task that fails is started again before it counts as failed; above 65,535, for
-    /// ever.
+    /// Restarts of a failed task before it counts as failed; above 65,535, unlimited.
     pub restarts: u32,
-    /// The images of its containers, one for each: machines that hold them already start sooner.
+    /// Images of its containers: tasks start sooner on machines that have them.
     pub images: Vec<Text>,
-    /// Where its tasks may run.
+    /// Placement rules of the tasks.
     pub rules: PlacementRules,
     /// The claims to volumes that each of its tasks uses, by name. The cell does not know volumes:
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// Time that a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
-    /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
+    /// Grace period of a task after a stop, in milliseconds; then its machine kills it. The cell
+    /// gives its room to the next task at once, which waits on the machine. 0: it is killed at
+    /// once.
     pub grace_ms: u32,
     /// Demand that varies over the day, ascending by kind: `request` has the highest point of each.
     pub demand_profiles: Vec<DemandProfile>,
-    /// Resources that each task takes on top of its request where that is free, and does without elsewhere.
+    /// Optional resources of each task, added to the request where they are free.
     pub optional: Option<OptionalResources>,
-    /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
+    /// Exclusive cores of each task. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
-    /// Resources that each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
-    /// cloud. Of each kind the cell has so much as [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity)
-    /// says, wherever the tasks run. Zero for nearly all.
+    /// Cluster resources of each placed task: licences, addresses, volumes of a cloud. Their
+    /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
+    /// for nearly all tasks.
     pub cluster_request: Amounts,
 }
 
@@ -177,13 +178,12 @@ impl TaskGroup {
     }
 }
 
-/// Resources that a task takes on top of its request, where it is free. (A preferred resource, such as a device that makes
-/// it faster.)
+/// Optional resources of a task, such as a device that makes it faster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OptionalResources {
     /// Amount of each kind.
     pub amounts: Amounts,
-    /// Accelerator devices, which are counted in `amounts` too. Only tasks that need none may want some.
+    /// Optional devices, counted in `amounts` too. Only for tasks that request none.
     pub devices: Option<DeviceRequest>,
 }
 
@@ -247,7 +247,7 @@ pub struct DeviceRequest {
     pub milli_each: u16,
 }
 
-/// Where the tasks of a group may run, and where they would rather.
+/// Placement rules of a group: requirements and preferences.
 ///
 /// All but the preferences and the spread of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*:
 /// the cell refuses a claim that breaks them, whichever scheduler made it.
@@ -255,22 +255,22 @@ pub struct DeviceRequest {
 pub struct PlacementRules {
     /// The name of the only machine, if there is only one. (Kubernetes' `nodeName`.)
     pub machine: Option<Text>,
-    /// Which machines.
+    /// Required and preferred machines.
     pub affinity: Affinity,
-    /// Which taints the tasks put up with.
+    /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
-    /// The way in which the tasks stand to other tasks.
+    /// Rules about other tasks.
     pub tasks: Vec<TaskRule>,
-    /// Ports that each task has to itself on its machine.
+    /// Ports of the machine that each task uses exclusively.
     pub ports: Vec<Port>,
 }
 
-/// Which machines a task must have, and which it would rather have.
+/// Required and preferred machines of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Affinity {
-    /// The machine must match one of these, if this is given.
+    /// The machine must match at least one of these selectors, if any is given.
     pub required: Option<Vec<MachineSelector>>,
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     pub preferred: Vec<Preferred>,
 }
 
@@ -279,43 +279,43 @@ pub struct Affinity {
 pub struct Preferred {
     /// Weight of a match, 1 to 100.
     pub weight: u32,
-    /// Which machines.
+    /// Selector of the machines.
     pub machines: MachineSelector,
 }
 
-/// The way in which a task stands to other tasks.
+/// Rule that relates a task to other tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskRule {
     /// No selected task runs in the same domain, neither before nor after this one.
     AntiAffinity {
-        /// From which tasks.
+        /// Selector of the tasks to keep away from.
         from: TaskSelector,
         /// Domain level of the rule.
         level: TopologyLevel,
     },
-    /// For each of these, a task that *all* of them select runs in the same domain already; or no
-    /// such task runs anywhere, and this task is one. (Kubernetes' required pod affinity: its terms
-    /// belong together, so a job with two of these rules asks for something else.)
+    /// For each term, a task that *all* terms select runs in the same domain already; or no such
+    /// task runs anywhere, and this task is one of them. (Kubernetes' required pod affinity: its
+    /// terms belong together, so two separate rules have another meaning.)
     Affinity(Vec<Near>),
     /// The nearer to selected tasks the better, or with a negative weight the farther.
     Prefer {
-        /// Which tasks, and how near.
+        /// The tasks, and the level at which they are near.
         near: Near,
         /// Weight of each selected task in the domain, -100 to 100.
         weight: i32,
     },
-    /// A domain holds at most so many selected tasks, this one included.
+    /// A domain has at most `count` selected tasks, this one included.
     MaxPerDomain {
-        /// Which tasks are counted.
+        /// Selector of the counted tasks.
         of: TaskSelector,
         /// Definition of a domain.
         level: TopologyLevel,
         /// The number.
         count: u32,
     },
-    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    /// A domain has at most this share of the group's tasks, but may always have one.
     MaxShare {
         /// Definition of a domain.
         level: TopologyLevel,
@@ -324,29 +324,29 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain that holds a task of this group at most so many selected tasks run, this one
-    /// included where it is selected: neither when this one comes nor when one of those does.
-    /// ([`TaskRule::AntiAffinity`] is the rule that lets none run there.)
+    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
+    /// where it is selected, whichever came first. ([`TaskRule::AntiAffinity`] is the rule with
+    /// none.)
     MaxColocated {
-        /// Which tasks are counted.
+        /// Selector of the counted tasks.
         of: TaskSelector,
         /// Definition of a domain.
         level: TopologyLevel,
         /// Number, at least 1.
         count: u32,
     },
-    /// Another task that is selected runs in the same domain, as long as this one does: without one
-    /// this one is not placed, and what would leave it alone is not taken. What leaves by itself
-    /// (its end, the loss of its machine, a kill) is not held back.
+    /// Another selected task runs in the same domain, as long as this one does. The cell rejects
+    /// the placement without one, and releases and evictions that would leave this task alone.
+    /// Ends, failures, kills and lost machines are not prevented.
     RuntimeAffinity(Near),
 }
 
-/// Tasks, and how near to them.
+/// Selected tasks, and a topology level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Near {
-    /// Which tasks.
+    /// Selector of the tasks.
     pub tasks: TaskSelector,
-    /// In the same domain of which level.
+    /// Topology level of the domain.
     pub level: TopologyLevel,
 }
 
@@ -357,17 +357,17 @@ pub struct Near {
 /// tasks elsewhere are not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
-    /// Which tasks are counted.
+    /// Selector of the counted tasks.
     pub of: TaskSelector,
     /// Definition of a domain.
     pub level: TopologyLevel,
-    /// By how many tasks, this one included, a domain may exceed the emptiest one.
+    /// Number of tasks, this one included, by which a domain may exceed the domain with the fewest.
     pub skew_max: u32,
-    /// With fewer domains than this the emptiest one counts as empty; 0 or 1 asks nothing.
+    /// Least number of domains: with fewer, the smallest count is 0. 0 and 1 have no effect.
     pub domains_min: u32,
-    /// Whether the spread is a rule or a wish.
+    /// Whether the spread is hard or soft.
     pub when: WhenUnsatisfiable,
-    /// Whether the task to be placed counts itself: so it is where the selector selects it.
+    /// Whether the task to be placed counts itself, because the selector selects it.
     pub counts_itself: bool,
     /// Whether only machines count that meet the group's required affinity.
     pub honors_affinity: bool,
@@ -376,8 +376,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// A rule to spread these tasks, of which the one to be placed is one, with at most so much
-    /// skew over the machines that meet the group's required affinity.
+    /// A hard spread of the group's own tasks with a maximum skew, over the machines that meet the
+    /// group's required affinity.
     #[must_use]
     pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
         Spread {
@@ -415,10 +415,10 @@ pub enum Protocol {
     Sctp,
 }
 
-/// A port of a machine that one task has to itself.
+/// A port of a machine that one task uses exclusively.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Port {
-    /// On which address; `None` is every address of the machine.
+    /// Address of the port; `None` means every address of the machine.
     pub address: Option<Text>,
     /// The protocol.
     pub protocol: Protocol,
@@ -433,7 +433,7 @@ impl Port {
         Port { address: None, protocol: Protocol::Tcp, number }
     }
 
-    /// Whether two tasks on one machine could not both have these.
+    /// Whether these ports conflict on one machine.
     #[must_use]
     pub fn collides(&self, other: &Port) -> bool {
         self.number == other.number
@@ -460,7 +460,7 @@ pub enum TaskState {
     Placed(MachineId),
     /// Its machine reported that it runs.
     Running(MachineId),
-    /// It came to its end.
+    /// The task has finished.
     Finished,
     /// It failed more often than it may.
     Failed,
@@ -480,7 +480,7 @@ impl TaskState {
         }
     }
 
-    /// Whether nothing will happen to it any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn ended(self) -> bool {
         matches!(self, TaskState::Finished | TaskState::Failed | TaskState::Killed)

@@ -1,4 +1,4 @@
-//! The words of Omega: what a cell is made of, and what one may ask of it.
+//! Types of Omega: machines, jobs, claims, transactions and commands of a cell.
 //!
 //! ```text
 //!   Machine ──┐                        ┌── Job ── TaskGroup ── rules
@@ -22,10 +22,11 @@
 //! ```
 //!
 //! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`demand_profile`], [`tenant`],
-//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`size`], [`limits`].
+//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
+pub mod build;
 pub mod command;
 pub mod cores;
 pub mod demand_profile;
@@ -34,6 +35,7 @@ pub mod job;
 pub mod limits;
 pub mod machine;
 pub mod peaks;
+mod reason_text;
 pub mod reservation;
 pub mod selector;
 pub mod size;

@@ -1,4 +1,4 @@
-//! Every bound of the cell, with the reason for its value.
+//! Bounds of the cell, with the reason for each value.
 //!
 //! What comes from outside is checked against these before it touches any state.
 
@@ -10,9 +10,8 @@ pub const KINDS_MAX: usize = 16;
 /// double-precision number, which the vectorised scores use.
 pub const AMOUNT_MAX: u64 = 1 << 50;
 
-/// The largest amount of one resource that the cell as a whole has, and that a tenant's limit or guarantee says,
-/// which is what a limit says of a resource that it does not bound: sums of claims, and one more, stay within 63
-/// bits below it.
+/// Largest capacity of a cluster resource, limit and guarantee, which also means unlimited: sums of
+/// claims, and one more, stay within 63 bits below it.
 pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
 
 /// Machines in a cell: ten times the largest cell that Borg reports.
@@ -27,8 +26,8 @@ pub const DEVICE_MILLI: u32 = 1000;
 /// NUMA nodes of one machine: two sockets of four nodes each.
 pub const NUMA_NODES_MAX: usize = 8;
 
-/// Cores of one NUMA node: twice what the largest socket has in hardware threads. Those of all nodes of a machine
-/// are counted in 16 bits.
+/// Cores of one NUMA node: twice the hardware threads of the largest socket. The total of a machine
+/// fits 16 bits.
 pub const CORES_PER_NODE_MAX: u16 = 1024;
 
 /// Tasks in one job over its life.
@@ -43,7 +42,7 @@ pub const GROUPS_PER_JOB_MAX: usize = 256;
 /// Rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 
-/// The weight of a preference about tasks, or below 0 as much.
+/// Largest weight of a preference about tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 
 /// The weight of a tenant: a thousand to one is the widest that operators give.
@@ -55,30 +54,31 @@ pub const TENANT_DEPTH_MAX: usize = 8;
 /// Schedulers that may ever register in a cell.
 pub const SCHEDULERS_MAX: usize = 4096;
 
-/// Claims, releases and evictions in one transaction, together. A batch of identical tasks is
-/// placed in one transaction; beyond this the lock would be held for milliseconds.
+/// Claims, releases and evictions in one transaction, together. Identical tasks are placed in one
+/// transaction; a larger one would hold the lock for milliseconds.
 pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
 
-/// Answers remembered per scheduler, so that a retry gets the answer of the first try.
+/// Results kept for each scheduler, so that a retry gets the result of the first attempt.
 pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 
 /// Numbers that a scheduler skips when its name changes hands: more than the last holder can have on its
 /// way, which had all of them in memory, and so few that the name can change hands four billion times.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 
-/// A transaction's number is less than this above the next one of its scheduler. Transactions that are refused early
-/// leave no record, so a scheduler may be ahead of what is recorded: by this many only after hours of nothing but
-/// refusals. And however a scheduler numbers, it takes 2^40 transactions to use up a name's numbers.
+/// Bound of a transaction's number above its scheduler's next one. Transactions rejected by the
+/// pre-check leave no record, so a scheduler may be ahead of the record, but by this many only
+/// after hours of rejections. With this bound it takes 2^40 transactions to use up a name's
+/// numbers.
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 
 /// The shortest lease of a scheduler's name: several elections and their retries.
 pub const LEASE_MS_MIN: u32 = 1000;
 
-/// The longest: as long as somebody watches a dead scheduler before ending it by hand.
+/// Longest lease: as long as an operator waits before revoking it by hand.
 pub const LEASE_MS_MAX: u32 = 60_000;
 
-/// Changes that the cell remembers for deltas. A view that is further behind gets a snapshot: at
-/// this many changes a snapshot of a large cell is the cheaper of the two.
+/// Changes kept for deltas. A view that is further behind gets a snapshot: at this many changes a
+/// snapshot of a large cell is the cheaper of the two.
 pub const CHANGES_MAX: usize = 1 << 18;
 
 /// Bands of precedence: Borg has four.
@@ -90,22 +90,21 @@ pub const EVICTION_CAP_MAX: u32 = 1 << 20;
 /// The span of a cap of evictions: a day.
 pub const EVICTION_SPAN_MS_MAX: u32 = 86_400_000;
 
-/// The longest that a task may take to end after it was told to: who comes next waits as long.
+/// Longest grace period: the next task on the machine waits as long.
 pub const GRACE_MS_MAX: u32 = 3_600_000;
 
-/// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
-/// from others is worth more than the gang.
+/// Maximum gang timeout. Beyond it, the reserved room costs others more than the gang is worth.
 pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
 
-/// Reservations of machines that are known at once: each that a task would reach is looked at for its claim, and
-/// a cell whose operators plan every day of a season has fewer.
+/// Number of reservations: each is tested for claims of tasks that may overlap it, and a cell whose
+/// operators plan every day of a season has fewer.
 pub const RESERVATIONS_MAX: usize = 256;
 
 /// Values in the requirements of one reservation or calendar of peaks, so that one can name each machine of a few
 /// racks.
 pub const RESERVED_VALUES_MAX: usize = 1024;
 
-/// Tenants that one reservation is for: a tenant above them says more with one name.
+/// Tenants of one reservation. A parent tenant covers all its children with one name.
 pub const RESERVATION_TENANTS_MAX: usize = 64;
 
 /// Calendars of peaks: more than a cell has kinds of machines that services and batch share.
@@ -129,7 +128,7 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// its scheduler, whatever else is in the message.
 pub const JOB_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one machine, counted in the same way and for the same reason.
+/// Bytes of one machine as a message; a view gets a machine in one message.
 pub const MACHINE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all reservations together, counted in the same way: a view gets all of them in one message.
@@ -138,16 +137,16 @@ pub const RESERVATIONS_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all calendars of peaks together, for the same reason.
 pub const PEAKS_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one command, on a wire or in a log. The largest transaction has 400 kB; a job with
-/// more rules than this is a mistake.
+/// Bytes of one command, in a message or a log. The largest transaction has 400 kB; a job with more
+/// rules than this is a mistake.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of one entry of a replicated log: commands are put together until they have
 /// [`BATCH_BYTES`], and the last one may be large.
 pub const ENTRY_BYTES_MAX: usize = COMMAND_BYTES_MAX + BATCH_BYTES;
 
-/// Bytes of commands from which on no more are put into one entry: a thousand transactions of ten
-/// claims, beyond which an entry of its own costs nothing measurable any more.
+/// Bytes of commands after which an entry is full: a thousand transactions of ten claims, beyond
+/// which a further entry costs nothing measurable.
 pub const BATCH_BYTES: usize = 256 << 10;
 
 /// The largest overcommit factor of a compressible kind, in percent.

@@ -1,4 +1,4 @@
-//! A machine: what it has, and what it is like.
+//! Machines: capacity, labels, taints and devices.
 
 use crate::amounts::{Amounts, KindId};
 use crate::cores::NodeCores;
@@ -47,19 +47,19 @@ impl Labels {
         self.pairs().iter().map(|(key, value)| (key, value))
     }
 
-    /// Number of labels there are.
+    /// Number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs().is_empty()
     }
 
-    /// Whether the keys are strictly ascending: labels that came over a wire may not be.
+    /// Whether the keys are strictly ascending: labels from a message may not be.
     #[must_use]
     pub fn is_sorted(&self) -> bool {
         self.pairs().windows(2).all(|pair| pair[0].0 < pair[1].0)
@@ -88,7 +88,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A mark on a machine that keeps off every task that does not tolerate it.
+/// A taint: keeps tasks that do not tolerate it off a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
@@ -99,7 +99,7 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// The way in which a toleration compares values.
+/// Operator of a toleration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TolerationOperator {
@@ -109,7 +109,7 @@ pub enum TolerationOperator {
     Exists,
 }
 
-/// Which taints a task puts up with.
+/// A tolerated taint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// The taint's key; `None` (with `Exists`) tolerates every key.
@@ -140,12 +140,12 @@ impl Toleration {
 
 /// A level of the cell's topology, such as a rack or a zone.
 ///
-/// A level is named by the label that holds each machine's place at it, so a cell has as many
-/// levels as its operator labels. Machines without the label have no place at that level.
+/// A level is a label key; machines with the same value are one domain. Machines without the label
+/// have no domain at that level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopologyLevel {
-    /// Each machine is a domain of its own.
+    /// Each machine is its own domain.
     Machine,
     /// Machines with the same value of this label share a domain.
     Label(Text),
@@ -160,8 +160,8 @@ impl fmt::Display for TopologyLevel {
     }
 }
 
-/// By how much more than its capacity a machine may be claimed, per kind, in percent of the
-/// capacity. A kind that is not named has 100.
+/// Overcommit of a machine: claimable percent of its capacity, per kind. A kind that is not named
+/// has 100.
 ///
 /// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
 /// values.
@@ -178,7 +178,7 @@ impl Overcommit {
         Overcommit::default()
     }
 
-    /// Returns these factors with one kind set. 0 is taken as 100.
+    /// Returns these factors with one kind set. 0 means 100.
     #[must_use]
     pub fn with(mut self, kind: KindId, percent: u32) -> Overcommit {
         let percents = self.0.get_or_insert_default();
@@ -246,7 +246,7 @@ impl DeviceSet {
     }
 }
 
-/// An image that a machine holds.
+/// An image present on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Image {
     /// One of its names; an image with several is listed with each.
@@ -262,18 +262,18 @@ pub struct Machine {
     pub name: Text,
     /// Capacity.
     pub capacity: Amounts,
-    /// By how much more than its capacity it may be claimed.
+    /// Overcommit: how far claims may exceed the capacity.
     pub overcommit: Overcommit,
     /// Labels: its properties and its place (see [`TopologyLevel`]).
     pub labels: Labels,
     /// Taints: tasks without a matching toleration are kept off.
     pub taints: Box<[Taint]>,
-    /// Images that it already holds.
+    /// Images present on the machine.
     pub images: Box<[Image]>,
     /// Number of accelerator devices it has, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
-    /// The cores of each of its NUMA nodes that tasks may have to themselves, which its `cpu` counts, too. Those that
-    /// are left out always stay with the tasks that share. None: it gives no task cores of its own.
+    /// Exclusive cores of each NUMA node, which are included in its `cpu`. The other cores are
+    /// always shared. Empty: none.
     pub numa: NodeCores,
 }
 
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// Returns this machine with `count` devices, and as much of the kind `gpu` as they have together.
+    /// Returns this machine with `count` devices, and the matching amount of the kind `gpu`.
     #[must_use]
     pub fn with_devices(mut self, gpu: KindId, count: u8) -> Machine {
         self.devices = count.min(DEVICES_MAX);

@@ -1,8 +1,7 @@
-//! Hours in which services need their machines, and batch steps back.
+//! Peak hours, in which batch is limited for the sake of services.
 //!
-//! Services and batch share machines: batch takes what services leave. How much that is goes with the time of day,
-//! and operators know it before. A calendar says, for some machines, in which part of the day batch may hold how much of
-//! them.
+//! A calendar limits, for some machines and times of day, the share that batch tasks may have of a
+//! machine.
 
 use crate::amounts::KindId;
 use crate::selector::MachineSelector;
@@ -13,39 +12,39 @@ use serde::{Deserialize, Serialize};
 /// multiple of it: where the time counts from 1970, at midnight UTC.
 pub const DAY_MS: u32 = 86_400_000;
 
-/// When batch steps back on some machines, and how far.
+/// A calendar of peak hours on some machines.
 ///
-/// While a peak holds, no task of a [batch](crate::JobKind::Batch) job is placed or grows on one of the machines if
-/// all such tasks there would then hold more than their share. What they hold already stays: the cell takes nothing
-/// off a machine for it. Of several peaks that hold on a machine, each does.
+/// During a peak, a task of a [batch](crate::JobKind::Batch) job is placed or resized on a machine
+/// only if all batch tasks there stay within their share. Existing allocations stay. Overlapping
+/// peaks all apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeakCalendar {
     /// Its name; no two calendars of a cell share one.
     pub name: Text,
-    /// Which machines: those that match now, and those that come to match.
+    /// Selector of the machines, including ones that match later.
     pub machines: MachineSelector,
     /// The peaks of its day.
     pub peaks: Vec<Peak>,
 }
 
-/// A part of each day, and what batch may hold in it.
+/// A part of each day, and the largest share of batch in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peak {
-    /// When it begins, in milliseconds of the day.
+    /// Start, in milliseconds of the day.
     pub from_ms: u32,
-    /// When it is over, in milliseconds of the day. Before the beginning, it goes on over midnight.
+    /// End, in milliseconds of the day. If it is before the start, the peak crosses midnight.
     pub until_ms: u32,
-    /// Resources that the batch tasks of a machine may hold together of what it has, ascending by kind. Of kinds that are not
-    /// named, as much as there is room for.
+    /// Largest share of a machine that its batch tasks may have together, ascending by kind. Kinds
+    /// that are not named are unlimited.
     pub batch_max: Vec<KindShare>,
 }
 
 /// A share of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KindShare {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
-    /// In percent of a machine's capacity.
+    /// Percentage of a machine's capacity.
     pub percent: u8,
 }
 
@@ -58,27 +57,27 @@ impl KindShare {
 }
 
 impl Peak {
-    /// Whether it holds at a time.
+    /// Whether the peak is in effect at a time.
     #[must_use]
     pub fn holds(&self, now_ms: u64) -> bool {
         self.since(now_ms) < self.length_ms()
     }
 
-    /// When it is over, if it holds.
+    /// End of the peak, if it is in effect.
     #[must_use]
     pub fn ends_ms(&self, now_ms: u64) -> Option<u64> {
         let left = self.length_ms().checked_sub(self.since(now_ms)).filter(|left| *left > 0)?;
         Some(now_ms.saturating_add(u64::from(left)))
     }
 
-    /// Whether it begins or is over within so many milliseconds.
+    /// Whether the peak begins or ends within a number of milliseconds.
     #[must_use]
     pub fn changes_within(&self, now_ms: u64, within_ms: u32) -> bool {
         let until = |edge: u32| (edge % DAY_MS + DAY_MS - day_ms(now_ms)) % DAY_MS;
         until(self.from_ms) <= within_ms || until(self.until_ms) <= within_ms
     }
 
-    /// Time for which it is, in milliseconds.
+    /// Duration in milliseconds.
     #[must_use]
     pub fn length_ms(&self) -> u32 {
         match self.from_ms < self.until_ms {

@@ -1,7 +1,7 @@
-//! Machines that some tenants have to themselves for a time to come.
+//! Reservations of machines for some tenants and a time window.
 //!
-//! A maintenance, a demonstration, the large run of the night: what needs machines at a moment that is known
-//! before asks for them here, and until then they go on working. (Slurm's advance reservations.)
+//! For maintenance, demonstrations or large nightly runs; until the start, the machines run other
+//! work. (Slurm's advance reservations.)
 
 use crate::selector::MachineSelector;
 use crate::text::Text;
@@ -9,27 +9,26 @@ use serde::{Deserialize, Serialize};
 
 /// A reservation: machines that only tasks of these tenants may use, from a time until a time.
 ///
-/// Before `from_ms` a task of somebody else is placed there only if it is expected to have ended by then (see
-/// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms` none is. What runs there
-/// already stays: the cell takes nothing off a machine for it. Of two reservations that share a machine and a
-/// moment, both hold.
+/// Before `from_ms` a task of another tenant is placed there only if it is expected to end by then
+/// (see [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)); from then until `until_ms`
+/// none is. Running tasks stay. Overlapping reservations all apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
     /// Its name; no two reservations of a cell share one while both are known.
     pub name: Text,
-    /// Which machines: those that match now, and those that come to match.
+    /// Selector of the machines, including ones that match later.
     pub machines: MachineSelector,
     /// Tenants that may place tasks there, with all tenants below them.
     pub tenants: Vec<Text>,
-    /// When it begins, in milliseconds of [`Command::Expire`](crate::Command::Expire).
+    /// Start, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,
-    /// When it is over, and forgotten.
+    /// End, after which the reservation is removed.
     pub until_ms: u64,
 }
 
 impl Reservation {
-    /// Whether it keeps a task of somebody else off its machines that would be placed now and run for so long,
-    /// if anyone knows.
+    /// Whether it excludes a task of another tenant that is placed now and runs for the given time,
+    /// if known.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)

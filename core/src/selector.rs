@@ -1,4 +1,4 @@
-//! The way in which jobs point at machines and at each other's tasks: by labels.
+//! Selectors by label, of machines and of other jobs' tasks.
 
 use crate::machine::{Labels, Machine};
 use crate::text::Text;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
-    /// It is one of the values.
+    /// The label has one of the values.
     In,
-    /// It is none of the values, or the label is absent.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// It is an integer above the one value.
+    /// The label is an integer above the value.
     Gt,
-    /// It is an integer below the one value.
+    /// The label is an integer below the value.
     Lt,
 }
 
@@ -55,7 +55,7 @@ impl Requirement {
         }
     }
 
-    /// Compares as integers; what is no integer, or not exactly one bound, never compares.
+    /// Compares integers; anything else, and lists of several values, never match.
     fn compares(&self, value: &str, test: fn(i64, i64) -> bool) -> bool {
         match (value.parse(), self.values.as_slice()) {
             (Ok(value), [bound]) => bound.parse().is_ok_and(|bound| test(value, bound)),
@@ -72,7 +72,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Whether these labels meet every requirement.
+    /// Whether these labels meet all requirements.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|r| r.accepts(labels.get(&r.key).map(|value| &**value)))
@@ -110,15 +110,15 @@ impl MachineSelector {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tenants {
-    /// Those of the tenant of the job that carries the rule.
+    /// Tasks of the tenant of the job that has the rule.
     Own,
-    /// Everyone's.
+    /// Tasks of all tenants.
     Any,
-    /// Those of these tenants.
+    /// Tasks of these tenants.
     Named(Vec<Text>),
 }
 
-/// Tasks that a rule looks at.
+/// Selector of the tasks that a rule counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskSelector {

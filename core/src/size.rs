@@ -11,10 +11,10 @@ use serde::ser::{
 };
 use std::fmt::{self, Display};
 
-/// The number of a field: up to 2047, which none of ours comes near.
+/// Bytes of a field's number: up to 2047, more than any message has.
 const FIELD: usize = 2;
 
-/// The number of a field and the length of what it holds, below 2^28 bytes.
+/// Bytes of a field's number and of a length below 2^28.
 const NESTED: usize = FIELD + 4;
 
 /// A negative number, or one of 64 bits.
@@ -32,10 +32,10 @@ pub fn bytes_at_most<T: Serialize + ?Sized>(value: &T) -> usize {
     }
 }
 
-/// The sum of what has been counted.
+/// Serialiser that counts bytes.
 struct Counter(usize);
 
-/// The failure of a value that refuses to be serialized.
+/// Error of a value that cannot be serialised.
 #[derive(Debug)]
 struct Failed;
 
@@ -200,7 +200,7 @@ impl ser::Serializer for &mut Counter {
     }
 }
 
-/// The parts of what nests, each counted by itself.
+/// Parts of nested types, each counted separately.
 macro_rules! parts {
     ($($kind:ident $part:ident ($($name:ident)?)),*) => {$(
         impl $kind for &mut Counter {

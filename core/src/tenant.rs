@@ -20,8 +20,8 @@ use crate::amounts::Amounts;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// The way in which a tenant stands among the others. A tenant of which nothing was said stands alone, with no
-/// guarantee and weight 1.
+/// Configuration of a tenant: parent, guarantee and weight. A tenant without one has no parent, no
+/// guarantee, and weight 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TenantConfig {
     /// The tenant above it, if there is one.
@@ -30,8 +30,8 @@ pub struct TenantConfig {
     /// a tenant that uses more than its own guarantee, whatever their precedence. A kind that is not named
     /// has 0.
     pub guaranteed: Amounts,
-    /// Its part of what is shared, against those with the same parent: of two that wait, the one with less
-    /// of its dominant resource for its weight goes first. From 1 to
+    /// Weight of its fair share among tenants of the same parent: of two with pending tasks, the
+    /// one with the smaller dominant share for its weight is first. From 1 to
     /// [`TENANT_WEIGHT_MAX`](crate::limits::TENANT_WEIGHT_MAX).
     pub weight: u32,
 }

@@ -1,11 +1,11 @@
-//! Texts that come from outside: names, labels, taints and their values.
+//! Texts of users: names, labels, taints and their values.
 //!
-//! Machines, jobs and every scheduler's view hold the same names; a shared string makes a copy of
-//! a machine cost a counter, not an allocation.
+//! Machines, jobs and every view contain the same names, so the string is shared: a copy of a
+//! machine costs a counter, not an allocation.
 //!
-//! Names are printed in tables, logs and errors, so one rule holds for all of them: at most
-//! [`TEXT_BYTES_MAX`] bytes, and no character that a reader does not see or that changes how its
-//! neighbours are shown. Otherwise two names could look alike, or one could rewrite the line that it is in.
+//! Names are printed in tables, logs and errors, so one rule applies to all: at most
+//! [`TEXT_BYTES_MAX`] bytes, and no invisible character or one that changes how its neighbours are
+//! shown. Otherwise two names could look alike, or one could rewrite its line.
 
 use crate::limits::TEXT_BYTES_MAX;
 use std::sync::Arc;
@@ -48,19 +48,19 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
-/// A text with a mark in the place of each hidden character, to be printed where it was not checked.
+/// The text with each hidden character replaced by a mark, for printing unchecked text.
 #[must_use]
 pub fn shown(text: &str) -> String {
     text.replace(is_hidden, "\u{fffd}")
 }
 
-/// Why a text is refused.
+/// Reason for which a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFlaw {
     /// Names have at least one byte.
     #[error("is empty: give 1 to {TEXT_BYTES_MAX} bytes")]
     Empty,
-    /// There is a bound, because names are in every copy of the cell.
+    /// Names are bounded, because every copy of the cell has them.
     #[error("has {0} bytes: at most {TEXT_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// See [`is_hidden`].

@@ -1,7 +1,7 @@
 //! Transactions: requests of schedulers to the cell, and the cell's results.
 //!
-//! A refused claim is an answer, not an error: with optimistic concurrency it is the normal price
-//! of deciding in parallel, and the answer says why and how far to sync before trying again.
+//! A rejected claim is a result, not an error: with optimistic concurrency it is the normal price
+//! of parallel decisions. It has a reason, and the version to sync to before the next attempt.
 
 use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
@@ -9,18 +9,18 @@ use crate::limits::NUMBERS_AHEAD_MAX;
 use crate::machine::DeviceSet;
 use serde::{Deserialize, Serialize};
 
-/// A wish to give a task its part of a machine.
+/// A claim: the request to place a task on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// Which task. What it needs is in its job.
+    /// Id of the task. Its request is in its job.
     pub task: TaskId,
-    /// On which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// The machine's sequence number in the view that the claim was decided on.
     pub seen: SequenceNumber,
     /// The accelerator devices to use. Empty: the cell takes the fullest that fit.
     pub devices: DeviceSet,
-    /// Amount that it takes.
+    /// Amounts to claim: the request, or with optional resources.
     pub take: Take,
 }
 
@@ -32,7 +32,7 @@ impl Claim {
     }
 }
 
-/// Amount of a machine a claim takes.
+/// Amounts that a claim takes of a machine.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -46,60 +46,61 @@ pub enum Take {
     WithOptional,
 }
 
-/// A wish that a placed task holds more or less of its machine from now on.
+/// A resize: a placed task gets more or less of its machine.
 ///
-/// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
-/// needs. The devices and cores that it has stay as they are.
+/// The allocation lasts while the task has this machine; a task that leaves it needs its group's
+/// request again. Devices and cores do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
-    /// Which task.
+    /// Id of the task.
     pub task: TaskId,
     /// New allocation of each kind.
     pub to: Amounts,
 }
 
-/// Handling of the rest of a transaction if a part of it conflicts.
+/// Whether the other items of a transaction are committed when some conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
-    /// The rest is taken.
+    /// The other items are applied.
     Incremental,
-    /// Nothing is taken.
+    /// No item is applied.
     AllOrNothing,
 }
 
-/// When a claim conflicts with what others did since the view was synced.
+/// Conflict check of claims against commits since the view was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictCheck {
-    /// If it does not fit any more (fine).
+    /// The claim no longer fits.
     ResourceFit,
     /// If its machine changed at all (coarse): then the scores that led to it may be stale.
     SequenceNumber,
 }
 
-/// Claims that a scheduler submits together, with what must make room for them.
+/// Claims that a scheduler submits together, with the releases, evictions and resizes that make
+/// room for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Transaction {
     /// Its id: a retry with the same id gets the same answer and does nothing twice.
     pub id: TransactionId,
     /// The version of the view that it was decided on.
     pub base: Version,
-    /// All or nothing, or what still holds.
+    /// Whether the other items are applied if one is rejected.
     pub granularity: Granularity,
     /// Definition of a conflict.
     pub check: ConflictCheck,
-    /// Placed tasks that give up their machines, and become pending. They come first, so that one
-    /// transaction can move a task.
+    /// Placed tasks to take off their machines; they become pending. Releases come first, so that
+    /// one transaction can move a task.
     pub releases: Vec<TaskId>,
     /// Tasks of lower precedence, or of tenants that have borrowed, that make room, and become pending. They leave only if a claim
     /// of this transaction takes the machine that they were on.
     pub evictions: Vec<TaskId>,
     /// Tasks to place, in order: each is checked after those before it.
     pub claims: Vec<Claim>,
-    /// Placed tasks that are to hold more or less, in order. They come before the claims, so that one
-    /// transaction can shrink a task to place another. What grows needs room for the difference; to
-    /// hold less of a kind is refused only where a task would hold less `cpu` than it has cores to itself.
+    /// Resizes of placed tasks, in order, before the claims, so that one transaction can shrink a
+    /// task to place another. Growing needs room for the difference; shrinking is rejected only
+    /// below the `cpu` of a task's exclusive cores.
     pub resizes: Vec<Resize>,
 }
 
@@ -119,27 +120,27 @@ impl Transaction {
         }
     }
 
-    /// Number of claims, releases, evictions and resizes there are.
+    /// Number of claims, releases, evictions and resizes.
     #[must_use]
     pub fn items(&self) -> usize {
         self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()
     }
 }
 
-/// Why a part of a transaction was refused.
+/// Reason for which an item of a transaction was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
     /// The machine has too little left of this kind.
     NoRoom(KindId),
-    /// No devices of the machine have enough left, or not those that were asked for.
+    /// No devices of the machine have enough left, or not the requested ones.
     NoDevices,
     /// The machine changed since the view was synced (sequence-number check only).
     MachineChanged,
     /// The machine was removed, or never was.
     MachineGone,
-    /// The machine takes no new tasks.
+    /// The machine is draining.
     MachineDraining,
     /// The task names another machine.
     OtherMachine,
@@ -155,9 +156,9 @@ pub enum Reason {
     TaskAffinityUnmet,
     /// The domain would exceed the emptiest by more than the allowed skew.
     Skew,
-    /// The domain holds as many tasks as it may.
+    /// The domain already has the maximum number of tasks.
     DomainFull,
-    /// The machine has no place at the level that a rule speaks of.
+    /// The machine lacks the label of the rule's level.
     NoDomain,
     /// The tenant's quota of this kind is used up.
     QuotaExceeded(KindId),
@@ -172,32 +173,33 @@ pub enum Reason {
     /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
     /// borrowed what the claim's tenant is guaranteed (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
-    /// No claim took the machine that this task was to be evicted from.
+    /// No claim took the machine of the task to evict.
     EvictionUnused,
     /// Fewer tasks of the job would run than its gang needs.
     GangIncomplete,
-    /// Another part of an all-or-nothing transaction conflicts.
+    /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
     /// A task that stays in the domain needs this one, or one like it, there (see
-    /// [`TaskRule::Runtime affinity`](crate::TaskRule::Runtime affinity)): release that one too, or put another one there.
+    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)): release
+    /// that one too, or put another one there.
     RuntimeAffinityNeeded,
     /// The task to be evicted is in the same band of precedence as the most important claim on its machine
     /// (see [`Policy::bands`](crate::Policy::bands)).
     SameBand,
-    /// The cell takes no more evictions until its time has moved (see
+    /// The eviction limit is reached until the cell's time advances (see
     /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
     EvictionsCapped,
     /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
     /// [`Reservation`](crate::Reservation)).
     Reserved,
-    /// The NUMA nodes of the machine have too few cores left for a task that needs some to itself; or the task to be
-    /// resized would hold less `cpu` than it has cores.
+    /// The NUMA nodes of the machine have too few exclusive cores left; or a resize would leave
+    /// less `cpu` than the task has exclusive cores.
     NoCores,
     /// The cell as a whole has too little of this kind left, wherever the task would run (see
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)).
     CellExhausted(KindId),
-    /// Services need the machine at this time of day: batch tasks there would hold more of this kind than their
-    /// share (see [`PeakCalendar`](crate::PeakCalendar)).
+    /// Peak hours: batch tasks on the machine would exceed their share of this kind (see
+    /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
 }
 
@@ -215,12 +217,12 @@ pub enum Item {
     Resize(u32),
 }
 
-/// A part of a transaction that was refused, and why.
+/// A rejected item of a transaction, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conflict {
-    /// Which part.
+    /// The item.
     pub item: Item,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -230,39 +232,40 @@ pub struct Conflict {
 /// not in it was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The version to sync to: it holds what was taken, and all that conflicted with the rest.
+    /// Version to sync to: it includes the accepted items, and all changes that conflicted with the
+    /// others.
     pub version: Version,
     /// Rejected items.
     pub conflicts: Vec<Conflict>,
 }
 
 impl Commit {
-    /// Why a claim was refused, or `None` if it was taken.
+    /// Reason for which a claim was rejected; `None` if it was accepted.
     #[must_use]
     pub fn conflict_of_claim(&self, index: usize) -> Option<Reason> {
         self.conflict_of(Item::Claim(index as u32))
     }
 
-    /// Why a part was refused, or `None` if it was taken.
+    /// Reason for which an item was rejected; `None` if it was accepted.
     #[must_use]
     pub fn conflict_of(&self, item: Item) -> Option<Reason> {
         let found = self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item));
         found.ok().map(|i| self.conflicts[i].reason)
     }
 
-    /// Whether everything was taken.
+    /// Whether all items were accepted.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.conflicts.is_empty()
     }
 }
 
-/// Why a transaction was not judged at all.
+/// Reason for which a transaction was not checked at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Put something into it.
+    /// Add an item.
     #[error("the transaction is empty")]
     Empty,
     /// Split it.
@@ -284,18 +287,15 @@ pub enum TransactionError {
     /// Register first.
     #[error("no scheduler {0} is registered")]
     UnknownScheduler(crate::ids::SchedulerId),
-    /// The answer of this id is forgotten; whether it was taken is seen by syncing the tasks.
+    /// The result of this id is no longer kept; sync to see the state of the tasks.
     #[error("the answer to transaction {0} is no longer known")]
     AnswerExpired(TransactionId),
     /// Two different transactions carry one id: count upwards.
     #[error("transaction {0} was sent before with other content")]
     IdReused(TransactionId),
-    /// The scheduler's name has gone to another process, or to none, since this one numbered its
-    /// transactions: stop. Nothing was done now; whether it was taken before is seen by syncing the
-    /// tasks.
-    #[error(
-        "transaction {0} comes too late: its scheduler's name was taken from the process that sent it"
-    )]
+    /// Another process, or none, owns the scheduler's name since the transaction was numbered:
+    /// stop. Nothing was done now; sync to see whether it was accepted before.
+    #[error("transaction {0} is fenced: another process owns its scheduler's name now")]
     Fenced(TransactionId),
     /// Register again, and go on from the number in the answer.
     #[error(

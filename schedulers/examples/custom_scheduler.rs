@@ -79,7 +79,7 @@ impl ByName {
     }
 }
 
-/// Places two jobs on machines `a`, `b` and `c`: the answer is how many tasks each one has.
+/// Places two jobs on machines `a`, `b` and `c`. Returns the number of tasks of each machine.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for name in ["c", "a", "b"] {

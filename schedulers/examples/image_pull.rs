@@ -1,4 +1,4 @@
-//! A plugin around the decision: a task keeps its machine while the image is pulled.
+//! A `Permit` plugin: a task keeps its machine while the image is pulled.
 //!
 //! `cargo run -p omega-schedulers --example image_pull`
 
@@ -29,7 +29,7 @@ impl Permit for PullImage {
     }
 }
 
-/// Places two tasks: the answer is what was heard of them.
+/// Places two tasks. Returns the events about them.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000]))))?;

@@ -1,7 +1,7 @@
-//! A full account of one decision: what every plugin says about every machine.
+//! Score breakdown: the result of every plugin for every machine in one decision.
 //!
-//! It looks at all machines and asks every plugin, so it is for people, tools and tests, not for
-//! the scheduling loop. What it says is what a full search decides by.
+//! It runs every plugin on all machines, so it is for people, tools and tests, not for the
+//! scheduling loop. A full search decides by the same results.
 
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;
@@ -13,7 +13,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 /// One decision, machine by machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appraisal {
-    /// Machines that some filter refuses, ascending by row.
+    /// Rejected machines, ascending by row.
     pub refused: Vec<Refusal>,
     /// The rows of the others, ascending. All that follows is in this order.
     pub feasible: Vec<u32>,
@@ -25,14 +25,14 @@ pub struct Appraisal {
     pub best: Vec<u32>,
 }
 
-/// A machine that a filter refuses.
+/// A machine that a filter rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Its row.
     pub row: u32,
-    /// The name of the first filter that refuses it, in the order of the profile.
+    /// Name of the first filter that rejects it, in the order of the profile.
     pub filter: &'static str,
-    /// Whether fewer tasks on the machine could change that filter's mind.
+    /// Whether fewer tasks on the machine could make the filter accept it.
     pub curable: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ScoreAccount {
     pub name: &'static str,
     /// Its weight.
     pub weight: i32,
-    /// Its values; `None` if it has nothing to say about these tasks.
+    /// Its values; `None` if it does not apply to these tasks.
     pub columns: Option<ScoreColumns>,
 }
 
@@ -89,14 +89,14 @@ pub fn appraise(view: &View, profile: &Profile, group: GroupRef) -> Appraisal {
     Appraisal { refused, feasible, scores, totals, best }
 }
 
-/// The machines that one filter alone refuses, ascending by row.
+/// The machines that one filter alone rejects, ascending by row.
 #[must_use]
 pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec<Refusal> {
     sift(view, &[filter], group).0
 }
 
-/// Scores of one plugin alone for these rows, which are taken as the feasible machines. `None` if
-/// it has nothing to say.
+/// Scores of one plugin alone for these rows as the feasible machines. `None` if the plugin does
+/// not apply.
 #[must_use]
 pub fn appraise_score(
     view: &View,
@@ -118,7 +118,8 @@ pub fn appraise_relative(
     relative_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Asks filters about every machine: what the first of them refuses, and what is left.
+/// Runs the filters on every machine: the first rejecting filter of each, and the feasible
+/// machines.
 fn sift(view: &View, filters: &[&dyn Filter], group: GroupRef) -> (Vec<Refusal>, Vec<(u32, u64)>) {
     let tasks = tasks(view, group);
     let active = filters.iter().filter(|filter| filter.applies(&tasks));
@@ -158,7 +159,7 @@ fn rows(words: &[(u32, u64)]) -> Vec<u32> {
     words.iter().flat_map(of_block).collect()
 }
 
-/// Rows as words, of machines that are there.
+/// Words with a bit for each of these rows, without removed machines.
 fn words_of(view: &View, rows: &[u32]) -> Vec<(u32, u64)> {
     let mut words = vec![0u64; view.blocks()];
     for row in rows.iter().filter(|row| view.machine(**row as usize).is_some()) {

@@ -1,11 +1,11 @@
-//! The plugins of a profile that stand around the decision.
+//! The plugins of a profile before and after the decision.
 
 use crate::disruption::DisruptionBudget;
 use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};
 use crate::profile::Profile;
 use std::sync::Arc;
 
-/// Plugins by point, each in the order in which it is asked.
+/// Plugins by extension point, in the order of their calls.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) admit: Vec<Box<dyn Admit>>,
@@ -18,13 +18,13 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Whether some plugin stands between a decision and its commit.
+    /// Whether any plugin is called between a decision and its commit.
     #[inline]
     pub(crate) fn guards(&self) -> bool {
         !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
     }
 
-    /// Whether some plugin is told what became of a claim.
+    /// Whether any plugin is called with the result of a claim.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
         !(self.reserve.is_empty() && self.post_bind.is_empty())
@@ -51,7 +51,7 @@ impl Profile {
         self.chain.reserve.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with one more admission plugin, asked after the others.
+    /// Returns `self` with another admission plugin, called after the others.
     #[must_use]
     pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {
         self.chain.admit.push(Box::new(plugin));
@@ -65,7 +65,7 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with one more `PostFilter` plugin, asked after the others.
+    /// Returns `self` with another `PostFilter` plugin, called after the others.
     #[must_use]
     pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
         self.chain.post_filter.push(Box::new(plugin));
@@ -99,14 +99,14 @@ impl Profile {
         self.chain.post_filter.iter().map(|plugin| plugin.name())
     }
 
-    /// Returns `self` with one more `Reserve` plugin, asked after the others.
+    /// Returns `self` with another `Reserve` plugin, called after the others.
     #[must_use]
     pub fn with_reserve(mut self, plugin: impl Reserve + 'static) -> Profile {
         self.chain.reserve.push(Box::new(plugin));
         self
     }
 
-    /// Returns `self` with one more `Permit` plugin, asked after the others.
+    /// Returns `self` with another `Permit` plugin, called after the others.
     #[must_use]
     pub fn with_permit(mut self, plugin: impl Permit + 'static) -> Profile {
         self.chain.permit.push(Box::new(plugin));

@@ -1,4 +1,5 @@
-//! Classes of tasks: those of equal groups in jobs of one kind are judged and scored alike, whichever job they are of.
+//! Equivalence classes of tasks: tasks of equal groups in jobs of one kind are filtered and scored
+//! alike, whatever their job.
 //!
 //! (Borg's equivalence classes, EuroSys 2015.)
 
@@ -6,8 +7,8 @@ use foldhash::fast::FixedState;
 use omega_core::{JobId, JobKind, TaskGroup};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Common properties of the tasks of an equivalence class: a group's description, the kind of job, and the job where a
-/// plugin looks at it.
+/// Key of an equivalence class: a group's description, the kind of job, and the job if a plugin
+/// reads it.
 #[derive(Debug)]
 pub(crate) struct Class {
     group: TaskGroup,
@@ -46,7 +47,7 @@ impl Class {
     }
 }
 
-/// Whether two groups differ at most in what no plugin looks at.
+/// Whether two groups differ at most in fields that no plugin reads.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
         // Every field by name: a new one asks here whether it counts.

@@ -2,7 +2,7 @@
 
 use omega_core::Reason;
 
-/// Whether a claim was refused because of where it was to go: elsewhere it might have been taken.
+/// Whether a rejection depends on the machine: the claim might be accepted elsewhere.
 pub(crate) fn is_of_a_place(reason: Reason) -> bool {
     use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
     !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
@@ -16,11 +16,11 @@ pub(crate) struct Crowding {
     level: u32,
 }
 
-/// Claims after which the conflict rate is looked at: at one in twenty, 50 of them are expected
-/// to conflict, so chance alone does not move the level.
+/// Claims between two checks of the conflict rate: at one in twenty, 50 of them conflict, so chance
+/// alone does not change the level.
 const CROWDING_WINDOW: usize = 1000;
 
-/// Six doublings: 64 times as many machines to choose among.
+/// Six doublings: 64 times as many candidate machines.
 const CROWDING_LEVEL_MAX: u32 = 6;
 
 impl Crowding {

@@ -22,7 +22,7 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Time for which jobs wait for machines that they prefer; as a filter, those machines alone for so long.
+/// Waits of jobs for preferred machines; as a filter, it accepts only those machines meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,
@@ -30,14 +30,14 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// So long for a preferred machine; then, if machines have this label, so long for one that has its value
-    /// in common with a preferred machine.
+    /// A wait for a preferred machine, then, if machines have this label, for one with the same
+    /// value as a preferred machine.
     #[must_use]
     pub fn new(machine_wait: Nanos, rack: Option<(Text, Nanos)>) -> Delay {
         Delay { machine_wait, rack }
     }
 
-    /// Locality level of a group once its job has waited so long.
+    /// Locality level that a group accepts after a wait.
     fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
         let preferred = &view.need(group).preferred;
         if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
@@ -86,7 +86,7 @@ impl Filter for Delay {
         "delay"
     }
 
-    /// Where the preferred machines are; and how long the job has waited, which nobody may remember.
+    /// Machine affinity; and the wait of the job, which makes the answer uncacheable.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB
     }
@@ -150,11 +150,12 @@ pub struct WaitFigures {
     pub missed: u64,
     /// Jobs that let room pass.
     pub waits: u64,
-    /// For how long, all together: from the room that was let pass until all tasks had a machine, or the job ended.
+    /// Total waiting time: from the first skipped room until all tasks had a machine, or the job
+    /// ended.
     pub waited: Nanos,
 }
 
-/// Which jobs have let room pass, and since when.
+/// Jobs that have skipped room, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     since: BTreeMap<JobId, Nanos>,
@@ -175,7 +176,7 @@ impl Waits {
         });
     }
 
-    /// Notes that a job has nothing more to wait for.
+    /// Ends the wait of a job.
     pub(crate) fn end(&mut self, id: JobId, now: Nanos) {
         if let Some(since) = self.since.remove(&id) {
             self.figures.waited += now.saturating_sub(since);
@@ -188,7 +189,7 @@ impl Waits {
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// Locality level of a group of a job by now.
+    /// Locality level that a group of a job accepts now.
     pub(crate) fn reach(
         &self,
         delay: &Delay,

@@ -1,19 +1,18 @@
-//! Disruption budgets as users give them: how many of some tasks are to stay up.
+//! Disruption budgets in their declared form: how many of some tasks must stay up.
 //!
-//! What may go now follows from how many run and how many are to run, which changes with every
-//! commit. So a budget is given once, and its present state ([`Budget`]) is made for each
-//! preemption, from the counts that the view keeps. The arithmetic is that of Kubernetes'
-//! disruption controller: shares are rounded up, and what is not there cannot go.
+//! The number of allowed evictions changes with every commit. So a budget is declared once, and its
+//! present state ([`Budget`]) is computed for each preemption from the counts of the view. The
+//! arithmetic is that of Kubernetes' disruption controller: shares are rounded up.
 
 use crate::preemption::Budget;
 use omega_cellstate::{TaskCounts, TaskSet, View};
 
-/// A number of tasks, or a share of those that are to run.
+/// A number of tasks, or a fraction of the desired ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// So many.
+    /// A number of tasks.
     Tasks(u32),
-    /// So many percent of the tasks that have not ended, rounded up.
+    /// A percentage of the tasks that have not ended, rounded up.
     Percent(u32),
 }
 
@@ -29,23 +28,23 @@ impl Share {
 /// Number of tasks to keep running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// At least so many have a machine.
+    /// Least number with a machine.
     MinAvailable(Share),
-    /// At most so many have none.
+    /// Largest number without a machine.
     MaxUnavailable(Share),
 }
 
 /// Number of tasks that may be disturbed, whatever runs. (Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
-    /// Which tasks it protects.
+    /// Selector of the protected tasks.
     pub set: TaskSet,
-    /// Number of them that are to stay.
+    /// Number of tasks that must keep running.
     pub keep: Keep,
 }
 
 impl DisruptionBudget {
-    /// Number of its tasks may go, where there are so many, and so many are about to go already.
+    /// Number of further tasks that may be evicted, given the tasks and the evictions in progress.
     #[must_use]
     pub fn allowed(&self, counts: TaskCounts, going: usize) -> u32 {
         let up = match self.keep {
@@ -56,8 +55,8 @@ impl DisruptionBudget {
         u32::try_from(allowed).unwrap_or(u32::MAX)
     }
 
-    /// Its present state in a view that counts its tasks. Tasks that the view's own claims evict
-    /// are about to go. Without counts nothing may go.
+    /// The budget's current state in a view that counts its tasks. Tasks that the view's own claims
+    /// evict count as evicted. Without counts, no eviction is allowed.
     #[must_use]
     pub fn now(&self, view: &View) -> Budget {
         let counts = view.task_counts(&self.set).unwrap_or_default();

@@ -1,12 +1,11 @@
-//! Dominant-resource fairness: who has least of what it needs most.
+//! Dominant resource fairness.
 //!
-//! A user of a cell needs several kinds of resources. Its *dominant share* is the largest share that it
-//! has of any kind; whoever has the lowest, divided by its weight, is served next (Ghodsi et al., NSDI
-//! 2011). Nobody gains by asking for more than it needs, and nobody envies another's part.
+//! The *dominant share* of a user is its largest share of any kind; the user with the lowest,
+//! divided by its weight, is served next (Ghodsi et al., NSDI 2011). So no user gains by requesting
+//! more than it needs, or prefers another's allocation.
 //!
-//! A share is an integer, so that an order never depends on the order of sums: parts of 2^40, rounded
-//! down. A milli of processor in the largest cell is a part, and what is closer than that is equal. Two
-//! that are equal go by id, as everywhere.
+//! Shares are integers in units of 2^-40, rounded down, so that results do not depend on the order
+//! of sums. A thousandth of a core in the largest cell is one unit. Equal shares are ordered by id.
 
 use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
@@ -15,7 +14,7 @@ use omega_core::{KindId, Machine};
 /// Number of parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
 
-/// Weight of a share: 1 is usual, 3 is entitled to three times as much.
+/// Weight of a share. The default is 1; 3 is entitled to three times as much.
 ///
 /// Invariant: 1 to [`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +61,7 @@ impl Share {
 /// their amounts are absurd, and then the sum stays at its largest value.
 pub type Sums = Vec<u64>;
 
-/// Adds to sums, or with `sign` -1 takes from them.
+/// Adds to sums, or subtracts with `sign` -1.
 pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     if sums.len() < amounts.len() {
         sums.resize(amounts.len(), 0);
@@ -72,7 +71,7 @@ pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     }
 }
 
-/// Total capacity of the machines of a cell, of which shares are shares.
+/// Total capacity of the machines of a cell, the base of shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals(Sums);
 
@@ -115,8 +114,7 @@ impl Totals {
         self.0.get(kind.index()).copied().unwrap_or(0)
     }
 
-    /// The weighted dominant share of what somebody has. A kind of which no machine has anything
-    /// counts for nothing.
+    /// Weighted dominant share of an allocation. Kinds without capacity are ignored.
     #[must_use]
     pub fn share<'a>(&self, used: impl IntoIterator<Item = &'a Sums>, weight: Weight) -> Share {
         let mut sums: smallvec::SmallVec<[u64; 8]> = smallvec::smallvec![0; self.0.len()];

@@ -1,8 +1,8 @@
 //! Events of a cell that may make a rejecting plugin accept.
 //!
-//! A job that cannot be placed costs a search each time that it is tried. So whoever refuses says
-//! what could make it answer otherwise, and the job sleeps until one of these events. An event too
-//! many costs a search in vain; one too few, and a job sleeps that would fit.
+//! Each attempt for a job that cannot be placed costs a search. So a rejection names the events
+//! that could change it, and the job sleeps until one of them. A superfluous event costs a search;
+//! a missing one leaves a job asleep that would fit.
 
 use crate::plugin::Reads;
 use std::fmt;
@@ -15,56 +15,55 @@ pub struct Events(u32);
 impl Events {
     /// None: nothing but the long look of [`Patience`](crate::queue::Patience) helps.
     pub const NONE: Events = Events(0);
-    /// A machine came.
+    /// A machine was added.
     pub const MACHINE_ADDED: Events = Events(1);
     /// A machine's description changed (labels, taints, capacity, images), or it began or ended
     /// draining.
     pub const MACHINE_CHANGED: Events = Events(1 << 1);
     /// A machine went.
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
-    /// A machine has more left of something: it grew, or a task left it.
+    /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// The rest on a machine changed, maybe to less. Only a plugin that wants machines *used*
-    /// is helped by that.
+    /// Free resources of a machine changed, maybe to less. Only a plugin that wants machines *used*
+    /// depends on it.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
-    /// A task was placed, of a job that the scheduler hears of: its own, or all if it makes room
-    /// by evicting.
+    /// A task was placed, of a job that the scheduler follows: its own, or all if it preempts.
     pub const TASK_PLACED: Events = Events(1 << 5);
     /// A task of such a job ended or lost its machine.
     pub const TASK_ENDED: Events = Events(1 << 6);
-    /// Such a job came, was resized or ended.
+    /// A followed job was submitted, resized or ended.
     pub const JOB_CHANGED: Events = Events(1 << 7);
     /// A tenant's quota changed, or a tenant that has one claims less than before.
     pub const QUOTA_CHANGED: Events = Events(1 << 8);
     /// A machine reported another load.
     pub const LOAD_REPORTED: Events = Events(1 << 9);
-    /// Counters of rules about other tasks changed: a task that a rule selects came or left.
+    /// Counters of rules about other tasks changed: a selected task started or left.
     pub const RULES_CHANGED: Events = Events(1 << 10);
-    /// Time passed: the job is tried again whenever its backoff is over.
+    /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
-    /// Somebody outside said so, by [`Waiting::raise`](crate::Waiting::raise).
+    /// An external event, raised by [`Waiting::raise`](crate::Waiting::raise).
     pub const TOLD: Events = Events(1 << 12);
-    /// Volumes, their claims or classes changed, or tasks that use some came or left: see
+    /// Volumes, claims or classes changed, or tasks that use some started or ended: see
     /// [`Volumes`](crate::Volumes).
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
-    /// The cell takes more evictions than before, or others.
+    /// The eviction limit allows more evictions, or the bands changed.
     pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
-    /// A reservation of machines came or went.
+    /// A reservation was created or ended.
     pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
-    /// There is more of something that belongs to no machine: a task that claimed it left, or the cell got more.
+    /// A cluster resource was freed: a task that claimed it left, or its capacity grew.
     pub const CELL_FREED: Events = Events(1 << 16);
-    /// A calendar of peaks came, changed or went, or a peak began or is over.
+    /// A calendar of peaks was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
-    /// A plan for a job that waits keeps less on some machine, or for another time: see
+    /// A backfill plan reserves less on some machine, or at another time: see
     /// [`Backfill`](crate::Backfill).
     pub const PLANS_CHANGED: Events = Events(1 << 18);
-    /// Every one of them.
+    /// All events.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
-    /// Number of kinds there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 19;
 
-    /// Events that say which machines they are about.
+    /// Events that name the machines concerned.
     pub(crate) const OF_MACHINES: Events = Events(
         Events::MACHINE_ADDED.0
             | Events::MACHINE_CHANGED.0
@@ -73,8 +72,8 @@ impl Events {
             | Events::LOAD_REPORTED.0,
     );
 
-    /// Events that may change an answer that depends on these facts, given that a plugin refuses no
-    /// machine for having too much: one that does adds [`Events::ROOM_TAKEN`].
+    /// Events that may change the answer of a plugin that reads this, if it rejects no machine for
+    /// having too much; one that does adds [`Events::ROOM_TAKEN`].
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;
@@ -98,13 +97,13 @@ impl Events {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// Events in both.
     #[must_use]
     pub fn and(self, other: Events) -> Events {
         Events(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Events not in `other`.
     #[must_use]
     pub fn without(self, other: Events) -> Events {
         Events(self.0 & !other.0)
@@ -165,7 +164,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// When each kind of event was heard of last, by a count of news.
+/// Last occurrence of each kind of event, as a count of syncs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     count: u64,
@@ -173,7 +172,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Notes that these happened.
+    /// Records events.
     pub(crate) fn note(&mut self, events: Events) {
         self.count += 1;
         for kind in events.kinds() {
@@ -181,12 +180,12 @@ impl Heard {
         }
     }
 
-    /// The present count: what is noted from now on is after it.
+    /// The present count: later events have a higher one.
     pub(crate) fn now(&self) -> u64 {
         self.count
     }
 
-    /// Whether one of these happened after a count.
+    /// Whether one of these events occurred after a count.
     pub(crate) fn any_since(&self, events: Events, count: u64) -> bool {
         events.kinds().any(|kind| self.last[kind] > count)
     }

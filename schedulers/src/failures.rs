@@ -1,13 +1,12 @@
-//! Tasks that found no machine spare others of their class the search.
+//! Unschedulable cache: a task without a feasible machine spares others of its class the search.
 //!
-//! A search that finds nothing has looked at every machine. Until something happens that may change
-//! the mind of a filter that refused, no other task of the class finds one either. What happened
-//! since is noted here, and looked at when the next task of the class comes: a machine that changed
-//! is asked about alone.
+//! A search without a result has examined every machine. Until an event that a rejecting filter
+//! depends on, no other task of the class finds one either. Events since then are recorded, and
+//! examined when the next task of the class comes: only changed machines are searched again.
 //!
-//! That holds for filters that look at one machine and nothing else, and refuse the more the less
-//! is free: the claims of the scheduler itself only take room. Where claims come to nothing, what
-//! was found with them on the view is forgotten.
+//! This is correct for filters that read only one machine, and reject more with less free room: the
+//! scheduler's own claims only take room. When claims are undone, results found with them on the
+//! view are dropped.
 
 use crate::class::{Class, ClassRef};
 use crate::events::Events;
@@ -17,21 +16,21 @@ use crate::refusals::{News, ROWS_MAX, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{GroupRef, View};
 
-/// Classes that are remembered; of more, the one noted first is forgotten.
+/// Number of classes kept; the oldest is dropped.
 const CLASSES_MAX: usize = 64;
 
-/// A class that found no machine.
+/// A class without a feasible machine.
 #[derive(Debug)]
 struct Failed {
     class: Class,
     by: Refusers,
-    /// Whether `by` comes from a look at all machines.
+    /// Whether `by` comes from a search of all machines.
     exact: bool,
     /// The cell's time, if a filter reads it.
     moment: u64,
     /// Event since.
     events: Events,
-    /// The machines that changed; more than are asked about, if it was too much.
+    /// Changed machines; `ROWS_MAX` of them count as all.
     rows: Vec<u32>,
 }
 
@@ -46,7 +45,7 @@ impl Failures {
         self.known.is_empty()
     }
 
-    /// Notes that no machine takes a task of a group.
+    /// Records that no machine accepts a task of a group.
     pub(crate) fn note(&mut self, view: &View, profile: &Profile, group: GroupRef) {
         let tasks = tasks(view, group);
         let by = Refusers::suspects(profile, &tasks);
@@ -65,7 +64,7 @@ impl Failures {
         self.known.push(Failed { class, by, exact: false, moment, events, rows });
     }
 
-    /// Whether it is known that no machine takes a task of a group.
+    /// Whether no machine is known to accept a task of a group.
     pub(crate) fn has(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         let Some(index) = self.position(view, group) else { return false };
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
@@ -82,7 +81,7 @@ impl Failures {
         stands
     }
 
-    /// Plugin that rejects the tasks of a group, if its class is known: found once for all of them.
+    /// Plugins that reject the tasks of a group, if its class is known.
     pub(crate) fn refusers(
         &mut self,
         view: &View,
@@ -116,7 +115,7 @@ impl Failures {
         }
     }
 
-    /// Forgets everything: room has come back to the view.
+    /// Drops all classes, because room was returned to the view.
     pub(crate) fn forget(&mut self) {
         self.known.clear();
     }
@@ -129,7 +128,7 @@ fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
     if reads { tasks.view.now_ms() } else { 0 }
 }
 
-/// Whether no filter looks at more than one machine and the description of the tasks.
+/// Whether every filter reads only one machine and the description of the tasks.
 fn is_local(profile: &Profile, tasks: &Tasks<'_>) -> bool {
     let more = [Reads::OTHER_MACHINES, Reads::OTHER_DESCRIPTIONS, Reads::JOB];
     let mut active = profile.filters().filter(|filter| filter.applies(tasks));

@@ -39,12 +39,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
-//! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
+//! The library reads no clock and draws no random numbers of its own: the caller passes the time to [`Scheduler::step`] and the
+//! seed in [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`rebalance`], [`peaks`], [`config`]; for schedulers that want to be offered or to ask,
-//! [`dominant`], [`mesos`], [`yarn`].
+//! [`explain`](mod@explain), [`rebalance`], [`peaks`], `config`; for resource offers and resource requests, [`dominant`],
+//! [`mesos`], [`yarn`]. The [`cookbook`] has an example of each policy.
 
 pub mod appraise;
 pub mod backfill;
@@ -52,6 +52,7 @@ mod chain;
 mod class;
 #[cfg(feature = "profiles")]
 pub mod config;
+pub mod cookbook;
 mod crowding;
 pub mod delay;
 pub mod disruption;
@@ -110,24 +111,3 @@ pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
-
-/// The examples of the README and of the pages about what is here, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-#[doc = include_str!("../../docs/plugins.md")]
-#[doc = include_str!("../../docs/profiles.md")]
-#[doc = include_str!("../../docs/gangs.md")]
-#[doc = include_str!("../../docs/preemption.md")]
-#[doc = include_str!("../../docs/quotas.md")]
-#[doc = include_str!("../../docs/load.md")]
-#[doc = include_str!("../../docs/backfill.md")]
-#[doc = include_str!("../../docs/delay.md")]
-#[doc = include_str!("../../docs/reservations.md")]
-#[doc = include_str!("../../docs/time.md")]
-#[doc = include_str!("../../docs/allocation.md")]
-#[doc = include_str!("../../docs/cores.md")]
-#[doc = include_str!("../../docs/cluster-resources.md")]
-#[doc = include_str!("../../docs/colocation.md")]
-#[doc = include_str!("../../docs/offers.md")]
-#[doc = include_str!("../../docs/asks.md")]
-mod documents {}

@@ -26,9 +26,9 @@ pub struct Round {
     pub placed: usize,
     /// Claims rejected.
     pub conflicts: usize,
-    /// Whether no scheduler had anything to do.
+    /// Whether no scheduler had work.
     pub idle: bool,
-    /// If idle: the earliest time at which a scheduler has something to do even if nothing changes.
+    /// If idle: the earliest time at which a scheduler has work even if nothing changes.
     pub until: Option<Nanos>,
 }
 
@@ -44,7 +44,8 @@ impl Round {
 }
 
 impl<O: Observer> LockStep<O> {
-    /// Takes schedulers with their observers. Their order is that of their commits.
+    /// Creates a lock step of schedulers with their observers. Their order is that of their
+    /// commits.
     pub fn new(schedulers: impl IntoIterator<Item = (Scheduler, O)>) -> LockStep<O> {
         let worker = |(scheduler, observer)| Worker { scheduler, observer, error: None };
         LockStep { workers: schedulers.into_iter().map(worker).collect() }
@@ -81,7 +82,7 @@ impl<O: Observer> LockStep<O> {
     }
 }
 
-/// Keeps an error that ends a worker. Of one that passes, the next round tries again.
+/// Records an error that ends a worker. Temporary errors are retried in the next round.
 fn note_error<O>(worker: &mut Worker<O>, step: Result<Step, HandleError>) -> Step {
     match step {
         Ok(step) => step,

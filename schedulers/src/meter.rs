@@ -1,32 +1,34 @@
 //! Measurement of plugins: their time, and the machines that they reject.
 //!
-//! The library reads no clock, so a meter brings one. To read it costs as much as a filter takes for a block, so a
-//! meter says for each search whether it looks: one in some dozens tells as much, and a profile without a meter
-//! pays for a question.
+//! The library reads no clock, so the meter has one. A reading costs as much as a filter for one
+//! block, so the meter chooses which searches to measure: one in some dozens is enough, and a
+//! profile without a meter pays one comparison.
 
 use crate::queue::Nanos;
 
 /// Kind of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Where tasks may run.
+    /// A filter.
     Filter,
     /// Scoring of machines.
     Score,
 }
 
-/// Measures plugins. It may be asked by several threads at once: large cells are searched by all of them.
+/// Measures plugins. Several threads may call it at once, because they share the search of large
+/// cells.
 pub trait Meter: Send + Sync {
-    /// Whether what comes next is measured: a search, or what follows from one. Some calls come in a fixed
-    /// order, so every second one may always be of the same sort; every 61st is not.
+    /// Whether the next search is measured: every 61st, so that alternating sorts of calls are all
+    /// measured.
     fn samples(&self) -> bool;
 
     /// The time, if it is measured.
     fn now(&self) -> Nanos;
 
-    /// A filter refused so many machines of a block that those before it allow. It is told with what is measured.
+    /// A filter rejected machines of a block that earlier filters accept. Called for measured
+    /// searches.
     fn refused(&self, _filter: &'static str, _machines: u32) {}
 
-    /// A plugin took so long for a block, or a relative score for all machines that were found.
+    /// Time of a plugin for a block, or of a relative score for all feasible machines.
     fn took(&self, work: Work, plugin: &'static str, nanos: Nanos);
 }

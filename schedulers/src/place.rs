@@ -22,7 +22,7 @@ use rand::{Rng, RngExt};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// The way in which a scheduler places.
+/// Settings of placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
     /// Extent of the search.
@@ -30,7 +30,7 @@ pub struct Placement {
     /// Among how many of the best machines to choose at random, for single tasks: 1 takes the
     /// best. Schedulers that all take the best collide.
     pub near_best: u32,
-    /// Where to look first.
+    /// Start of searches.
     pub home: Home,
     /// Whether single tasks find their best machine among what earlier searches knew. Only for a
     /// [`Placer`] that always has the same profile and view.
@@ -117,7 +117,7 @@ impl Placer {
         claimed.is_ok()
     }
 
-    /// Searches, and chooses among the best that were found.
+    /// Searches, and chooses among the best machines found.
     fn choose(
         &mut self,
         view: &mut View,
@@ -149,7 +149,7 @@ impl Placer {
         self.heap.extend(self.best.drain(..));
     }
 
-    /// Builds the heap of all candidates, which stay as they are.
+    /// Builds the heap of all candidates.
     fn heap_of_found(&mut self, count: usize) {
         self.best.clear();
         self.best.extend_from_slice(&self.candidates.found);

@@ -1,13 +1,13 @@
-//! Definition of a plugin: a filter says where tasks may run, a score how well they would.
+//! Filters and scores: the traits of plugins that accept and rate machines.
 //!
-//! Plugins are *columnar*: they look at a block of 64 machines at once. A filter clears bits of a
-//! word, a score adds to a column of integers. That is what makes a full scan cost about a
-//! nanosecond per machine. Whoever would rather write about one machine implements
-//! [`MachineFilter`] or [`MachineScore`] and wraps it in [`PerMachine`].
+//! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a
+//! word, a score adds to a column of integers, so a full scan costs about a nanosecond per machine.
+//! [`MachineFilter`] and [`MachineScore`] are simpler forms for one machine at a time, wrapped in
+//! [`PerMachine`].
 
 use crate::events::Events;
 use crate::refusals::News;
-use omega_cellstate::{BLOCK, Block, GroupRef, Need, Reach, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, Need, PlacedTask, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -33,8 +33,8 @@ pub struct Tasks<'a> {
     pub reach: &'a Reach,
 }
 
-/// Which facts a plugin's answer depends on. From this the search knows what a claim changes: a
-/// plugin that reads only the machine itself need not look at any other machine again.
+/// Facts that a plugin's answer depends on. They tell the search what a claim changes: a plugin
+/// that reads only the machine itself needs no second look at other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
@@ -76,7 +76,7 @@ pub struct Judged(u16);
 impl Judged {
     /// None of it.
     pub const NOTHING: Judged = Judged(0);
-    /// Whether the machine takes tasks.
+    /// The machine's status: draining or not.
     pub const STATUS: Judged = Judged(1);
     /// The machines that a task requires.
     pub const AFFINITY: Judged = Judged(2);
@@ -126,11 +126,11 @@ impl BitOr for Judged {
     }
 }
 
-/// Says on which machines tasks may run.
+/// Accepts or rejects machines for tasks.
 ///
-/// It may rely on being asked only about machines that the filters before it allowed, and on the
-/// view not changing during a call. It must answer from the view and its own settings alone, so
-/// that two runs with one seed are one run. It is called once per block and decision.
+/// It is called only for machines that earlier filters accepted, and the view does not change
+/// during a call. Its answer must depend only on the view and its own settings, so that a seed
+/// reproduces a run. It is called once per block and decision.
 pub trait Filter: Send + Sync {
     /// A short name in snake case, for profiles and explanations.
     fn name(&self) -> &'static str;
@@ -138,28 +138,28 @@ pub trait Filter: Send + Sync {
     /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
-    /// Events after which it may accept machines that it rejected: only that wakes a job which found
-    /// none because of it. Called when a job found no machine. A filter that refuses machines for
-    /// having too much left adds [`Events::ROOM_TAKEN`].
+    /// Events after which it may accept machines that it rejected; only these wake a job that it
+    /// left without a machine. Called when a job found no machine. A filter that rejects machines
+    /// for having too much left adds [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
         Events::of(self.reads())
     }
 
-    /// Whether news, some of which it listens to, may help tasks that it refused. Called at most
-    /// once for a sleeping job and its backoff; a wrong `true` costs a search, a wrong `false`
-    /// leaves the job asleep until the next news. By default it looks at the machines that changed.
+    /// Whether news may help tasks that it rejected. Called at most once for a sleeping job and its
+    /// backoff; a wrong `true` costs a search, a wrong `false` leaves the job asleep until the next
+    /// news. By default it checks the changed machines.
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         news.allows_some(self, tasks)
     }
 
-    /// Whether it has anything to say about these tasks. Called once per decision; `false` saves
-    /// the calls for every block.
+    /// Whether it applies to these tasks. Called once per decision; `false` saves the calls for
+    /// every block.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
-    /// Whether it refuses every machine if it applies: because of something that belongs to none of them. Then
-    /// tasks that it keeps waiting wait for nobody else. By default not.
+    /// Whether it rejects every machine whenever it applies, such as for a quota. Then its pending
+    /// tasks do not wait for other tasks' machines. By default not.
     fn refuses_all(&self) -> bool {
         false
     }
@@ -167,29 +167,29 @@ pub trait Filter: Send + Sync {
     /// Of the machines in `among`, those on which the tasks may run.
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64;
 
-    /// Of machines that it refuses, those where fewer tasks on the machine could change its mind:
-    /// preemption looks at these alone. By default all.
+    /// Rejected machines that it might accept with fewer tasks: preemption examines only these. By
+    /// default all.
     fn curable(&self, _tasks: &Tasks<'_>, _block: Block<'_>, refused: u64) -> u64 {
         refused
     }
 
-    /// Why it refuses the machine in a row, in a clause for a person, where there is more to say than
-    /// its name does. Called only to explain.
+    /// Reason for which it rejects the machine in a row, as a clause, if there is more to say than
+    /// its name. Called only for explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
 
-    /// Which part of the cell's judgement it makes as the cell does. A profile adds the cell's own
-    /// filters for what is missing. By default nothing.
+    /// Part of the cell's check that it covers. A profile adds the cell's own filters for the rest.
+    /// By default none.
     fn judges(&self) -> Judged {
         Judged::NOTHING
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
-/// Says how well tasks would run on machines.
+/// Scores machines for tasks.
 ///
 /// It may rely on what [`Filter`] may rely on, and on the machines in `among` being feasible.
 pub trait Score: Send + Sync {
@@ -199,16 +199,16 @@ pub trait Score: Send + Sync {
     /// Facts on which its answer depends.
     fn reads(&self) -> Reads;
 
-    /// Whether it tells machines apart for these tasks. Called once per decision.
+    /// Whether it distinguishes machines for these tasks. Called once per decision.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes
-    /// elsewhere does not count.
+    /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
+    /// ignored.
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]);
 }
 
@@ -246,6 +246,13 @@ impl<'a> MachineRef<'a> {
     pub fn load(&self, kind: KindId) -> Option<u64> {
         let report = self.block.view().load(self.block.first_row() + self.lane)?;
         Some(report.used.get(kind))
+    }
+
+    /// The tasks that run on it, the most important first. Empty unless the scheduler's view keeps them
+    /// ([`View::with_placements`]), as that of a profile with preemption does.
+    #[must_use]
+    pub fn tasks(&self) -> &'a [PlacedTask] {
+        self.block.view().tasks_on(self.block.first_row() + self.lane)
     }
 }
 

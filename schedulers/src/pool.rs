@@ -1,11 +1,10 @@
-//! Schedulers on threads: one each, woken when there may be something to do.
+//! A pool of schedulers on threads, woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
-//! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
-//! closing the channels ends the pool.
+//! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
+//! worker sleeps on its channel, which wakes it early; closing the channels ends the pool.
 //!
-//! A decision that panics costs its job its turn, and nobody else: [`Scheduler::recover`]. A worker that panics
-//! elsewhere has ended, which [`Pool::running`] shows.
+//! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
+//! that panics elsewhere ends, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
@@ -18,15 +17,15 @@ use std::time::Duration;
 
 /// Clock of a pool, provided by the caller, since the library reads no clock.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since any fixed moment; never less than before.
+    /// Nanoseconds since any fixed moment; never decreases.
     fn now(&self) -> Nanos;
 }
 
-/// Time for which an idle worker sleeps unless it is woken: then it looks for changes that nobody told
-/// it of, and for jobs whose waiting is over.
+/// Sleep of an idle worker without a wake-up, after which it looks for changes and for jobs whose
+/// backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
+/// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
@@ -36,11 +35,11 @@ pub struct Pool<'scope, O> {
 /// A worker that has ended: its scheduler and its observer.
 #[derive(Debug)]
 pub struct Worker<O> {
-    /// The scheduler, with its queue and view as they were last.
+    /// The scheduler, with the last state of its queue and view.
     pub scheduler: Scheduler,
     /// Its measurements.
     pub observer: O,
-    /// Why it ended early, if the cell stopped answering for good.
+    /// Error that ended it early, if the cell stopped answering for good.
     pub error: Option<HandleError>,
 }
 
@@ -57,7 +56,8 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// Starts a pool where each scheduler has a cell handle of its own: handles of one cell at several replicas.
+    /// Starts a pool in which each scheduler has its own cell handle, such as at different
+    /// replicas.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,
@@ -73,7 +73,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         pool
     }
 
-    /// Wakes the workers that sleep, because there are new jobs or new room.
+    /// Wakes sleeping workers after new jobs or free resources.
     pub fn wake(&self) {
         for waker in &self.wakers {
             // A full channel means that the worker is about to look anyway.
@@ -89,7 +89,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()
     }
 
-    /// Ends the workers, and gives back what they had.
+    /// Stops the workers and returns them.
     ///
     /// # Panics
     /// If a worker panicked.

@@ -23,19 +23,19 @@ use std::cmp::Reverse;
 /// Number of tasks that may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Which tasks it protects.
+    /// Selector of the protected tasks.
     pub tasks: TaskSet,
-    /// Number of them that may go now.
+    /// Number of evictions allowed now.
     pub allowed: u32,
 }
 
 impl Budget {
-    /// Whether it allows that a task goes.
+    /// Whether it allows the eviction of a task.
     pub(crate) fn lets_go(&self, view: &View, task: &PlacedTask) -> bool {
         self.allowed > 0 || !self.protects(view, task)
     }
 
-    /// Counts a task that goes (`more` -1), or stays after all (1).
+    /// Counts an evicted task (`more` -1), or one whose eviction is undone (1).
     pub(crate) fn count(&mut self, view: &View, task: &PlacedTask, more: i32) {
         if self.protects(view, task) {
             self.allowed = self.allowed.saturating_add_signed(more);
@@ -61,7 +61,7 @@ pub struct Expected {
     pub precedence: Precedence,
 }
 
-/// For which task room is to be made, and what is to be respected.
+/// The task to make room for, and the rules to respect.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
     /// The plugins whose filters must allow the machine afterwards.
@@ -70,8 +70,8 @@ pub struct Preemptor<'a> {
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks that are expected somewhere. Those of the same or higher precedence must fit beside
-    /// the task.
+    /// Tasks expected on machines. Expected tasks of the same or higher precedence must fit
+    /// together with the task.
     pub expected: &'a [Expected],
 }
 
@@ -85,7 +85,7 @@ pub struct Candidate {
     pub row: usize,
     /// Victims, the most important first. Never empty.
     pub victims: Victims,
-    /// Number of them a budget protects.
+    /// Number of victims protected by a budget.
     pub violations: usize,
 }
 
@@ -111,8 +111,8 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts the tasks that are expected in a row and must fit beside this one as if they ran.
-    /// The answer is their groups.
+    /// Counts the tasks expected in a row, which must fit with this one, as running. Returns their
+    /// groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -173,10 +173,10 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
-    /// them that breaks no budget.
+    /// Candidates on the machines from a row on, cyclically, until there are `enough`, one of which
+    /// violates no budget.
     ///
-    /// On a machine where the task fits already it is not asked what would have to go.
+    /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
         let curable = |view: &mut View, block| self.worth_a_try(view, block);
         self.candidates_where(view, curable, (start, enough))
@@ -189,7 +189,7 @@ impl Preemptor<'_> {
         (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
     }
 
-    /// As [`Preemptor::candidates`], on machines that are known to be [`Preemptor::curable`].
+    /// Like [`Preemptor::candidates`], on machines known to be [`Preemptor::curable`].
     pub fn candidates_among(
         &self,
         view: &mut View,
@@ -229,8 +229,8 @@ impl Preemptor<'_> {
         found
     }
 
-    /// The machines of a block that take no task of this group now, and might once others go: the
-    /// filter that refuses says so.
+    /// Machines of a block that reject this group now, and might accept it after evictions, by the
+    /// rejecting filter.
     fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
         let (_, mut curable) = self.sift(view, block, u64::MAX);
         for row in self.rows_of_expected(block) {
@@ -254,8 +254,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Out of some machines of a block, those that the filters allow, and those of the others where
-    /// the first filter that refuses might change its mind.
+    /// Machines of a block that the filters accept, and machines that the first rejecting filter
+    /// might accept after evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -271,7 +271,7 @@ impl Preemptor<'_> {
         (word, curable)
     }
 
-    /// Whether nothing but amounts can change when tasks go.
+    /// Whether evictions can change nothing but amounts.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
         // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
@@ -352,7 +352,8 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Puts back what may stay, then the victims, too. The task fits without all of them.
+    /// Spares as many candidates as possible, then restores the view. The task fits if all of them
+    /// are evicted.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
@@ -402,8 +403,8 @@ impl Preemptor<'_> {
     }
 }
 
-/// Puts back those of the lifted tasks that others who stay need near them, the most important first, and
-/// takes them out of the list: the cell would not let them go.
+/// Puts back lifted tasks that remaining tasks need by runtime affinity, the most important first,
+/// and removes them from the list: the cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
@@ -476,7 +477,7 @@ impl<const N: usize> Room<N> {
         !short.fold(false, |any, short| any | short)
     }
 
-    /// Takes an amount, if the task still fits then. The answer is whether it did.
+    /// Takes an amount, if the task still fits afterwards. Returns whether it did.
     fn take(&mut self, amounts: &[i64; N]) -> bool {
         let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);
@@ -497,7 +498,7 @@ pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))
 }
 
-/// Key by which [`best`] compares. Candidates of equal harm are equally good.
+/// Key by which [`best`] compares: the harm of the evictions.
 #[must_use]
 pub fn harm(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.victims;

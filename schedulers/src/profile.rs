@@ -1,4 +1,4 @@
-//! Which plugins a scheduler asks, and how much each score counts.
+//! Profiles: the plugins of a scheduler, and the weight of each score.
 
 use crate::backfill::Backfill;
 use crate::chain::Chain;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// Filters in order, and scores with weights.
 ///
-/// Invariant: its filters judge all that the cell judges. A scheduler without them would propose
-/// what the cell refuses.
+/// Invariant: its filters cover the cell's check, so that a scheduler proposes only claims that the
+/// cell accepts.
 pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
@@ -54,8 +54,8 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// The filters that the cell judges by, cheapest first. Rules about other tasks are asked together,
-/// unless a profile has filters for some of them.
+/// The cell's own filters, cheapest first. Rules about other tasks are one filter, unless a profile
+/// has filters for some of them.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -87,8 +87,8 @@ impl Profile {
         Profile::of_filters(Vec::new())
     }
 
-    /// These filters in this order, then those of the cell's own that judge what these do not, and
-    /// no score.
+    /// A profile with these filters in this order, then the cell's own filters for what these do
+    /// not check, and no score.
     #[must_use]
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
         let judged = filters.iter().map(|filter| filter.judges());
@@ -129,12 +129,12 @@ impl Profile {
     /// no machine evicts others of lower precedence, so a scheduler with it has a view that keeps
     /// placements.
     ///
-    /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
-    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
-    /// what tasks count for that request less than they are reckoned with.
+    /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind
+    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if present, are the
+    /// nominal requests for scores.
     ///
-    /// Not in it are volumes, which [`Profile::with_volumes`] adds, and the spread that Kubernetes
-    /// gives to services which ask for none.
+    /// It does not include volumes, which [`Profile::with_volumes`] adds, nor Kubernetes' default
+    /// spread of services.
     #[must_use]
     pub fn kube(kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
@@ -158,21 +158,21 @@ impl Profile {
         .with_post_filter(DefaultPreemption::default())
     }
 
-    /// Returns `self` with one more filter, asked after the others.
+    /// Returns `self` with another filter, called after the others.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Filter + 'static) -> Profile {
         self.filters.push(Box::new(filter));
         self
     }
 
-    /// Returns `self` with one more score; a weight of 1 counts as much as each built-in score.
+    /// Returns `self` with one more score; built-in scores have weight 1.
     #[must_use]
     pub fn with_score(mut self, score: impl Score + 'static, weight: i32) -> Profile {
         self.scores.push((Box::new(score), weight));
         self
     }
 
-    /// Returns `self` with one more relative score; weights are as those of other scores.
+    /// Returns `self` with one more relative score, weighted like other scores.
     #[must_use]
     pub fn with_relative(mut self, score: impl RelativeScore + 'static, weight: i32) -> Profile {
         self.relative.push((Box::new(score), weight));
@@ -187,8 +187,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this filter in place of the one of its name, or after the others if there
-    /// is none. What it does not judge and the other did, the cell's own filters judge.
+    /// Returns `self` with this filter in place of the one of its name, or after the others. The
+    /// cell's own filters stay for what the new one does not check.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -216,7 +216,7 @@ impl Profile {
         self.filters.iter().map(|filter| &**filter)
     }
 
-    /// The scores that look at one machine, with their weights, in order.
+    /// The scores of single machines, with their weights, in order.
     pub fn scores(&self) -> impl Iterator<Item = (&dyn Score, i32)> {
         self.scores.iter().map(|(score, weight)| (&**score, *weight))
     }
@@ -226,14 +226,14 @@ impl Profile {
         self.relative.iter().map(|(score, weight)| (&**score, *weight))
     }
 
-    /// Whether the answer of some filter depends on these facts.
+    /// Whether the answer of any filter depends on these facts.
     #[must_use]
     pub fn filters_read(&self, facts: Reads) -> bool {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
     }
 
-    /// Has the view keep what the plugins read, as far as it knows the kinds: call it again after a
-    /// full delta.
+    /// Enables the columns of the view that the plugins read, for its known kinds: call it again
+    /// after a full delta.
     pub fn prepare(&self, view: &mut View) {
         self.filters.iter().for_each(|filter| filter.keep(view));
         self.scores.iter().for_each(|(score, _)| score.keep(view));
@@ -241,7 +241,7 @@ impl Profile {
         self.chain.post_filter.iter().for_each(|plugin| plugin.keep(view));
     }
 
-    /// The plugins that have something to say about these tasks.
+    /// The plugins that apply to these tasks.
     #[must_use]
     pub fn active<'a>(&'a self, tasks: &Tasks<'_>) -> Active<'a> {
         let mut active = Active {
@@ -273,7 +273,7 @@ impl Profile {
     }
 }
 
-/// Weighs two columns of scores and adds them, in full vectors.
+/// Weighted sum of two columns of scores, in full vectors.
 struct Add<'a> {
     total: &'a mut [i32; BLOCK],
     column: &'a [i32; BLOCK],
@@ -303,8 +303,8 @@ pub struct Active<'a> {
     meter: Option<&'a dyn Meter>,
 }
 
-/// Which filters and scores of a profile have something to say about some tasks: by position, a bit
-/// for each. Two decisions that ask the same have scores that can be compared.
+/// Filters and scores of a profile that apply to some tasks, one bit each by position. Scores of
+/// two decisions with equal sets are comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     filters: u128,
@@ -348,7 +348,7 @@ impl<'a> Active<'a> {
         answer
     }
 
-    /// Which plugins are asked.
+    /// The applicable plugins.
     pub(crate) fn asked(&self) -> Asked {
         self.asked
     }
@@ -359,14 +359,14 @@ impl<'a> Active<'a> {
         &self.relative
     }
 
-    /// Whether some score tells machines apart.
+    /// Whether any score distinguishes machines.
     #[must_use]
     pub fn any_score(&self) -> bool {
         !self.scores.is_empty() || !self.relative.is_empty()
     }
 
-    /// The weighted scores of a block's feasible machines, but for what must see the others; 0
-    /// where there is no score.
+    /// The weighted scores of a block's feasible machines, without relative scores; 0 where there
+    /// is no score.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
         let mut total = [0; BLOCK];
@@ -400,7 +400,7 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Whether some plugin's answer depends on these facts.
+    /// Whether any plugin's answer depends on these facts.
     #[must_use]
     pub fn reads(&self, facts: Reads) -> bool {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
@@ -408,8 +408,8 @@ impl<'a> Active<'a> {
             || self.relative.iter().any(|(score, _)| score.reads().includes(facts))
     }
 
-    /// Whether a claim may change what is said about other machines than its own, so that each of
-    /// several tasks needs a search of its own. A relative score may only compare descriptions.
+    /// Whether a claim may change the answers for other machines, so that each of several tasks
+    /// needs its own search. A relative score may only compare descriptions.
     #[must_use]
     pub fn reads_other_machines(&self) -> bool {
         let other = Reads::OTHER_MACHINES;

@@ -39,14 +39,14 @@ pub use patience::Patience;
 /// Nanoseconds since any fixed moment, from the caller.
 pub type Nanos = u64;
 
-/// The way in which a job's turn ended.
+/// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Request was placed; if tasks are left, the next turn is at once.
     More,
-    /// Claims were refused.
+    /// Claims were rejected.
     Conflict,
-    /// Tasks of it found no machine, or a plugin refused them.
+    /// Some tasks found no machine, or a plugin rejected them.
     Refused {
         /// Rejecting plugins, whose events wake the job.
         by: Refusers,
@@ -59,7 +59,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
-    /// Of those that cool or sleep.
+    /// Rejections of jobs in backoff or asleep.
     refused: HashMap<JobId, Refused, FixedState>,
     order: Option<Arc<dyn Order>>,
     patience: Patience,
@@ -71,7 +71,7 @@ pub struct Queue {
     totals: Totals,
 }
 
-/// A time, but no later than when a refused job wakes in any case.
+/// A time, bounded by the job's unconditional retry.
 fn bounded(by: Refusers, at: Nanos) -> Nanos {
     by.at_latest().map_or(at, |latest| latest.min(at))
 }
@@ -112,26 +112,26 @@ impl Queue {
         self.active.len()
     }
 
-    /// Number of them that have a claim that waits for a permit.
+    /// Number of jobs with a claim that waits for a permit.
     #[must_use]
     pub fn held_tasks(&self) -> usize {
         self.totals.held
     }
 
-    /// Whether every pending task belongs to a job that was refused.
+    /// Whether every pending task belongs to a rejected job.
     #[must_use]
     pub fn only_unplaceable(&self) -> bool {
         self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
     }
 
-    /// Number of tasks that belong to jobs that were refused, those that are held left out.
+    /// Number of tasks of rejected jobs, without those that wait for a permit.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
-    /// Whether every job that was refused has been tried since the last news for it. If not, it
-    /// is tried once its wait is over, even if nothing changes any more.
+    /// Whether every rejected job was tried after the last news for it. If not, it is tried after
+    /// its backoff, even if nothing changes.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let tried = |id| match self.jobs[id].turn {
@@ -173,7 +173,7 @@ impl Queue {
         jobs
     }
 
-    /// Jobs that were refused, with how many of their tasks are pending, ascending by id.
+    /// Rejected jobs with their numbers of pending tasks, ascending by id.
     #[must_use]
     pub fn unplaceable(&self) -> Vec<(JobId, usize)> {
         let mut jobs: Vec<_> =
@@ -182,7 +182,7 @@ impl Queue {
         jobs
     }
 
-    /// Every job that it knows, in no order.
+    /// Ids of all known jobs, in no order.
     pub fn ids(&self) -> impl Iterator<Item = JobId> {
         self.jobs.keys().copied()
     }
@@ -192,7 +192,7 @@ impl Queue {
         self.active.shares()
     }
 
-    /// Forgets everything, before a full delta.
+    /// Clears the queue, before a full delta.
     pub fn clear(&mut self) {
         *self = Queue::new(self.patience, self.order.take());
     }
@@ -235,8 +235,8 @@ impl Queue {
         }
     }
 
-    /// Notes the state of a task. The answer is whether it has lost its place in a gang that may hold
-    /// places: see [`Queue::rest_if_released`].
+    /// Records the state of a task. Returns whether it has lost its place in a gang with a timeout:
+    /// see [`Queue::rest_if_released`].
     pub fn set_task(&mut self, change: &TaskDelta) -> bool {
         let task = change.id;
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
@@ -273,8 +273,8 @@ impl Queue {
         may_hold && (before, mark) == (TaskMark::Placed, TaskMark::Waiting)
     }
 
-    /// Lets a gang wait that has lost all the places that it held: longer than others do after a failure, so
-    /// that these find what it has left, and longer each time.
+    /// Lets a gang wait that has lost its places after a timeout: longer than other jobs after a
+    /// failure, so that these find the freed room, and longer each time.
     pub fn rest_if_released(&mut self, id: JobId, now: Nanos) {
         if self.placed_tasks(id) > 0 {
             return;
@@ -289,7 +289,7 @@ impl Queue {
         }
     }
 
-    /// Takes a job's turn away if it has nothing to try any more.
+    /// Ends a job's turn if it has nothing to try.
     fn rest(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if !entry.may_be_tried() && entry.turn != Turn::Deciding {
@@ -297,7 +297,7 @@ impl Queue {
         }
     }
 
-    /// The job whose turn it is, after waking those whose time has come.
+    /// Wakes jobs whose delay is over, and returns the next job.
     pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
@@ -320,7 +320,7 @@ impl Queue {
         self.active.first()
     }
 
-    /// When the next job has its turn even if nothing happens; `None` if none waits.
+    /// Time of the next job's turn without further events; `None` if no job waits.
     #[must_use]
     pub fn next_turn(&self) -> Option<Nanos> {
         let first = |jobs: &BTreeSet<(Nanos, JobId)>| jobs.first().map(|(until, _)| *until);
@@ -333,22 +333,22 @@ impl Queue {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
-    /// Whether something has happened since a count of news that may help whom these refused. Time
-    /// always passes.
+    /// Whether an event after a count of news may help jobs with this rejection. Time always
+    /// passes.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.heard.any_since(events, news)
     }
 
-    /// Counts what was heard: a job that is refused now listens to what is heard after it.
+    /// Returns the count of news: a job rejected now wakes on later news.
     #[must_use]
     pub fn news(&self) -> u64 {
         self.heard.now()
     }
 
-    /// Notes that something happened. The answer is the sleeping jobs that listen to it, and who
-    /// refused them: each is either to wake ([`Queue::wake`]) or to sleep on ([`Queue::sleep_on`]).
-    /// Those that still cool are tried after it.
+    /// Records events. Returns the sleeping jobs that wake on them, and the plugins that rejected
+    /// them: each job is then woken ([`Queue::wake`]) or sleeps on ([`Queue::sleep_on`]). Those in
+    /// backoff are tried after it.
     #[must_use]
     pub fn hear(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
         if events.is_empty() {
@@ -359,8 +359,8 @@ impl Queue {
         listening.map(|id| (id, self.refusers(id))).collect()
     }
 
-    /// Notes that what happened does not help a sleeping job. It is asked no more than it would be
-    /// tried.
+    /// Records that news do not help a sleeping job. It is considered no more often than it would
+    /// be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {
@@ -370,7 +370,7 @@ impl Queue {
         }
     }
 
-    /// Notes that a plugin does not let a job in until one of these events.
+    /// Gates a job until one of these events.
     pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
@@ -409,7 +409,7 @@ impl Queue {
         }
     }
 
-    /// Puts tasks back that were taken but not placed, to be taken first again.
+    /// Returns taken but unplaced tasks to the front.
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
@@ -420,8 +420,8 @@ impl Queue {
         }
     }
 
-    /// Notes that a task has a claim that waits for a permit, if it is pending. The answer is
-    /// whether it is held now.
+    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether it
+    /// waits now.
     pub fn hold(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {
@@ -432,14 +432,14 @@ impl Queue {
         true
     }
 
-    /// Whether a task is held.
+    /// Whether a task waits for a permit.
     #[must_use]
     pub fn is_held(&self, task: TaskId) -> bool {
         let entry = self.jobs.get(&task.job);
         entry.is_some_and(|entry| entry.mark_of(task) == Some(TaskMark::Held))
     }
 
-    /// Notes that a held task goes into a transaction.
+    /// Moves a task from its permit wait into a transaction.
     pub fn resume(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         if entry.mark_of(task) == Some(TaskMark::Held) {
@@ -447,8 +447,8 @@ impl Queue {
         }
     }
 
-    /// Notes that a held task was refused, and put back: its job sleeps unless it has its turn
-    /// anyway.
+    /// Puts back a task that waited for a permit and was rejected: its job sleeps unless it has its
+    /// turn.
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
@@ -458,8 +458,8 @@ impl Queue {
         }
     }
 
-    /// Whether enough of a gang would run with so many of its tasks more: its minimum, or all that
-    /// is left of it.
+    /// Whether enough tasks of a gang would run with `more` further ones: its minimum, or all that
+    /// are left.
     #[must_use]
     pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
         let Some(entry) = self.jobs.get(&id) else { return true };
@@ -513,8 +513,8 @@ impl Queue {
         self.set_turn(id, Turn::Deciding);
     }
 
-    /// Ends a job's turn, once its part of the transaction was answered. The answer is whether it
-    /// has pending tasks left.
+    /// Ends a job's turn once its part of the transaction is answered. Returns whether it has
+    /// pending tasks.
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
@@ -547,7 +547,7 @@ impl Queue {
         tasks.iter().filter(|task| task.mark == TaskMark::Placed).count()
     }
 
-    /// Notes that a transaction with this task was taken.
+    /// Records that a task was committed.
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         if entry.mark_of(task).is_some_and(TaskMark::is_pending) {

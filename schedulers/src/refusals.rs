@@ -1,9 +1,9 @@
-//! Which filters keep tasks off the machines, and what may change their minds.
+//! The filters that reject tasks, and the events after which they may accept.
 //!
-//! One refusing filter per machine is enough: as long as that one stays with its answer, the
-//! machine stays closed. So the first in the profile's order is remembered, as a bit in a word, and
-//! whole blocks that have no room, or no machine with the required labels, need not be looked at
-//! one machine at a time: their refusal is known from the view's bounds.
+//! One rejecting filter per machine is enough: until its answer changes, the machine stays
+//! infeasible. So the first in the profile's order is recorded, as a bit in a word, and blocks
+//! without room, or without a machine with the required labels, are rejected as a whole by the
+//! view's bounds.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
@@ -13,12 +13,12 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
 
-/// Machines of a block that a filter is the first to refuse: its position in the profile, and a
-/// bit for each.
+/// Machines of a block that a filter is the first to reject: its position in the profile, and a bit
+/// for each machine.
 pub type FirstRefusal = (usize, u64);
 
-/// For a block of machines, which filter refuses each of them first. A machine that no filter
-/// refuses is in none of the words; a row without a machine may be in any.
+/// The first rejecting filter of each machine of a block. A machine that no filter rejects is in
+/// none of the words; a row without a machine may be in any.
 #[must_use]
 pub fn first_refusals(
     profile: &Profile,
@@ -54,24 +54,24 @@ pub struct Refusers {
     maker_events: Events,
     /// Further events that wake the job, without a question.
     others: Events,
-    /// When the job wakes in any case.
+    /// Time of the unconditional retry.
     until: Option<Nanos>,
 }
 
 impl Refusers {
-    /// Refused by something that one of these may change.
+    /// Rejected until one of these events.
     #[must_use]
     pub fn waiting_for(events: Events) -> Refusers {
         Refusers { others: events, ..Refusers::default() }
     }
 
-    /// Refused until this time at the latest.
+    /// Rejected until this time at the latest.
     #[must_use]
     pub fn until(at: Nanos) -> Refusers {
         Refusers { until: Some(at), ..Refusers::default() }
     }
 
-    /// When the job is tried again in any case, if that is known.
+    /// Time of the unconditional retry, if known.
     #[must_use]
     pub fn at_latest(self) -> Option<Nanos> {
         self.until
@@ -95,7 +95,7 @@ impl Refusers {
         }
     }
 
-    /// Returns `self` with the plugins that made no room for these tasks.
+    /// Returns `self` with the post filters that made no room for these tasks.
     #[must_use]
     pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         if profile.chain.post_filter.is_empty() {
@@ -121,7 +121,7 @@ impl Refusers {
         1u64.checked_shl(index as u32).is_some_and(|bit| self.filters & bit != 0)
     }
 
-    /// The first filter that refuses these tasks every machine, if one does.
+    /// The first filter that rejects these tasks on every machine, if any.
     fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
         let mut filters = profile.filters().enumerate();
         let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
@@ -130,12 +130,12 @@ impl Refusers {
         Some(refusers)
     }
 
-    /// Whether a filter is among them that refuses every machine.
+    /// Whether it includes a filter that rejects every machine.
     pub(crate) fn is_of_the_cell(self, profile: &Profile) -> bool {
         profile.filters().enumerate().any(|(index, filter)| self.has(index) && filter.refuses_all())
     }
 
-    /// Every filter that may refuse these tasks: what is known without looking at a machine.
+    /// All filters that may reject these tasks, known without a search.
     #[must_use]
     pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         Refusers::of_the_cell(profile, tasks)
@@ -152,7 +152,7 @@ impl Refusers {
         refusers
     }
 
-    /// The filters that refuse some machine first, after a search that found none.
+    /// The filters that were first to reject some machine, after a search without a result.
     #[must_use]
     pub fn of(view: &View, profile: &Profile, group: GroupRef) -> Refusers {
         let tasks = tasks(view, group);
@@ -194,7 +194,7 @@ impl Refusers {
         }
     }
 
-    /// Whether news may help these tasks, as far as the filters know that refused them.
+    /// Whether recent events may help these tasks, by the filters that rejected them.
     pub(crate) fn may_be_helped(
         self,
         profile: &Profile,
@@ -211,7 +211,7 @@ impl Refusers {
 }
 
 impl Refusers {
-    /// Asks the `PostFilter` plugins, for the news that they listen to.
+    /// Whether a `PostFilter` plugin may make room after news that it depends on.
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);
         if self.is_of_the_cell(profile) {
@@ -224,17 +224,17 @@ impl Refusers {
     }
 }
 
-/// Changes of a sync, for a filter that is asked whether it may help a job.
+/// Changes of a sync, passed to filters that decide whether they may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
     /// Event.
     pub events: Events,
-    /// The rows of machines that came, or changed in any way. A row may be there twice.
+    /// Rows of added or changed machines. A row may be there twice.
     pub rows: &'a [u32],
 }
 
-/// Machines that changed at once beyond which a filter is not asked about each: then a search
-/// costs as little.
+/// Number of machines changed at once beyond which filters are not called for each: a search costs
+/// as little.
 pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {

@@ -20,24 +20,24 @@ use omega_cellstate::{BLOCK, Block, View};
 /// Answer of a relative score for some tasks, before any machine was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// Nothing: it does not count.
+    /// It has no effect.
     Silent,
-    /// Whatever machines are feasible, all of them get this.
+    /// Every feasible machine gets this score.
     Same(i32),
-    /// It must see them.
+    /// It must see the feasible machines.
     Ranks,
 }
 
 /// A score relative to the other feasible machines.
 ///
-/// It may rely on what [`crate::Filter`] may rely on. It is asked once per decision, and again
-/// where a decision is about many tasks and a machine has filled up.
+/// The conditions of [`crate::Filter`] apply. It is called once per decision, and again when a
+/// machine fills up in a decision about many tasks.
 pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
 
-    /// Facts on which the raw values depend. Where it is no more than [`Reads::DESCRIPTION`], identical
-    /// tasks are placed together; else each has a search of its own.
+    /// Facts on which the raw values depend. With [`Reads::DESCRIPTION`] alone, identical tasks are
+    /// placed together; otherwise each has its own search.
     fn reads(&self) -> Reads;
 
     /// Result known without examining machines.
@@ -45,10 +45,10 @@ pub trait RelativeScore: Send + Sync {
         Stance::Ranks
     }
 
-    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
-    /// Looks at all feasible machines. `None` if it has nothing to say after all.
+    /// Prepares a ranking of all feasible machines. `None` if it has no effect after all.
     fn prepare<'a>(
         &'a self,
         tasks: Tasks<'a>,
@@ -58,8 +58,8 @@ pub trait RelativeScore: Send + Sync {
 
 /// A relative score's part in one decision.
 pub trait Ranking {
-    /// Writes the raw value of each machine in `among`, which are feasible; what it writes
-    /// elsewhere does not count.
+    /// Writes the raw value of each machine in `among`, which are feasible; other entries are
+    /// ignored.
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
 
     /// Turns the raw values of all feasible machines, in their order, into scores from 0 to
@@ -75,7 +75,7 @@ pub struct Feasible<'a> {
 }
 
 impl<'a> Feasible<'a> {
-    /// Of a view, the machines of these blocks that these words name.
+    /// The machines of a view that these words select.
     pub(crate) fn new(view: &'a View, words: &'a [(u32, u64)]) -> Feasible<'a> {
         Feasible { view, words }
     }
@@ -86,7 +86,7 @@ impl<'a> Feasible<'a> {
         self.words.iter().map(|(_, word)| word.count_ones() as usize).sum()
     }
 
-    /// Each block that has any, with a bit for each of them; each block once.
+    /// Each block with a feasible machine, once, with a bit for each such machine.
     pub fn blocks(self) -> impl Iterator<Item = (Block<'a>, u64)> {
         self.words.iter().map(move |(block, word)| (self.view.block(*block as usize), *word))
     }

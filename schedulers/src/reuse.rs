@@ -1,13 +1,11 @@
-//! The best machine for one task, found again without looking at what did not change.
+//! Score cache: the best machine of each block for a class of tasks.
 //!
-//! For each class of tasks this keeps the best machine of every block, with the block's stamp at
-//! that time. A search for one task then compares stamps, and looks only into blocks that changed:
-//! after a claim that is one block, so a full scan of ten thousand machines costs as much as a
-//! hundred and fifty comparisons.
+//! For each class of tasks it keeps the best machine of every block, with the block's stamp. A
+//! search for one task compares stamps and searches only changed blocks: after a claim that is one
+//! block, so a full scan of ten thousand machines costs a hundred and fifty comparisons.
 //!
-//! That holds where an answer depends on the machine alone. Tasks that rules about other tasks
-//! concern, plugins that read other machines, and scores that compare machines, are searched anew
-//! each time.
+//! It applies if an answer depends on the machine alone. Tasks with rules about other tasks,
+//! plugins that read other machines, and relative scores are searched anew each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
@@ -19,12 +17,12 @@ use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
-/// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
-/// bytes for each block of 64 machines.
+/// Number of classes kept; the least recently used is dropped. A class costs 24 bytes for each
+/// block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
-/// A search that ends after so few feasible machines looks at a few blocks, which takes no longer
-/// than to find out what is known of them.
+/// Number of feasible machines below which a search examines so few blocks that the cache saves no
+/// time.
 const FEW_FEASIBLE: usize = 4 * BLOCK;
 
 /// Known state of one block.
@@ -41,10 +39,10 @@ struct Known {
 #[derive(Debug)]
 struct Remembered {
     class: Class,
-    /// Plugins that were asked. Whether a plugin has something to say may depend on the whole cell: a score
-    /// that one machine's taint has woken counts in all blocks, or in none.
+    /// Applicable plugins. Whether a plugin applies may depend on the whole cell: a score that one
+    /// machine's taint activates counts in all blocks, or in none.
     asked: Asked,
-    /// The cell's time when it was asked, if somebody reads it.
+    /// The cell's time at the answer, if any plugin reads it.
     moment: u64,
     used: u64,
     blocks: Vec<Option<Known>>,
@@ -58,8 +56,8 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    /// The best machine for one task, if the class of its group can be remembered: the outer `None`
-    /// says that it cannot.
+    /// The best machine for one task, if the class of its group can be cached: the outer `None`
+    /// means that it cannot.
     pub(crate) fn best(
         &mut self,
         view: &View,
@@ -121,7 +119,8 @@ impl Reuse {
     }
 }
 
-/// Whether the answers for these tasks depend on each machine alone; and then, whether on the job.
+/// Whether the answers for these tasks depend on each machine alone; if so, whether they depend on
+/// the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()
@@ -139,8 +138,8 @@ struct Walk<'a, 'p> {
 }
 
 impl Walk<'_, '_> {
-    /// Walks from the start around until enough machines are feasible. The answer is the best of
-    /// them.
+    /// Searches from the start, with wrap-around, until enough machines are feasible. Returns the
+    /// best.
     fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         let mut feasible = 0;

@@ -64,14 +64,14 @@ pub use settings::Settings;
 pub struct Step {
     /// Number of tasks that were placed.
     pub placed: usize,
-    /// Number of claims that were refused.
+    /// Number of rejected claims.
     pub conflicts: usize,
-    /// Whether there was nothing to do: then wait for changes or for time to pass.
+    /// Whether there was no work: the caller waits for changes, or until `until`.
     pub idle: bool,
-    /// If it is idle: when there is something to do even if nothing changes, by the clock of the steps. `None`
-    /// if there never is.
+    /// If idle: the time of the next work even if nothing changes, by the clock of the steps.
+    /// `None` without any.
     pub until: Option<Nanos>,
-    /// Whether claims are kept back until then: see [`Settings::hold`].
+    /// Whether claims are held back until then: see [`Settings::hold`].
     pub holds: bool,
 }
 
@@ -84,35 +84,36 @@ pub struct Scheduler {
     placer: Placer,
     rng: Pcg64,
     settings: Settings,
-    /// Transactions whose outcome is unknown, to be sent again first, in order.
+    /// Transactions with unknown outcome, to be resent first, in order.
     unknown: VecDeque<Flight>,
     /// Number of transactions of this step that wait for their answers.
     flying: usize,
-    /// Whether claims of this step were refused, so that there is room that later ones did not see.
+    /// Whether claims of this step were rejected, so that later decisions did not see the freed
+    /// room.
     returned: bool,
-    /// Whether the answer that is settled comes after those of later transactions.
+    /// Whether the result being settled arrived after those of later transactions.
     late: bool,
     decided: Vec<Decided>,
-    /// Jobs that found no room beside the claims of the open transaction, or of those that fly.
+    /// Jobs without room beside the claims of open and in-flight transactions.
     missed: Vec<JobId>,
     crowding: Crowding,
     failures: Failures,
     waits: Waits,
-    /// Until when the open transaction is held, if it is.
+    /// Time until which the open transaction is held back, if it is.
     held_until: Option<Nanos>,
     tasks: Vec<TaskId>,
-    /// Jobs of which what the view compiled is out of date.
+    /// Jobs whose compiled data in the view is outdated.
     stale: Vec<JobId>,
     waiting: Waiting,
-    /// Whether somebody else may have a handle to what waits.
+    /// Whether another handle to the waiting tasks may exist.
     shared: bool,
     /// Claims that wait for permits.
     parts: Vec<Part>,
-    /// Whether the open transaction holds claims that have waited.
+    /// Whether the open transaction has claims that waited for permits.
     resumed: bool,
     /// The job that is being decided.
     deciding: Option<JobId>,
-    /// Jobs on which a decision has panicked. They have no turn any more.
+    /// Jobs whose decision has panicked, and that are skipped.
     set_aside: BTreeSet<JobId>,
 }
 
@@ -158,19 +159,19 @@ impl Scheduler {
         })
     }
 
-    /// Its view, as of the last step.
+    /// The scheduler's view at the last step.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Its queue, as of the last step.
+    /// The scheduler's queue at the last step.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// The first transaction whose outcome is unknown, if there is one: it is sent again first.
+    /// The first transaction with unknown outcome, if any: it is resent first.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
         self.unknown.front().map(|flight| flight.txn.id)
@@ -183,8 +184,8 @@ impl Scheduler {
         self.waiting.clone()
     }
 
-    /// Widening of its choice because its claims conflict: 0 is not at all, and each
-    /// level doubles the number of machines that it chooses among.
+    /// Level by which conflicts widen its choice: each level doubles the number of candidate
+    /// machines.
     #[must_use]
     pub fn crowding(&self) -> u32 {
         self.crowding.level()
@@ -196,7 +197,7 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Why the tasks of a group of a job find no machine now.
+    /// Reasons why the tasks of a group of a job have no machine.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -204,7 +205,7 @@ impl Scheduler {
         Some(crate::explain::explain(&self.view, &self.profile, group))
     }
 
-    /// Obstacle that keeps the tasks of a group of a job from finding a machine now, and what would help.
+    /// Obstacles that keep the tasks of a group of a job from being placed now, and remedies.
     #[must_use]
     pub fn diagnose(&mut self, job: JobId, group: usize) -> Option<crate::explain::Diagnosis> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -212,8 +213,7 @@ impl Scheduler {
         Some(crate::explain::diagnose(&self.view, &self.profile, group))
     }
 
-    /// For how many of a job's waiting tasks there is room now, all at once: what a gang lacks is
-    /// seen from it. It tries them on the view and takes them off again.
+    /// Number of a job's pending tasks that fit now together, by trial on the view.
     pub fn room_for(&mut self, id: JobId) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
@@ -277,8 +277,8 @@ impl Scheduler {
         }
     }
 
-    /// Part of the rest of a transaction that one job may have. Where tenants take turns they all get into each
-    /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
+    /// Part of the remaining transaction for one job. With fair shares all tenants get into each
+    /// transaction; otherwise a tenant with one large job would fill it at each turn.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
@@ -288,13 +288,14 @@ impl Scheduler {
         self.view.open_claims() + self.view.open_evictions()
     }
 
-    /// Asks the plugins whether a job may have its turn.
+    /// Calls the admission plugins for a job.
     fn admit(&mut self, queued: Queued<'_>) -> Result<(), Refused> {
         let view = &self.view;
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// A job has nothing in the transaction, maybe because of claims that will be refused.
+    /// Handles a job without claims in the transaction, which may have missed room that rejected
+    /// claims give back.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
             // Nothing was tried, so nobody knows what to wait for.
@@ -365,8 +366,8 @@ impl Scheduler {
         decided
     }
 
-    /// Claims machines for tasks of a group, in the order given; if there are none left, in room
-    /// that plugins make. The answer is how many have one.
+    /// Claims machines for tasks of a group, in the given order; if none are feasible, in room that
+    /// plugins make. Returns the number of placed tasks.
     fn place(
         &mut self,
         job: (JobId, &Arc<Job>),
@@ -390,7 +391,7 @@ impl Scheduler {
         }
     }
 
-    /// Places tasks in the room that there is.
+    /// Places tasks in free resources.
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         match self.with_optional(group) {
             None => self.place_alike(group, tasks),
@@ -414,7 +415,7 @@ impl Scheduler {
         placed
     }
 
-    /// Asks the plugins for room for a task, and claims it. `left` tasks are still to be placed.
+    /// Calls the post filters for a task, and claims the room that they make. `left` tasks remain.
     #[inline(never)]
     fn make_room(
         &mut self,
@@ -447,8 +448,8 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// Plugins that reject tasks that found no machine. The first time it may be chance, and a guess is
-    /// enough; after that it is worth another look at the cell.
+    /// Plugins that reject tasks without a machine. After the first failure a guess is enough;
+    /// after that a second search is worth its cost.
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
@@ -511,9 +512,9 @@ impl Scheduler {
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
-    /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
-    /// fault, and the room went back to the view: whoever missed it tries again at once. If that
-    /// one waited too, it would wake with those at fault, and miss the room again.
+    /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a
+    /// backoff, and their room returned to the view: jobs that missed it are retried at once,
+    /// before those with the backoff would take it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {

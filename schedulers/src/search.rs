@@ -19,27 +19,27 @@ use rand::{Rng, RngExt};
 /// Extent of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// At every machine: the best there is.
+    /// All machines: finds the best.
     Full,
-    /// From a random place on until so many feasible machines are found, block by block.
+    /// From a random machine until enough feasible machines are found, by blocks.
     Sampled {
-        /// Number of those that are enough.
+        /// Number of feasible machines that suffices.
         feasible: u32,
     },
     /// Samples machines, skipping blocks that cannot have room.
     Indexed {
-        /// Number of those that are enough.
+        /// Number of feasible machines that suffices.
         feasible: u32,
     },
     /// Full in small cells and indexed in large ones.
     Adaptive,
-    /// Indexed, until so many percent of the machines, and at least 100 of them, are feasible; 0
-    /// chooses the percentage by the size of the cell. It stops at the end of a block. (What
-    /// Kubernetes calls `percentageOfNodesToScore`.)
+    /// Indexed, until a percentage of the machines, at least 100, is feasible; 0 chooses the
+    /// percentage by the size of the cell. It stops at the end of a block. (Kubernetes'
+    /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }
 
-/// Up to so many machines, `Adaptive` looks at all of them: it takes a few microseconds.
+/// Largest cell that `Adaptive` searches in full, which takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
 /// Number of feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
@@ -47,16 +47,16 @@ const ADAPTIVE_FULL_ROWS: usize = 1024;
 /// a task and not 89 %), and no better, or worse, in cells without.
 const ADAPTIVE_FEASIBLE: u32 = 64;
 
-/// Cells with more blocks than this are scanned by several threads in a full search: below, the
-/// hand-off costs as much as the scan.
+/// Number of blocks above which a full search uses several threads; below, the hand-off costs as
+/// much as the scan.
 pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 
 /// The part of the cell in which a scheduler looks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: u32,
-    /// Of how many equal parts. 1 is the whole cell.
+    /// Number of equal parts; 1 is the whole cell.
     pub of: u32,
 }
 
@@ -73,13 +73,13 @@ impl Home {
     }
 }
 
-/// A feasible machine with its score. Ordered by score; among equals the one that the search met
-/// first is the greater.
+/// A feasible machine with its score. Ordered by score; among equals, the first one found is
+/// greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Its score.
     pub score: i32,
-    /// Order in which the search met it: the complement of its distance from the start.
+    /// Order of discovery: the complement of its distance from the start.
     pub(crate) nearness: u32,
     /// Its row.
     pub row: u32,
@@ -88,14 +88,13 @@ pub struct Candidate {
 /// The candidates of a search, reused between searches.
 #[derive(Debug, Default)]
 pub struct Candidates {
-    /// Findings, in the order in which it was met.
+    /// Candidates in the order found.
     pub found: Vec<Candidate>,
-    /// Number of those that were met: more than were found, if only the best was kept.
+    /// Number of feasible machines seen: more than are kept, if only the best is kept.
     met: usize,
-    /// Blocks in which nothing fitted although their bounds said that something might.
+    /// Blocks without a feasible machine, although their bounds allowed one.
     misled: Vec<u32>,
-    /// Each block in which something was found, with a bit for each of its machines that was; for
-    /// relative scores only.
+    /// Blocks with feasible machines, with a bit for each; for relative scores only.
     pub(crate) words: Vec<(u32, u64)>,
     pub(crate) standings: Standings,
 }
@@ -106,14 +105,13 @@ impl Candidates {
         self.standings.total().len() == self.found.len() && !self.found.is_empty()
     }
 
-    /// Where a candidate is among those found. They are in the order in which they were met.
+    /// Position of a candidate among those found.
     fn position(&self, of: &Candidate) -> usize {
         let by_nearness = |other: &Candidate| of.nearness.cmp(&other.nearness);
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
     }
 
-    /// Notes the score of a candidate after a claim, to which its standing among the others is
-    /// added.
+    /// Records the score of a candidate after a claim; relative scores are added.
     pub(crate) fn score_again(&mut self, candidate: &Candidate, score: i32) -> i32 {
         let position = self.position(candidate);
         let found = &mut self.found[position];
@@ -121,8 +119,7 @@ impl Candidates {
         found.score
     }
 
-    /// Leaves out a candidate that is full. The answer is whether that changed the standing of
-    /// others.
+    /// Drops a full candidate. Returns whether relative scores of others changed.
     pub(crate) fn leave_out(
         &mut self,
         candidate: &Candidate,
@@ -153,9 +150,9 @@ pub struct Request<'a> {
     pub group: GroupRef,
     /// Extent of the search.
     pub search: Search,
-    /// Number of tasks the candidates are for: a sampled search looks for at least as many.
+    /// Number of tasks to place: a sampled search finds at least as many candidates.
     pub tasks: usize,
-    /// Where to look first.
+    /// Start of searches.
     pub home: Home,
 }
 
@@ -175,7 +172,7 @@ pub(crate) fn search_best(
     into.found.iter().max().copied()
 }
 
-/// Which candidates a search keeps.
+/// Selection of the candidates to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
@@ -245,8 +242,8 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// Number of feasible machines are enough in a cell of so many; `None` for all. The rule, with its
-/// numbers, is that of Kubernetes: half of a small cell, less of a larger one, never below 5 %.
+/// Number of feasible machines that are enough; `None` for all. The rule is Kubernetes': half of a
+/// small cell, less of a larger one, never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {
         0 => 50usize.saturating_sub(machines / 125).max(5),
@@ -274,7 +271,7 @@ struct Scan<'a, 'p> {
 }
 
 impl Scan<'_, '_> {
-    /// Walks all blocks once, from the start around, until there are enough candidates.
+    /// Visits all blocks once, from the start with wrap-around, until there are enough candidates.
     fn until(&self, enough: usize, indexed: bool, into: &mut Candidates) {
         let blocks = self.tasks.view.blocks();
         self.range(self.start..blocks, enough, indexed, into);
@@ -300,7 +297,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Walks those of the 64 blocks from `64 * group` on that are in `part`.
+    /// Searches the blocks of `part` among the 64 from `64 * group` on.
     fn group(
         &self,
         group: usize,
@@ -364,8 +361,7 @@ impl Scan<'_, '_> {
     }
 }
 
-/// The best score of some machines of a block, of which there is one at least, and the first that
-/// has it.
+/// The best score among some machines of a block (at least one), and the first with it.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     if among.count_ones() <= FEW_LANES {
         let better = |best: (i32, usize), lane: usize| match scores[lane] > best.0 {
@@ -382,7 +378,8 @@ pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     (best, masked.iter().position(|score| *score == best).unwrap_or_default())
 }
 
-/// Up to so many machines of a block are looked at one by one; a look at all takes as long.
+/// Number of machines of a block up to which they are examined one by one; all together take as
+/// long.
 const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their

@@ -29,8 +29,8 @@ use std::sync::Arc;
 /// A node, by its position.
 type NodeId = usize;
 
-/// Number of tenants beside one are looked at to see how much it may have in one turn. Where more wait, each gets little
-/// in a transaction, and their order alone decides.
+/// Number of pending tenants considered in a turn's size. With more, each gets little in a
+/// transaction, and their order alone decides.
 const LEVELLED_MAX: usize = 64;
 
 /// The node above all tenants.
@@ -47,28 +47,28 @@ pub(crate) struct Shares {
     free: Sums,
     /// Number of times machines had come, changed or gone when those were counted.
     counted: Option<u64>,
-    /// Whether the cell told of any tenant.
+    /// Whether the cell reported any tenant.
     told: bool,
-    /// Those for which something was claimed since the cell told what they have.
+    /// Tenants with claims since the cell last reported their usage.
     claimed: Vec<NodeId>,
     jobs: usize,
     /// Number of tenants that have jobs that wait.
     tenants: usize,
 }
 
-/// A tenant. Those that were ever named stay.
+/// A tenant; kept once named.
 #[derive(Debug)]
 struct Node {
     name: Text,
     parent: NodeId,
     weight: Weight,
-    /// Usage of the tenant and all below it, as of the last sync.
+    /// Usage of the tenant and all tenants below it, at the last sync.
     used: Sums,
     /// Claims for it since, and for all below it.
     claimed: Sums,
     share: Share,
     jobs: BTreeSet<Place>,
-    /// The nodes right below it in which jobs wait, or below which.
+    /// Child nodes with pending jobs in their subtree.
     waiting: BTreeSet<(Share, Text, NodeId)>,
 }
 
@@ -133,7 +133,7 @@ impl Shares {
         }
     }
 
-    /// Adds a job that is not there.
+    /// Adds a job that is not in the queue.
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         let node = self.node(&job.tenant);
         let place = Place::new(&self.order, job, id);
@@ -146,7 +146,7 @@ impl Shares {
         }
     }
 
-    /// Takes a job out, if it is there.
+    /// Removes a job, if it is in the queue.
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         let Some(&node) = self.by_name.get(&job.tenant) else { return };
         let place = Place::new(&self.order, job, id);
@@ -161,7 +161,7 @@ impl Shares {
         }
     }
 
-    /// Takes in what a view's last sync brought.
+    /// Applies the last sync of a view.
     pub(crate) fn hear(&mut self, view: &View) {
         let delta = view.delta();
         let tally = view.tally();
@@ -190,7 +190,8 @@ impl Shares {
         self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
     }
 
-    /// Takes in how tenants stand and what they use. With `full`, those that are not named use nothing.
+    /// Applies the tenants' configuration and usage. With `full`, tenants that are not named use
+    /// nothing.
     fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
         for node in std::mem::take(&mut self.claimed) {
             self.nodes[node].claimed.clear();
@@ -221,11 +222,11 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
-    /// Number of tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
+    /// Number of a job's tasks to claim in this turn, at most the transaction's room.
     ///
-    /// As many as its tenant would get of them if all that wait were served until they have the same share: so each
-    /// transaction holds claims of tenants as they weigh, though each has but one large job. Tasks of others are taken
-    /// to be as large; where they are not, the order of turns makes up for it.
+    /// It is the tenant's part if all pending tenants were served until their shares are equal: so
+    /// each transaction has claims of all tenants by weight, though each has but one large job.
+    /// Tasks of others are assumed to be equally large; the order of turns corrects the rest.
     pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
         let equal = room.div_ceil(self.tenants().max(1));
         let requests = || job.groups.iter().map(|group| &group.request);
@@ -256,7 +257,7 @@ impl Shares {
         left
     }
 
-    /// For how many tasks there would be room if all that is free were on one machine.
+    /// Number of tasks that would fit if all free resources were on one machine.
     fn room_for(&self, request: &Amounts) -> usize {
         let asked = request.iter().filter(|(_, amount)| *amount > 0);
         let free = |kind: KindId| self.free.get(kind.index()).copied().unwrap_or(0);
@@ -264,8 +265,8 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Number of so many tasks a node gets if it and those beside it in which jobs wait are served until they are
-    /// level; `None` if these are too many to be looked at.
+    /// Number of tasks that a node gets when it and its pending siblings are served until their
+    /// shares are equal; `None` if there are too many.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
@@ -290,7 +291,7 @@ impl Shares {
         Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
     }
 
-    /// Counts what was claimed for so many tasks of a tenant: for it and all above it.
+    /// Counts claims of a tenant, for it and all tenants above it.
     pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
         for (kind, amount) in request.iter() {
             if let Some(free) = self.free.get_mut(kind.index()) {
@@ -315,7 +316,7 @@ impl Shares {
         }
     }
 
-    /// The node of a tenant, which is made if there is none.
+    /// The node of a tenant, created if needed.
     fn node(&mut self, name: &Text) -> NodeId {
         if let Some(&node) = self.by_name.get(name) {
             return node;
@@ -329,7 +330,7 @@ impl Shares {
         tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
     }
 
-    /// Puts a node under a parent, with a weight, and reckons its share anew.
+    /// Moves a node under a parent, with a weight, and updates its share.
     fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
         self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
         if self.nodes[node].parent != parent {
@@ -345,7 +346,7 @@ impl Shares {
         self.reckon(node);
     }
 
-    /// Reckons a node's share anew, and puts it where it then belongs.
+    /// Updates a node's share and position.
     fn reckon(&mut self, node: NodeId) {
         let Node { used, claimed, weight, .. } = &self.nodes[node];
         let share = self.totals.share([used, claimed], *weight);

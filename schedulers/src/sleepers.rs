@@ -1,7 +1,7 @@
-//! Jobs that sleep until something happens, by what they listen to.
+//! Unschedulable queue: sleeping jobs by the events that wake them.
 //!
-//! There are few different sets of events, and maybe very many jobs. So jobs that listen to the
-//! same are kept together: an event then costs what it wakes, and not what there is.
+//! There are few different sets of events, and maybe very many jobs. So jobs with the same set are
+//! kept together: the cost of an event depends on the jobs that it wakes.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -18,13 +18,13 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Adds a job that wakes on one of these events, and at this time in any case.
+    /// Adds a job that wakes on one of these events, and at this time at the latest.
     pub(crate) fn insert(&mut self, id: JobId, events: Events, until: Nanos) {
         self.by_events.entry(events).or_default().insert(id);
         self.by_time.insert((until, id));
     }
 
-    /// Takes a job out that was added so.
+    /// Removes a job that was added with these arguments.
     pub(crate) fn remove(&mut self, id: JobId, events: Events, until: Nanos) {
         self.by_time.remove(&(until, id));
         let Some(jobs) = self.by_events.get_mut(&events) else { return };
@@ -34,7 +34,7 @@ impl Sleepers {
         }
     }
 
-    /// The jobs that listen to one of these events.
+    /// Jobs that wake on one of these events.
     pub(crate) fn listening(&self, events: Events) -> Vec<JobId> {
         let listening = self.by_events.iter().filter(|(listens, _)| listens.meets(events));
         listening.flat_map(|(_, jobs)| jobs).copied().collect()
@@ -46,13 +46,13 @@ impl Sleepers {
         self.by_time.is_empty()
     }
 
-    /// A job whose time has come.
+    /// A job whose delay is over.
     #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }
 
-    /// When the first of them wakes in any case.
+    /// Latest time at which the first job wakes.
     pub(crate) fn first(&self) -> Option<Nanos> {
         self.by_time.first().map(|(until, _)| *until)
     }

@@ -1,8 +1,8 @@
-//! The jobs that may be tried now, in the order of their turns.
+//! Active queue: the jobs that may be tried now, in the order of their turns.
 //!
-//! Higher precedence first, then the older job. Jobs come almost always in order and leave almost
-//! always from the front, so each precedence has a line, in which both cost next to nothing; a job
-//! that comes back late is put where it belongs. A profile with an order of its own pays for a tree.
+//! Higher precedence is first, then the older job. Jobs are mostly added in order and removed from
+//! the front, so each precedence has a list in which both cost little; a job that returns late is
+//! inserted. An order plugin needs a tree.
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 pub(crate) enum Turns {
     /// By precedence, then by age.
     Lines(Lines),
-    /// As a plugin has it, then by age.
+    /// As ordered by a plugin, then by age.
     Tree(Tree),
-    /// By what their tenants have, then as a plugin has it, then by age.
+    /// By the shares of their tenants, then as ordered by a plugin, then by age.
     Fair(Shares),
 }
 
@@ -41,7 +41,7 @@ impl Turns {
         }
     }
 
-    /// Number of jobs there are.
+    /// Number of jobs.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -51,7 +51,7 @@ impl Turns {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -67,7 +67,7 @@ impl Turns {
         }
     }
 
-    /// Adds a job that is not there.
+    /// Adds a job that is not in the queue.
     #[inline]
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
@@ -77,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Takes a job out, if it is there. It must be the job that was added.
+    /// Removes a job, if it is in the queue. It must be the job that was added.
     #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lines and a tree agree with a sorted list, whatever comes and goes.
+        /// Lines and tree agree with a sorted list under random changes.
         #[test]
         fn precedence_goes_before_age_and_age_before_arrival(
             steps in prop::collection::vec((any::<bool>(), 0u64..20), 0..200)

@@ -1,8 +1,8 @@
-//! Tasks that wait for a permit, and the handle by which anyone lets them go.
+//! Tasks that wait for a permit, and the handle that allows or rejects them.
 //!
 //! A permit plugin may let a task wait: for the rest of its group, for a volume, for a person.
-//! Meanwhile the scheduler goes on. Whoever decides holds a clone of this handle, on any thread; the
-//! scheduler looks at the answers at the beginning of each step, and after each decision.
+//! Meanwhile the scheduler continues. The deciding thread has a clone of this handle; the scheduler
+//! reads the decisions at the beginning of each step, and after each decision.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -17,11 +17,11 @@ type Names = SmallVec<[&'static str; 2]>;
 /// A task that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingTask {
-    /// Which.
+    /// Id of the task.
     pub task: TaskId,
     /// The machine that is kept for it.
     pub machine: MachineId,
-    /// When the first of the plugins loses patience, in the scheduler's time.
+    /// Earliest timeout of its plugins, in the scheduler's time.
     pub until: Nanos,
     /// The plugins that have not allowed it yet. None: it waits for others of its gang.
     pub plugins: Names,
@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Waits,
     /// All plugins have allowed it.
     Allowed,
-    /// Somebody refused it, or its time is over: the name says who refused, or who waited.
+    /// Rejected or timed out; the name of the plugin that rejected it or waited.
     Refused(&'static str),
 }
 
@@ -47,9 +47,9 @@ struct Wait {
 #[derive(Debug, Default)]
 struct Shared {
     tasks: BTreeMap<TaskId, Wait>,
-    /// Whether something was allowed or refused since the scheduler looked.
+    /// Whether a task was allowed or rejected since the scheduler's last look.
     answered: bool,
-    /// Not after the first time at which a wait is over.
+    /// Earliest timeout of a wait.
     earliest: Nanos,
     raised: Events,
 }
@@ -57,7 +57,7 @@ struct Shared {
 /// A handle to the tasks of one scheduler that wait for a permit. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
-    /// Guards what waits. Nothing is called while it is held, so it has no place in any order.
+    /// The waiting tasks. Nothing is called under this lock, so it has no place in any order.
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -68,8 +68,8 @@ impl Waiting {
         self.shared().tasks.values().map(|wait| wait.task.clone()).collect()
     }
 
-    /// Allows a task on behalf of a plugin; it goes on once all plugins have that let it wait. The
-    /// answer is whether it waited for this one.
+    /// Allows a task on behalf of a plugin; the task continues once all plugins that it waits for
+    /// allow it. Returns whether it waited for this one.
     pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -81,8 +81,8 @@ impl Waiting {
         waited
     }
 
-    /// Refuses a task on behalf of whoever asks, whichever plugin it waits for. Its claim is given
-    /// back. The answer is whether it waited.
+    /// Rejects a task in the name of a caller, whichever plugin it waits for, and returns its
+    /// claim. Returns whether it waited.
     pub fn refuse(&self, task: TaskId, by: &'static str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -91,13 +91,13 @@ impl Waiting {
         true
     }
 
-    /// Tells the scheduler that something happened of which it would not hear otherwise:
-    /// [`Events::TOLD`], or any event that its plugins listen to.
+    /// Wakes the scheduler for an external event: [`Events::TOLD`], or any event that its plugins
+    /// wake on.
     pub fn raise(&self, events: Events) {
         self.shared().raised |= events;
     }
 
-    /// Whether this is the last handle: the scheduler is gone.
+    /// Whether this is the last handle: the scheduler has been dropped.
     pub(crate) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -114,13 +114,12 @@ impl Waiting {
         shared.tasks.insert(task.task, Wait { task, refused: None });
     }
 
-    /// Takes a task out.
+    /// Removes a task.
     pub(crate) fn remove(&self, task: TaskId) {
         self.shared().tasks.remove(&task);
     }
 
-    /// Whether some task may have its answer: one was allowed or refused since the last call, or
-    /// its time is over.
+    /// Whether a task was allowed or rejected since the last call, or has timed out.
     pub(crate) fn any_answer(&self, now: Nanos) -> bool {
         let mut shared = self.shared();
         if shared.earliest <= now {
@@ -132,7 +131,7 @@ impl Waiting {
         std::mem::take(&mut shared.answered)
     }
 
-    /// Has the next [`Waiting::any_answer`] say yes: there was no time for all answers.
+    /// Makes the next [`Waiting::any_answer`] return true, because some results were not handled.
     pub(crate) fn look_again(&self) {
         self.shared().answered = true;
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Operations on audit logs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check that no line was changed, taken out or put in, and say the first that does not fit.
+    /// Check that no line was changed, removed or inserted, and print the first bad one.
     #[command(
         after_help = "Examples:\n  omega audit verify audit.log\n  omega audit verify copy.2 copy.1 copy\n\n\
         Lines that were cut off the end, and a log that was written anew, cannot be noticed: compare it with \
@@ -17,22 +17,22 @@ pub(crate) enum AuditCommand {
     Verify(VerifyArgs),
 }
 
-/// Which log.
+/// The log.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// A log, which is checked with all its older files FILE.1 to FILE.9 that are there; or several files,
-    /// the oldest first, which are checked as they are named. The first line is believed.
+    /// A log, which is checked with all its older files FILE.1 to FILE.9; or several files, oldest
+    /// first, which are checked in the given order. The first line is trusted.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
-/// Why a log is not as it was written. One line for the user.
+/// Error of a log that was changed: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuditError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Verify(#[from] VerifyError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -47,7 +47,7 @@ impl AuditError {
     }
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &AuditCommand) -> Result<(), AuditError> {
     let AuditCommand::Verify(VerifyArgs { files }) = command;
     let lines = match files.as_slice() {

@@ -1,7 +1,7 @@
-//! `omega cert`: an authority and certificates, to try a cell out with.
+//! `omega cert`: an authority and certificates, for development and small sites.
 //!
-//! What they say is what docs/security.md describes, so any other authority can take its place. Keys are
-//! made here, and written so that nobody else can read them.
+//! Their content is described in docs/security.md, so any other authority can replace it. Keys are
+//! written so that only the owner can read them.
 
 use clap::{Args, Subcommand};
 use omega_service::identity::{self, IdentityError};
@@ -21,19 +21,19 @@ use std::time::{Duration, SystemTime};
 /// Make an authority, or have it issue a certificate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
-    /// Make an authority: DIR/ca.pem and DIR/ca.key.
+    /// Create an authority: DIR/ca.pem and DIR/ca.key.
     Authority(AuthorityArgs),
-    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, in place of those that are there.
+    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing ones.
     Issue(IssueArgs),
 }
 
 /// Make an authority.
 #[derive(Debug, Args)]
 pub(crate) struct AuthorityArgs {
-    /// The folder that holds it.
+    /// Folder of the authority.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// For how long it is good.
+    /// Validity in days.
     #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
 }
@@ -45,35 +45,35 @@ pub(crate) struct IssueArgs {
     /// agent/MACHINE, replica/1.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,
-    /// The cell in which it is good.
+    /// Name of the cell.
     #[arg(long, value_name = "NAME")]
     cell_name: String,
     /// The folder of the authority.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Names and addresses at which a replica is reached.
+    /// Host names and addresses of a replica.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
-    /// Tenants whose jobs a scheduler may place, and a reader may see: without any, everyone's. A submitter
+    /// Tenants whose jobs a scheduler may place, or a reader may see [default: all]. A submitter
     /// and an application need at least one.
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
-    /// The highest precedence of jobs that a scheduler may place, or that a submitter or an application
-    /// may submit: 0 for those if it is not said.
+    /// Highest precedence of jobs that a scheduler may place, or that a submitter or an application
+    /// may submit [default for these two: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
-    /// For how long it is good.
+    /// Validity in days.
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
 }
 
-/// Why nothing was issued. One line for the user.
+/// Reason for which nothing was issued: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertError {
     /// Name another folder, or make room.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -81,7 +81,7 @@ pub(crate) enum CertError {
     /// Use it, or name another folder: a new one would make every certificate of the old one worthless.
     #[error("{}: there is an authority already", .0.display())]
     AuthorityExists(PathBuf),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Key(#[from] TlsError),
     /// Correct the name.
@@ -92,7 +92,7 @@ pub(crate) enum CertError {
     Make(#[from] rcgen::Error),
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(command: &CertCommand) -> Result<(), CertError> {
     match command {
         CertCommand::Authority(args) => authority(args),
@@ -158,7 +158,7 @@ fn uri(args: &IssueArgs) -> String {
     format!("omega://{}/{}{mark}{query}", args.cell_name, args.whom)
 }
 
-/// A certificate that is good from now on for so many days.
+/// Parameters of a certificate that is valid from now for a number of days.
 fn lasting(days: u32) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = SystemTime::now();

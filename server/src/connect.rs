@@ -1,38 +1,43 @@
-//! Where the cell is that a command speaks to, and who the command says it is.
+//! Connection to a cell: its addresses, and the caller's certificate.
 
+use crate::context::{self, Context, ContextError};
 use clap::Args;
 use omega_client::{Address, Tls};
 use omega_service::read_key;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Replicas of the cell; the next is asked where one does not answer.
+    /// Addresses of the replicas, which are tried in turn
+    /// [default: the current context, or else 127.0.0.1:7600].
     #[arg(
         long,
         env = "OMEGA_CELL",
         value_name = "HOST:PORT",
         value_delimiter = ',',
-        value_parser = replica,
-        default_value = "127.0.0.1:7600"
+        value_parser = replica
     )]
     cell: Vec<String>,
-    /// The authority whose certificates the replicas have, where the cell asks for certificates.
+    /// The cell of this context: see omega context.
+    #[arg(long, value_name = "NAME", conflicts_with = "cell")]
+    context: Option<String>,
+    /// Authority of the replicas' certificates, if the cell uses TLS.
     #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<Pem>,
-    /// The certificate that says who you are.
+    /// Certificate that identifies you.
     #[arg(long, env = "OMEGA_CERT", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<Pem>,
-    /// The key of that certificate, which nobody else may read.
+    /// Key of that certificate, readable by its owner alone.
     #[arg(long, env = "OMEGA_KEY", value_name = "FILE.key", value_parser = key,
           requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<Pem>,
 }
 
-/// Contents of a file. It is read with the arguments, so that a wrong name is told like any other.
+/// Contents of a file. It is read with the arguments, so that a wrong path is reported like other
+/// argument errors.
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 
@@ -51,8 +56,11 @@ fn key(file: &str) -> Result<Pem, String> {
     read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
 }
 
-/// Checks one address, so that a mistake is told before anything waits for an answer.
-fn replica(text: &str) -> Result<String, String> {
+/// The cell where neither a flag nor a context names one: what `omega dev` and `omega serve` listen to.
+const DEFAULT: &str = "127.0.0.1:7600";
+
+/// Checks one address, so that a mistake is reported before any wait.
+pub(crate) fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
         true => Ok(text.to_owned()),
@@ -61,17 +69,75 @@ fn replica(text: &str) -> Result<String, String> {
 }
 
 impl CellArgs {
-    /// Where it is.
-    pub(crate) fn address(&self) -> Address {
-        let mut address = Address::plain(self.cell.iter().cloned());
-        if let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) {
-            address.tls = Some(Tls {
-                authority: ca.0.clone(),
-                certificate: cert.0.clone(),
-                key: key.0.clone(),
-                server_name: None,
-            });
+    /// The addresses and certificates: those of the flags, or else of the context.
+    ///
+    /// # Errors
+    /// If the context is unknown, or its files cannot be read.
+    pub(crate) fn address(&self) -> Result<Address, ContextError> {
+        let flags = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        if self.cell.is_empty()
+            && let Some((name, context)) = context::chosen(self.context.as_deref())?
+        {
+            let [ca, cert, key] = Self::files(&name, &context)?;
+            let [from_ca, from_cert, from_key] = flags.map(Option::as_ref);
+            let tls = tls(
+                from_ca.or(ca.as_ref()),
+                from_cert.or(cert.as_ref()),
+                from_key.or(key.as_ref()),
+            );
+            return Ok(Address { tls, ..Address::plain(context.cell) });
         }
-        address
+        let cell = if self.cell.is_empty() { vec![DEFAULT.to_owned()] } else { self.cell.clone() };
+        let [ca, cert, key] = flags.map(Option::as_ref);
+        Ok(Address { tls: tls(ca, cert, key), ..Address::plain(cell) })
     }
+
+    /// Checks that the files of a context can be read, and that its addresses are some.
+    pub(crate) fn check(name: &str, context: &Context) -> Result<(), ContextError> {
+        Self::files(name, context).map(drop)
+    }
+
+    /// The authority, certificate and key of a context.
+    fn files(name: &str, context: &Context) -> Result<[Option<Pem>; 3], ContextError> {
+        let wrong = |why: String| ContextError::Entry {
+            file: context::path().unwrap_or_default(),
+            name: name.to_owned(),
+            why,
+        };
+        if context.cell.is_empty() {
+            return Err(wrong("cell: at least one address is needed".to_owned()));
+        }
+        for address in &context.cell {
+            replica(address).map_err(|why| wrong(format!("cell: {why}")))?;
+        }
+        type Reader = fn(&str) -> Result<Pem, String>;
+        let read = |field: &str, file: &Option<PathBuf>, reader: Reader| {
+            let read = file.as_ref().map(|file| {
+                let found = reader(&file.to_string_lossy());
+                found.map_err(|why| wrong(format!("{field}: {}: {why}", file.display())))
+            });
+            read.transpose()
+        };
+        let files = [
+            read("tls-ca", &context.tls_ca, pem)?,
+            read("tls-cert", &context.tls_cert, pem)?,
+            read("tls-key", &context.tls_key, key)?,
+        ];
+        let given = files.iter().flatten().count();
+        if given != 0 && given != files.len() {
+            return Err(wrong("tls-ca, tls-cert and tls-key go together".to_owned()));
+        }
+        Ok(files)
+    }
+}
+
+/// The three files, if all are there.
+fn tls(ca: Option<&Pem>, certificate: Option<&Pem>, key: Option<&Pem>) -> Option<Tls> {
+    let (ca, certificate, key) = (ca?, certificate?, key?);
+    Some(Tls {
+        authority: ca.0.clone(),
+        certificate: certificate.0.clone(),
+        key: key.0.clone(),
+        server_name: None,
+    })
 }

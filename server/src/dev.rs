@@ -1,7 +1,8 @@
-//! `omega dev`: a whole cell on one machine, to try things out.
+//! `omega dev`: a whole cell on one machine, to try it out.
 //!
-//! Replicas, a scheduler and an agent of simulated machines as processes of their own, as in production, so that one of them can be
-//! killed and the others seen to carry on. What they say goes to files beside the cell.
+//! Replicas, a scheduler and an agent of simulated machines are separate processes, as in
+//! production, so that one can be killed while the others continue. Their output goes to files
+//! beside the cell.
 
 use crate::output;
 use crate::signals::Signals;
@@ -13,36 +14,39 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A whole cell on this machine, to try things out.
+/// Run a whole cell on this machine, to try it out.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// Number of replicas that keep the cell.
+    /// Number of replicas.
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Where the cell is kept; it goes on with what is there. Without it, a temporary folder.
+    /// Folder of the cell, which continues with its content. Without it, a temporary folder.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The port of the first replica's clients; the others have the next ones, and their peers'
-    /// ports are a hundred above, and those of their web pages two hundred.
+    /// Client port of the first replica; the others have the next ones. Peer ports are a hundred
+    /// above, web ports two hundred.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
     /// Workers of the scheduler `default`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// Simulated machines, spoken for by one agent; 0 for none.
+    /// The profile of the scheduler: a file, as in docs/profiles.md.
+    #[arg(long, value_name = "FILE.toml")]
+    profile: Option<PathBuf>,
+    /// Number of simulated machines, managed by one agent; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     machines: u32,
 }
 
-/// Why the cell could not be brought up. One line for the user.
+/// Error of starting the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
     /// Name another folder, or make room.
     #[error("{}: {why}", path.display())]
     Folder {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -50,7 +54,7 @@ pub(crate) enum DevError {
     /// Look into its file.
     #[error("{name} does not start: see {}", log.display())]
     Start {
-        /// Which part.
+        /// Name of the part.
         name: String,
         /// Its output.
         log: PathBuf,
@@ -82,7 +86,7 @@ impl Drop for Part {
     }
 }
 
-/// Brings a cell up, and keeps it until it is told to end.
+/// Starts a cell, and runs it until a signal.
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let temporary = match &args.dir {
         Some(_) => None,
@@ -114,7 +118,10 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     // A cell that goes on may still know the scheduler of its last life: it waits until that one is over.
     let scheduler =
         ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
-    let scheduler = scheduler.map(str::to_owned);
+    let mut scheduler = scheduler.map(str::to_owned).to_vec();
+    if let Some(profile) = &args.profile {
+        scheduler.extend(["--profile".to_owned(), profile.display().to_string()]);
+    }
     parts.push(start("scheduler", &root, &scheduler)?);
     if args.machines > 0 {
         let machines = args.machines.to_string();
@@ -129,7 +136,7 @@ fn client_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + replica - 1).into()
 }
 
-/// Where a browser finds a replica.
+/// Address of a replica's web page.
 fn web_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + 200 + replica - 1).into()
 }
@@ -156,7 +163,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     all
 }
 
-/// Starts a part; what it says goes to a file.
+/// Starts a part, with its output in a file.
 fn start(name: &str, root: &Path, arguments: &[String]) -> Result<Part, DevError> {
     let log = root.join(format!("{name}.log"));
     let folder = |why| DevError::Folder { path: log.clone(), why };
@@ -206,7 +213,7 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     )
 }
 
-/// Tells of parts that end, until a signal ends this process and with it all of them.
+/// Reports parts that end, until a signal ends this process and all parts.
 fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(DevError::Process)?;
@@ -227,7 +234,7 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     })
 }
 
-/// Says something at once. The cell goes on where nobody can hear it.
+/// Prints at once. The cell continues if nothing reads it.
 fn tell(text: &str) {
     drop(output::print(text));
 }

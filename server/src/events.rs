@@ -9,11 +9,11 @@ use tracing_subscriber::EnvFilter;
 /// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// Level of events on standard error: error, warn, info, debug or trace, also by part, such as
-    /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
+    /// Level of events on standard error: error, warn, info, debug or trace, also by module, such
+    /// as warn,omega_service=debug [default: RUST_LOG, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
-    /// Lines for people, or one JSON object for each [default: text].
+    /// Text lines, or one JSON object for each event [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
 }
@@ -51,7 +51,7 @@ impl TryFrom<String> for LogLevel {
     }
 }
 
-/// The way in which it is told.
+/// Format of log events: text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
@@ -62,7 +62,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogArgs {
-    /// Begins to tell. Whoever was first in this process decides.
+    /// Starts the logger. The first call in a process takes effect.
     pub(crate) fn show(&self) {
         let filter = match &self.log_level {
             Some(LogLevel(level)) => EnvFilter::try_new(level),

@@ -1,5 +1,5 @@
-//! `omega explain`: runs a workload, and tells why a job waits at its end and what would help; or tells
-//! the same of a job in a cell that is served.
+//! `omega explain`: runs a workload, and explains jobs pending at its end; or explains a job of a
+//! served cell.
 
 use crate::output;
 use crate::run::{Error, HowArgs, prepare, with_bar};
@@ -9,10 +9,10 @@ use omega_run::report::waiting;
 use omega_workload::input::InputArgs;
 use std::path::{Path, PathBuf};
 
-/// Which job, and the same as for `omega run`.
+/// The job, and the options of `omega run`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The job; without it, one for each reason for which tasks wait.
+    /// Name of the job [default: one job for each reason why tasks are pending].
     #[arg(value_name = "JOB")]
     job: Option<String>,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// See the head of the file.
+/// Explainers by scheduler; see the head of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 
@@ -42,14 +42,15 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Why a job waits, in a line: what most machines lack for its first group that finds none.
+/// Reason for which a job is pending, in a line: the most frequent one of its first group without a
+/// machine.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks waits".to_owned();
     }
     let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
         if told.unattended {
-            return format!("no process holds the name of its scheduler, {}", told.scheduler);
+            return format!("no process owns the name of its scheduler, {}", told.scheduler);
         }
         let feasible = told.groups.first().map_or(0, |group| group.feasible);
         let machines = plural(feasible as u64, "machine");

@@ -18,10 +18,10 @@ pub(crate) enum FileError {
     /// Split it.
     #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    /// Mend the file.
+    /// Correct the file.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
-    /// Mend the file.
+    /// Correct the file.
     #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
     Value { file: PathBuf, field: String, why: String },
@@ -39,10 +39,10 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     })
 }
 
-/// The remedy for whoever brings a file of another system.
+/// Remedy for files of another format.
 const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules are TOML or JSON";
 
-/// Whether the first line that says anything is one of YAML: `---`, `key:` or `key: value`.
+/// Whether the first line with content is YAML: `---`, `key:` or `key: value`.
 fn is_yaml(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     lines.next().is_some_and(|first| {

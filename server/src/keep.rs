@@ -1,7 +1,8 @@
-//! `omega peak run`: has batch step back when a peak begins, and grow again when it is over, in a process of its own.
+//! `omega peak run`: the controller that throttles batch tasks when a peak begins, and restores
+//! them after it.
 //!
-//! Where no keeper runs, the calendars hold all the same: the cell lets no batch come in a peak that would be too
-//! much. What is there already then stays until somebody moves it.
+//! Without it the calendars still apply: the cell rejects batch beyond its share during a peak.
+//! Tasks that run when the peak begins stay until they are moved.
 
 use crate::connect::CellArgs;
 use crate::duration::duration;
@@ -20,19 +21,19 @@ use std::time::Duration;
 pub(crate) struct KeepArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// The name under which it commits.
+    /// Scheduler name under which it commits.
     #[arg(long, value_name = "NAME", default_value = "peaks")]
     name: String,
-    /// Interval at which it looks, from 100ms to 1h.
+    /// Interval of its passes, from 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
     every: Duration,
-    /// The most tasks that step back or grow each time.
+    /// Largest number of tasks throttled or restored in a pass.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
-    /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
+    /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
     #[arg(long)]
     standby: bool,
-    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
+    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -47,11 +48,11 @@ fn often(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Keeps peaks until it is told to end, or another process has its name.
+/// Runs the peak controller until a signal, or until another process owns its name.
 pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
-    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
     if !take_name((&args.name, args.standby), &cell, &mut end)? {
         return Ok(());
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     kept
 }
 
-/// Time that what a step did takes to come back, about.
+/// Approximate time after which the effect of a step is visible.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {
@@ -74,7 +75,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
         ..Settings::new()
     };
     let mut keeper = PeakController::new(cell, settings)?;
-    output::print(&format!("{} keeps the peaks\n", args.name))?;
+    output::print(&format!("peak controller {} runs\n", args.name))?;
     let mut wait = Duration::ZERO;
     while !end.came_within(wait) {
         if let Some(why) = cell.lost() {

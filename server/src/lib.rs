@@ -30,6 +30,8 @@ mod cert;
 #[cfg(feature = "serve")]
 mod connect;
 #[cfg(feature = "serve")]
+mod context;
+#[cfg(feature = "serve")]
 mod dev;
 #[cfg(feature = "serve")]
 mod events;
@@ -55,6 +57,8 @@ mod served;
 #[cfg(feature = "serve")]
 mod signals;
 
+mod version;
+
 use clap::{Parser, Subcommand};
 use omega_workload::command_line::{self, BAD_INPUT};
 #[cfg(not(feature = "serve"))]
@@ -63,7 +67,7 @@ use std::process::ExitCode;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "omega", version, args_conflicts_with_subcommands = true)]
+#[command(name = "omega", version, long_version = version::long(), args_conflicts_with_subcommands = true)]
 #[cfg_attr(not(feature = "serve"), command(after_help = served::HELP))]
 struct Omega {
     #[command(subcommand)]
@@ -74,11 +78,11 @@ struct Omega {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Place a workload on a cell in this process, and tell how it went.
+    /// Run a workload on a cell in this process, and report the result.
     Run(run::RunArgs),
-    /// Run a workload, and tell why a job waits at its end and what would help.
+    /// Run a workload, and explain the jobs that are pending at its end.
     Explain(explain::ExplainArgs),
-    /// Find better machines for the tasks of a cell, and show what each move gains.
+    /// Find better machines for the tasks of a cell, and print the gain of each move.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
     #[command(flatten)]
@@ -91,7 +95,7 @@ enum Command {
     Served(Vec<OsString>),
 }
 
-/// Reads the command line, and does what it says.
+/// Parses the command line, and runs the command.
 #[must_use]
 pub fn main() -> ExitCode {
     let omega: Omega = match command_line::parse("omega") {
@@ -111,7 +115,7 @@ pub fn main() -> ExitCode {
         Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }
-/// Says why in one line, and ends with this code.
+/// Prints the error in one line, and returns the exit code.
 fn fail(why: &str, code: u8) -> ExitCode {
     command_line::fail("omega", why, code)
 }

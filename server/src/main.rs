@@ -1,4 +1,5 @@
-//! `omega`: the command line of the cell. All of it is in the library beside this file, so that tests can choose its features.
+//! `omega`: the command line. The library beside this file has all of it, so that tests can choose
+//! its features.
 
 use std::process::ExitCode;
 

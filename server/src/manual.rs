@@ -4,8 +4,10 @@ use crate::Omega;
 use crate::output::{self, OutputError};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// For which shell.
+/// The shell.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
     /// The shell.
@@ -20,21 +22,51 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
     output::print(&String::from_utf8_lossy(&text))
 }
 
-/// Prints the manual page, with every command and its options.
-pub(crate) fn page() -> Result<(), OutputError> {
-    let mut omega = Omega::command();
-    omega.build();
-    let mut text = Vec::new();
-    render(&omega, &mut text).map_err(OutputError::Stdout)?;
-    output::print(&String::from_utf8_lossy(&text))
+/// Manual on standard output, or as files.
+#[derive(Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// Write one page for each command to this folder, such as omega-job-submit.1, as packages install them.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
-/// A command, and those below it, one after the other: a page for each would be forty files.
-fn render(command: &clap::Command, text: &mut Vec<u8>) -> std::io::Result<()> {
+/// Writes the manual: one text with every command and its options, or a page for each.
+pub(crate) fn manual(args: &ManualArgs) -> Result<(), OutputError> {
+    let mut omega = Omega::command();
+    omega.build();
+    match &args.dir {
+        Some(dir) => {
+            let written = std::fs::create_dir_all(dir).and_then(|()| pages(&omega, "", dir));
+            written.map_err(|why| OutputError::Write { file: dir.clone(), why })
+        }
+        None => {
+            let mut text = Vec::new();
+            render(&omega, &mut text).map_err(OutputError::Stdout)?;
+            output::print(&String::from_utf8_lossy(&text))
+        }
+    }
+}
+
+/// Writes the page of a command and those of the commands below it.
+fn pages(command: &clap::Command, above: &str, dir: &Path) -> io::Result<()> {
+    let name = match above {
+        "" => command.get_name().to_owned(),
+        above => format!("{above}-{}", command.get_name()),
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).render(&mut text)?;
+    std::fs::write(dir.join(format!("{name}.1")), text)?;
+    below(command).try_for_each(|below| pages(below, &name, dir))
+}
+
+/// The commands below one, without `help`.
+fn below(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    command.get_subcommands().filter(|below| below.get_name() != "help")
+}
+
+/// A command, and those below it, one after the other.
+fn render(command: &clap::Command, text: &mut Vec<u8>) -> io::Result<()> {
     let page = clap_mangen::Man::new(command.clone());
     page.render(text)?;
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-        render(below, text)?;
-    }
-    Ok(())
+    below(command).try_for_each(|below| render(below, text))
 }

@@ -1,13 +1,13 @@
-//! Where a result goes: standard output and the files that the user named.
+//! Outputs of a result: standard output and the files given by the user.
 //!
-//! A file is tried before the run, so that nobody waits for a result that cannot be written, but
-//! it is not touched before there is a result: bad input costs no earlier one.
+//! A file is tested before the run, so that a result that cannot be written is reported early, but
+//! it is not touched before there is a result: bad input destroys no earlier one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a result cannot be written. One line for the user.
+/// Error of writing a result: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// Name another file, or make room.
@@ -29,8 +29,8 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
     file == "-"
 }
 
-/// Writes a result as data to a file. To standard output nothing else goes than the data; to a file it comes beside
-/// the result for people, which is printed.
+/// Writes a result as data to a file or to standard output. The text for people is printed as well,
+/// except if the data go to standard output.
 pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), OutputError> {
     match data {
         Some((file, text)) if is_stdout(file) => print(text),

@@ -1,7 +1,7 @@
 //! The programs beside `omega`: the simulator and the measurements.
 //!
-//! They are programs of their own so that building `omega` compiles neither. `omega sim` starts the program that stands
-//! beside this one, or else the first on the search path.
+//! They are separate programs so that building `omega` compiles neither. `omega sim` starts the
+//! program in the folder of this one, or else the first on the search path.
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ pub(crate) enum Program {
     /// Simulate a cell, by the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Sim(Passed),
-    /// Look at traces and make similar ones, by the program `omega-sim`.
+    /// Describe traces and generate similar ones, by the program `omega-sim`.
     #[command(disable_help_flag = true)]
     Trace(Passed),
-    /// Measure how fast this build is, by the program `omega-bench`.
+    /// Measure the speed of this build, by the program `omega-bench`.
     #[command(disable_help_flag = true)]
     Bench(Passed),
 }

@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use omega_run::Progress;
+use std::time::Duration;
 
 /// A bar that follows a run.
 pub(crate) struct Bar(ProgressBar);
@@ -30,6 +31,36 @@ impl Bar {
         self.0.set_length(progress.tasks);
         self.0.set_position(progress.submitted.saturating_sub(progress.pending));
         self.0.set_message(progress.pending.to_string());
+    }
+
+    /// Removes the bar from the terminal.
+    pub(crate) fn clear(self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Bar that follows a search in time, and shows the least objective so far.
+pub(crate) struct SearchBar(ProgressBar);
+
+impl SearchBar {
+    /// A bar that is not shown where standard error is no terminal, or if `quiet`.
+    pub(crate) fn new(quiet: bool, long: Duration) -> SearchBar {
+        let SearchBar(bar) = SearchBar(Bar::new(quiet).0);
+        bar.set_length(long.as_millis() as u64);
+        if let Ok(style) =
+            ProgressStyle::with_template("searching {bar:40} {elapsed}, objective {msg}")
+        {
+            bar.set_style(style);
+        }
+        SearchBar(bar)
+    }
+
+    /// Shows the time that is spent and the objective.
+    pub(crate) fn show(&self, spent: Duration, objective: i64) {
+        if !self.0.is_hidden() {
+            self.0.set_position(spent.as_millis() as u64);
+            self.0.set_message(objective.to_string());
+        }
     }
 
     /// Takes the bar off the terminal.

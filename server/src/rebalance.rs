@@ -1,13 +1,16 @@
-//! `omega rebalance`: finds better machines for the tasks of a cell, and tells what each move gains.
+//! `omega rebalance`: finds better machines for the tasks of a cell, and prints the gain of each
+//! move.
 //!
-//! The cell is that of a workload, one that was kept, or one that is served. The first two are copies in this
-//! process: all is tried out there, and nothing else is touched. A cell that is served is looked at, and
-//! changed only with `--apply`.
+//! The cell is that of a workload, of a backup or a stopped replica, or a served one. The first are
+//! copies in this process, on which all moves are made. A served cell is read, and changed only
+//! with `--apply`.
 
 mod objectives;
+mod roadef;
 #[cfg(feature = "serve")]
 mod served;
 
+use crate::duration::duration;
 use crate::file::FileError;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
@@ -24,7 +27,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Which cell, what is to become better, and how much of it may move.
+/// The cell, the objectives, and the limits on moves.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega rebalance --cluster cluster.json --for balance --moves 20\n  \
@@ -34,13 +37,18 @@ use std::time::{Duration, Instant};
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// The cell of a backup, or of the directory of a replica that does not run.
+    /// A backup, or the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
-    /// Take the entries of the directory, too, that are not known to be committed.
+    /// An instance of the machine reassignment contest (ROADEF/EURO 2012); of the other options only --time, --steps, --seed,
+    /// --walks, --out, --trail and --quiet concern it.
+    #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
+    roadef: Vec<PathBuf>,
+    /// Include entries of the directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// When a workload's cell is improved: by default at its start, or at its end where nothing runs at the start.
+    /// Time at which a workload's cell is rebalanced: by default at its start, or at its end if
+    /// nothing runs at the start.
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -53,9 +61,9 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MomentArg {
-    /// Tasks that run at the start, before anything is placed.
+    /// Tasks running at the start, before any placement.
     Start,
-    /// After the workload was run.
+    /// After the run.
     End,
     /// Tasks that run at the start, as if no task ended by itself.
     EndOfAll,
@@ -64,9 +72,9 @@ enum MomentArg {
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Purpose {
-    /// Less load above the safety levels, and what is free in proportion.
+    /// Less load above the safety levels, and free resources in proportion.
     Balance,
-    /// Nothing left on machines that drain, or that would not take the task now.
+    /// Empty draining machines, and those that would not accept their tasks now.
     Drain,
     /// Machines full or empty.
     Defragment,
@@ -77,46 +85,51 @@ enum Purpose {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is to become better")]
 struct PassArgs {
-    /// The purpose: it chooses the weights. By default that of --objectives, or drain with --drain, and else balance.
+    /// Purpose, which sets the weights [default: that of --objectives, or drain with --drain, else
+    /// balance].
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
-    /// Take all tasks off this machine; may be given several times.
+    /// Drain this machine; may be given several times.
     #[arg(long, value_name = "MACHINE")]
     drain: Vec<String>,
-    /// Objectives from a file; docs/rebalance.md has its fields. Objectives named by flags count beside it.
+    /// File with objectives; docs/rebalance.md has its fields. Flags override it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// Part of a kind that is safe, in percent: cpu=70,memory=85.
+    /// Safety level of a kind in percent, above which load costs: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
-    /// Another weight of a term: misplaced, load, balance, fragments, crowding, moves or job-moves; load.KIND is that of one kind.
+    /// Weight of a term: misplaced, load, load.KIND, balance, fragments, crowding, moves or
+    /// job-moves.
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
-    /// The label whose values are the domains over which jobs are spread; without it, each machine is one.
+    /// Label whose values are the domains over which jobs are spread [default: machines].
     #[arg(long, value_name = "LABEL")]
     level: Option<String>,
-    /// The most tasks that move.
+    /// Maximum number of moved tasks.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     moves: u32,
-    /// The most tasks of one job that move.
+    /// Maximum number of moved tasks of one job.
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
-    /// The most waves: the moves of one may all be under way at once.
+    /// Maximum number of waves: sets of moves that may run at once.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     waves: u32,
-    /// Kinds of which a task has its part of both machines until its move is done: memory,disk.
+    /// Kinds that a task occupies on both machines until its move is done: memory,disk.
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     transient: Vec<String>,
     /// Move only tasks of this kind of jobs.
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Look for so long.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    seconds: u32,
-    /// Look at so many moves: with it, the same seed gives the same plan on any machine.
+    /// Search for this time.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    time: Duration,
+    /// Searches at once, each on a thread; by default one for each processor. Only with --roadef.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), requires = "roadef")]
+    walks: Option<u32>,
+    /// Examine this many moves (with --roadef: in each walk): with it, the same seed gives the same plan on any machine.
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Machines that are looked at for each task, before the best of them is taken.
+    /// Machines examined for each task, before the best of them is taken.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     machines_each: u32,
 }
@@ -132,16 +145,22 @@ enum OnlyArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Way to print.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// Print every move, and every task that stays.
+    /// Print every move, and every misplaced task that stays.
     #[arg(long)]
     all_moves: bool,
     /// Write the report as JSON; `-` writes it to standard output, in place of the table. docs/rebalance.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
+    /// Write the best assignment of --roadef in the format of the contest.
+    #[arg(long, value_name = "FILE", requires = "roadef")]
+    out: Option<PathBuf>,
+    /// Write the least cost of --roadef over time, as CSV.
+    #[arg(long, value_name = "FILE.csv", requires = "roadef")]
+    trail: Option<PathBuf>,
+    /// Apply the moves to the served cell [default: only print the plan].
     #[arg(long)]
     apply: bool,
     /// Show no progress.
@@ -151,7 +170,7 @@ struct OutputArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns, and amounts as people read them.
+    /// Columns, with readable amounts.
     Table,
     /// One value; docs/rebalance.md has its fields.
     Json,
@@ -163,11 +182,11 @@ pub(crate) enum RebalanceError {
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Name a term.
@@ -175,7 +194,7 @@ pub(crate) enum RebalanceError {
         "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
     )]
     NoTerm {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// Its value.
         term: String,
@@ -183,7 +202,7 @@ pub(crate) enum RebalanceError {
     /// Choose a smaller weight for it, and smaller ones for the others.
     #[error("{place}: {given} is above {WEIGHT_MAX}")]
     Weight {
-        /// Which flag, or field of a file.
+        /// Flag, or field of a file.
         place: String,
         /// The given value.
         given: u32,
@@ -191,19 +210,22 @@ pub(crate) enum RebalanceError {
     /// Choose a part within the bounds.
     #[error("{place}: is {given}: 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
     Percent {
-        /// Which field of a file.
+        /// Field of a file.
         place: String,
         /// The given value.
         given: u32,
     },
-    /// Mend the file.
+    /// Correct the file.
     #[error(transparent)]
     Objectives(#[from] FileError),
-    /// See the error.
+    /// The underlying error.
+    #[error(transparent)]
+    Roadef(#[from] roadef::RoadefError),
+    /// The underlying error.
     #[cfg(feature = "serve")]
     #[error(transparent)]
     Served(#[from] served::ServedError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -235,6 +257,9 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     }
     if args.all && args.from.is_none() {
         return Err(Error::Arguments("--all is for --from DIR"));
+    }
+    if !args.roadef.is_empty() {
+        return roadef::rebalance(args, &args.roadef);
     }
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
@@ -301,9 +326,9 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl RebalanceArgs {
-    /// Asks whether there is time, from now on.
+    /// Returns a function that says whether time is left, from now on.
     fn clock(&self) -> impl FnMut() -> bool + use<> {
-        let (start, long) = (Instant::now(), Duration::from_secs(self.pass.seconds.into()));
+        let (start, long) = (Instant::now(), self.pass.time);
         move || start.elapsed() < long
     }
 

@@ -1,12 +1,12 @@
-//! `omega restore`: a replica of a new cell, made of a backup.
+//! `omega restore`: creates a replica of a new cell from a backup.
 //!
-//! The new cell has another id than the one that the backup is of, so no replica of the old one, whose
-//! folder turns up again, can speak to it: its messages name another cell and are refused. A cell of
-//! several replicas gets its id from its name and its generation, as everywhere; that the generation is
-//! higher is checked here. Its name, and all certificates for it, stay.
+//! The new cell has another id than the old one, so replicas of the old one, should they return,
+//! cannot communicate with it: messages for another cell are rejected. The id of a cell with
+//! several replicas comes from its name and its generation; that the generation is higher is
+//! checked here. Its name, and all certificates for it, stay valid.
 //!
-//! Nothing is touched before the whole file was checked, and the folder has its name only once all is in
-//! it: a restore that was cut short leaves no replica behind.
+//! Nothing is touched before the whole file was checked, and the folder gets its name only when it
+//! is complete: an interrupted restore leaves no replica behind.
 
 use crate::output::{self, OutputError};
 use crate::serve::{Peer, cell_of, rand_id};
@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Generations of a cell that are told apart from those before: more than anyone restores.
+/// Number of generations that a restore may skip.
 const GENERATIONS_MAX: u32 = 1000;
 
 /// Source and target of the restore.
@@ -31,30 +31,30 @@ const GENERATIONS_MAX: u32 = 1000;
     omega restore cell.backup --dir r1 --cell-name prod --cell-generation 1 \\\n    \
     --replica 1 --peers 1=a:7700,2=b:7700,3=c:7700")]
 pub(crate) struct RestoreArgs {
-    /// The backup. A snapshot of a replica that is lost will do, too, with all that is in it.
+    /// The backup, or a snapshot of a lost replica.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The folder of the new replica. It must not be there, or be empty.
+    /// Folder of the new replica, absent or empty.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The name of the cell, where it has several replicas. It may stay what it was.
+    /// Name of the cell, if it has several replicas. It may stay the same.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored, this time included: `omega serve` must be told the same.
+    /// Number of times the cell was restored, including this time; pass the same to `omega serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
-    /// Which replica this is, where there are several.
+    /// Id of this replica, if there are several.
     #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
     replica: Option<u64>,
-    /// The replicas that found the new cell, this one among them: each is restored from the same backup.
+    /// Replicas of the new cell, including this one; each is restored from the same backup.
     #[arg(long, value_name = "ID=ADDRESS", value_delimiter = ',', requires_all = ["replica", "cell_name"])]
     peers: Option<Vec<Peer>>,
 }
 
-/// Why nothing was restored. One line for the user; the folder is as it was.
+/// Error of a restore: one line for the user; the folder is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// Choose another one.
@@ -66,21 +66,21 @@ pub(crate) enum RestoreError {
     /// Add it.
     #[error("--peers does not say where replica {0} is, or names one twice: correct it")]
     Peers(ReplicaId),
-    /// Name another folder, or mend this one.
+    /// Name another folder, or correct this one.
     #[error("{}: {why}", folder.display())]
     Folder { folder: PathBuf, why: io::Error },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Create(#[from] CreateDirectoryError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Found(#[from] StartError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     let (replica, founders) = founders(args)?;
     let unfinished = check_folder(&args.dir)?;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     Ok(output::print(&said)?)
 }
 
-/// Which replica is made, and who founds the cell with it.
+/// Id of the created replica, and the replicas that bootstrap the cell.
 fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreError> {
     let replica = ReplicaId(args.replica.unwrap_or(1));
     let Some(peers) = &args.peers else { return Ok((replica, vec![replica])) };

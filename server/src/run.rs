@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
-/// of work for it, after the published statistics of a large cluster.
+/// Input of a run, and its options. Without an input, a synthetic cell and a day of work for it,
+/// after the published statistics of a large cluster.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -32,15 +32,15 @@ pub(crate) struct RunArgs {
     output: OutputArgs,
 }
 
-/// Where the cell is kept. Without any of it, in memory.
+/// Storage of the cell. By default, memory.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Durability", group = clap::ArgGroup::new("kept").multiple(true))]
 struct KeptArgs {
-    /// Keep the cell in this folder, which must be empty or not there; docs/durability.md.
+    /// Keep the cell in this folder, which must be empty or absent; docs/durability.md.
     #[arg(long, value_name = "DIR", group = "kept", conflicts_with = "deterministic")]
     dir: Option<PathBuf>,
-    /// Keep the cell by so many replicas in this process, in folders below --dir, or in a temporary
-    /// one.
+    /// Keep the cell on this many replicas in this process, in folders below --dir, or in a
+    /// temporary one.
     #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
           conflicts_with = "deterministic", value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
@@ -91,44 +91,45 @@ impl KeptArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to run")]
 pub(crate) struct HowArgs {
-    /// Schedulers for service jobs.
+    /// Number of service schedulers.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     service: u32,
-    /// Schedulers for batch jobs; each takes a share of them.
+    /// Number of batch schedulers; each takes a share of the jobs.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: u32,
-    /// Claims in one transaction.
+    /// Maximum number of claims in a transaction.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
+    /// Keep a transaction open for this time, up to 1s, when no job has its turn, so that jobs that
+    /// arrive soon share a commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
-    /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
+    /// File with the schedulers' profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Let tasks that find no machine evict others of lower precedence, whatever the profiles say.
+    /// Let tasks without a machine preempt others of lower precedence, whatever the profiles say.
     #[arg(long)]
     evict: bool,
-    /// Number of machines that a scheduler examines; without it, as its profile says, or adaptive.
+    /// Search of the schedulers [default: that of the profile, or adaptive].
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
-    /// Refuse a whole transaction if a part of it conflicts.
+    /// Reject a whole transaction if a part of it conflicts.
     #[arg(long)]
     all_or_nothing: bool,
-    /// Take it for a conflict if a claim's machine changed at all, even if the claim still fits.
+    /// Reject a claim if its machine changed at all, even if it still fits.
     #[arg(long)]
     sequence_check: bool,
-    /// Let N seconds of the workload pass in one second, instead of as fast as possible.
+    /// Workload seconds per second [default: as fast as possible].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed, conflicts_with = "deterministic")]
     speed: Option<f64>,
-    /// Run the schedulers in lock step on one thread, so that a seed always gives the same placements; otherwise they
-    /// race on threads, and counts can differ by a few between runs.
+    /// Run the schedulers in lock step on one thread, so that a seed always gives the same result;
+    /// on threads, counts can differ by a few.
     #[arg(long)]
     deterministic: bool,
-    /// The seed of everything random.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
@@ -139,7 +140,7 @@ enum SearchArg {
     Adaptive,
     /// At every machine.
     Full,
-    /// From a random machine on, until 64 fit.
+    /// From a random machine until 64 fit.
     Sampled,
     /// Examines all machines, skipping those that cannot fit.
     Indexed,
@@ -148,7 +149,7 @@ enum SearchArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputArgs {
-    /// Write the whole result as JSON; `-` writes it to standard output, in place of the table.
+    /// Write the result as JSON; `-` writes it to standard output, in place of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the result as a page with plots and a heat map.
@@ -175,7 +176,7 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Why `omega run` failed. One line for the user.
+/// Error of `omega run`: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0}; see omega --help")]
@@ -230,7 +231,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
     if result.interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Reads what is to be run, and finds what is wrong with it or with the places for the results.
+/// Prepares a run, and checks its input and the places for its results.
 pub(crate) fn prepare(
     (input, how): (&InputArgs, &HowArgs),
     outputs: &[&Path],
@@ -281,7 +282,7 @@ impl HowArgs {
         self.profile.as_deref()
     }
 
-    /// The seed of everything random.
+    /// Seed of all random choices.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }

@@ -19,7 +19,7 @@ const EXPOSED: u8 = 78;
 /// The exit code of a server whose disk failed: `EX_IOERR` of `sysexits.h`. A supervisor starts it again.
 const DISK_FAILED: u8 = 74;
 
-/// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
+/// Exit code of a scheduler whose name another process owns: `EX_TEMPFAIL` of `sysexits.h`, so that
 /// a supervisor may start it again.
 const REPLACED: u8 = 75;
 
@@ -27,73 +27,78 @@ const REPLACED: u8 = 75;
 pub(crate) enum Verb {
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
-    /// Make an authority and certificates, to try a cell out with.
+    /// Create an authority and certificates, for development and small sites.
     #[command(subcommand)]
     Cert(cert::CertCommand),
-    /// A whole cell on this machine, to try things out.
+    /// Run a whole cell on this machine, to try it out.
     Dev(dev::DevArgs),
-    /// Place the jobs of one scheduler, in a process of its own.
+    /// Run one scheduler.
     Scheduler(scheduler::SchedulerArgs),
-    /// Speak for simulated machines that run what they are told to.
+    /// Manage simulated machines, which run the tasks that the cell places.
     Agent(agent::AgentArgs),
-    /// Look at the directory of a replica: its entries, and the cell at any version.
+    /// Inspect the directory of a stopped replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
-    /// The machines of a cell.
+    /// Machines of a cell.
     #[command(subcommand)]
     Machine(ask::machine::MachineCommand),
-    /// The jobs of a cell.
+    /// Jobs of a cell.
     #[command(subcommand)]
     Job(ask::job::JobCommand),
-    /// The tasks of a job, or of a machine.
+    /// Tasks of a job, or of a machine.
     #[command(subcommand)]
     Task(ask::task::TaskCommand),
-    /// Resources that the tasks of a tenant may claim together.
+    /// Limits and guarantees of tenants.
     #[command(subcommand)]
     Quota(ask::quota::QuotaCommand),
-    /// Machines that some tenants have to themselves for a time to come.
+    /// Machines reserved for some tenants for a time.
     #[command(subcommand)]
     Reservation(ask::reservation::ReservationCommand),
-    /// Resources that the cell as a whole has that tasks claim, such as licences.
+    /// Cluster resources that belong to no machine, such as licences.
     #[command(subcommand)]
     ClusterResource(ask::resource::ResourceCommand),
-    /// Hours in which services need their machines, and batch is throttled.
+    /// Peak hours, in which batch is limited for the sake of services.
     #[command(subcommand)]
     Peak(ask::peak::PeakCommand),
-    /// Cell-wide policy: bands of precedence, and the eviction limit.
+    /// Cell-wide policy: bands of precedence, limit of evictions, overcommit.
     #[command(subcommand)]
     Policy(ask::policy::PolicyCommand),
-    /// The replicas of a cell.
+    /// Replicas of a cell.
     #[command(subcommand)]
     Member(ask::member::MemberCommand),
-    /// Schedulers of a cell, and the processes that hold their names.
+    /// Schedulers of a cell, and the processes that own their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
     /// Results of transactions, and transactions by hand.
     #[command(subcommand)]
     Txn(ask::txn::TxnCommand),
-    /// Definition of a cell, and how much of it is taken.
+    /// Id, leader, and allocation of a cell.
     Cell(ask::cell::DescribeArgs),
-    /// Watch a cell: how full it is, what its schedulers do, what waits and why.
+    /// Name cells, and choose the one that commands use.
+    #[command(subcommand)]
+    Context(ask::context::ContextCommand),
+    /// Watch a cell: allocation, schedulers, and pending jobs with reasons.
     Top(ask::top::TopArgs),
-    /// Look at audit logs.
+    /// Check audit logs.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Save all that a cell knows in a file.
+    /// Save the whole state of a cell in a file.
     Backup(ask::backup::BackupArgs),
-    /// Make a replica of a new cell of a backup.
+    /// Create a replica of a new cell from a backup.
     Restore(restore::RestoreArgs),
-    /// Print what a shell completes.
+    /// Print shell completions.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
     )]
     Completions(manual::CompletionArgs),
-    /// Print the manual page.
-    #[command(after_help = "Example:\n  omega man | man -l -")]
-    Man,
+    /// Print the manual, or write a page for each command.
+    #[command(
+        after_help = "Examples:\n  omega man | man -l -\n  omega man --dir /usr/local/share/man/man1"
+    )]
+    Man(manual::ManualArgs),
 }
 
-/// Why a verb failed. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -143,7 +148,7 @@ impl Error {
     }
 }
 
-/// Does what a verb says.
+/// Runs a command.
 pub(crate) fn run(verb: Verb) -> Result<(), Error> {
     match verb {
         Verb::Log(command) => log::log(&command)?,
@@ -164,17 +169,18 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Lease(command) => ask::lease::run(&command)?,
         Verb::Txn(command) => ask::txn::run(&command)?,
         Verb::Cell(args) => ask::cell::run(&args)?,
+        Verb::Context(command) => ask::context::run(&command)?,
         Verb::Top(args) => ask::top::run(&args)?,
         Verb::Audit(command) => audit::run(&command)?,
         Verb::Backup(args) => ask::backup::run(&args)?,
         Verb::Restore(args) => restore::run(&args)?,
         Verb::Completions(args) => manual::completions(&args)?,
-        Verb::Man => manual::page()?,
+        Verb::Man(args) => manual::manual(&args)?,
     }
     Ok(())
 }
 
-/// Does what is asked of calendars of peaks, or runs the process that keeps them.
+/// Runs a command about calendars of peaks, or the peak controller.
 fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
     use ask::peak::PeakCommand;
     match command {

@@ -7,7 +7,7 @@ pub(crate) const HELP: &str = "This build only runs workloads. To serve and oper
     cargo build --release --features serve: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
 /// The verbs of the feature; a test compares them with those of `served.rs`.
-pub(crate) const SERVED: [&str; 24] = [
+pub(crate) const SERVED: [&str; 25] = [
     "serve",
     "cert",
     "dev",
@@ -26,6 +26,7 @@ pub(crate) const SERVED: [&str; 24] = [
     "lease",
     "txn",
     "cell",
+    "context",
     "top",
     "audit",
     "backup",
@@ -34,7 +35,7 @@ pub(crate) const SERVED: [&str; 24] = [
     "man",
 ];
 
-/// Why a verb cannot be done. One line for the user.
+/// Reason for which a command is missing: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -53,7 +54,7 @@ impl Error {
     }
 }
 
-/// Says that a verb is not there. The verb comes with its arguments.
+/// Reports that a command is not in this build. It is given with its arguments.
 pub(crate) fn run(verb: Vec<OsString>) -> Result<(), Error> {
     let name = verb.first().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     match SERVED.contains(&&*name) {

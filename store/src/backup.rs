@@ -7,23 +7,23 @@ use omega_cellstate::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a backup was not taken, or cannot be used. One line for the user.
+/// Error of a backup: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Name another file, or make room.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name the right file.
@@ -32,7 +32,7 @@ pub enum BackupError {
     /// Use the version of this program that wrote it, or a newer one.
     #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
     Format {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// Its format.
         found: u32,
@@ -40,9 +40,9 @@ pub enum BackupError {
     /// Use another copy.
     #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
     Damaged {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// Where the damage begins.
+        /// Offset of the damage.
         offset: u64,
         /// The sort of damage.
         damage: String,
@@ -50,7 +50,7 @@ pub enum BackupError {
     /// See the error.
     #[error("{}: {why}", file.display())]
     Other {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// The fault.
         why: Box<LoadError>,
@@ -94,7 +94,7 @@ pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     })
 }
 
-/// Why the cell of a directory or a backup cannot be read. One line for the user.
+/// Error of reading a cell from a directory or a backup: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadCellError {
     /// See the error.

@@ -34,7 +34,7 @@ pub const VERSION: u8 = 4;
 /// The oldest version of bytes that is read.
 pub const OLDEST_READABLE: u8 = 1;
 
-/// Why a command or a message was not written.
+/// Error of encoding a command or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -48,12 +48,12 @@ pub enum EncodeError {
     },
 }
 
-/// Why bytes are no command and no message.
+/// Error of decoding a command or a message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// There is not even a version: whatever framed the bytes lost them.
-    #[error("no bytes at all, not even a version")]
+    #[error("there are no bytes, the version is missing")]
     Empty,
     /// Another version of this program wrote them: read them with that one.
     #[error(
@@ -68,7 +68,7 @@ pub enum CodecError {
         /// The newest version that is read here.
         known: u8,
     },
-    /// No program of ours writes so many: the bytes come from somewhere else.
+    /// Encoded objects are never that large: the bytes are from another source.
     #[error("{bytes} bytes, at most {max} are allowed")]
     TooLarge {
         /// Their number.
@@ -76,8 +76,8 @@ pub enum CodecError {
         /// Their number.
         max: usize,
     },
-    /// The bytes were damaged, or no program of ours wrote them.
-    #[error("the bytes make no sense: {0}")]
+    /// The bytes were damaged, or are from another source.
+    #[error("the bytes are invalid: {0}")]
     Malformed(Malformed),
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
@@ -141,7 +141,7 @@ pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
     Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
 }
 
-/// Begins the bytes of an entry, which holds any number of commands.
+/// Writes the head of an entry, which has any number of commands.
 pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
     entry.push(VERSION);
     entry.extend(head.applied.0.to_le_bytes());
@@ -163,8 +163,7 @@ pub(crate) struct Body<'a> {
     bytes: &'a [u8],
 }
 
-/// Takes the bytes of an entry apart: what its leader had applied, and its commands. An entry without
-/// any bytes has neither.
+/// Splits the bytes of an entry: its leader's head, and its commands. An empty entry has neither.
 pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), CodecError> {
     if bytes.is_empty() {
         return Ok((None, Body { version: VERSION, bytes }));
@@ -213,7 +212,7 @@ pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
     decode_commands(body)
 }
 
-/// The bytes of something that is known to have few.
+/// The bytes of a value that is known to be small.
 pub(crate) fn encode_small(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
     put(value, &mut out).expect("it has few bytes");
@@ -257,7 +256,7 @@ fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     whole(bytes, |_, body| part(body))
 }
 
-/// Reads something that bytes with a version are, and nothing else.
+/// Reads a value with its version, and rejects trailing bytes.
 fn whole<T>(
     bytes: &[u8],
     read: impl FnOnce(u8, &[u8]) -> Result<(T, usize), CodecError>,
@@ -286,8 +285,8 @@ fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), CodecError> {
 
 /// Reads a value, and takes memory in proportion to the bytes.
 ///
-/// A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`). It
-/// must be a constant, so bytes are sorted by size: what is small may claim but little.
+/// A limit counts bytes in memory, of which one encoded byte makes at most eight (a small `u64`).
+/// It must be a constant, so inputs are classed by size, and a small one gets a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// Where files are. Paths are used as they are given.
+/// A file system. Paths are used as given.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes a new file and locks it; it is an error of kind `AlreadyExists` if there is one, and
     /// of kind `WouldBlock` if another process has locked it.
@@ -46,8 +46,8 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes safe which files a folder holds under which names. Without it a crash may lose a whole
-    /// new file, however often the file itself was synced, or bring a removed one back.
+    /// Syncs a folder: the names of its files. Without it a crash may lose a new file that was
+    /// synced, or restore a removed one.
     ///
     /// # Errors
     /// Those of the disk.
@@ -74,8 +74,8 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes the file at least so long, with zeros at its end, and the room for them its own: later
-    /// writes up to there do not fail for want of room.
+    /// Extends the file to this length with zeros, and allocates the blocks: later writes up to
+    /// there do not fail for lack of space.
     ///
     /// # Errors
     /// Those of the disk; of kind `StorageFull` if there is no room, and then the file is as it was.
@@ -87,11 +87,11 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Returns when all that was written and cut would survive a loss of power.
+    /// Makes all writes and truncations durable.
     ///
     /// # Errors
-    /// Those of the disk. What was written since the last sync may or may not be there then, and
-    /// a second sync that succeeds proves nothing.
+    /// Those of the disk. Data written since the last sync may then be lost, and a second sync that
+    /// succeeds proves nothing.
     fn sync(&mut self) -> io::Result<()>;
 }
 

@@ -1,8 +1,8 @@
 //! Membership of a cell, and its changes.
 //!
-//! A membership is part of what the replicas agree on: it changes by entries of the log and travels
-//! with snapshots, and nothing else holds it. An id is never used twice. A replica that was removed
-//! may have forgotten what it promised, so it comes back under a new id, as a learner.
+//! A membership is replicated state: it changes by entries of the log and is part of snapshots. An
+//! id is never reused. A removed replica may have forgotten its promises, so it returns under a new
+//! id, as a learner.
 
 use crate::codec::{self, CodecError};
 use crate::log::ReplicaId;
@@ -44,7 +44,7 @@ pub enum MemberStep {
     Promote(ReplicaId),
     /// A new one follows from now on.
     AddLearner(ReplicaId),
-    /// It is a replica no more, and never will be again.
+    /// Removes a replica, whose id can never return.
     Remove(ReplicaId),
     /// The others reach it at this address from now on.
     Locate {
@@ -62,7 +62,7 @@ pub struct MembershipChange {
     pub steps: Vec<MemberStep>,
 }
 
-/// Why a membership cannot change so.
+/// Error of an invalid membership change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -281,7 +281,7 @@ impl Membership {
         voters
     }
 
-    /// Takes over what raft made of a change.
+    /// Applies the membership that raft derived from a change.
     pub(crate) fn follow(&mut self, state: &ConfState, change: &MembershipChange) {
         let added = change.steps.iter().filter_map(|step| match step {
             MemberStep::AddLearner(id) => Some(*id),

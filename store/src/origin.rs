@@ -1,9 +1,10 @@
-//! Which cell, and what it is before its first command.
+//! The origin of a cell: its id, and its initial state.
 
 use omega_core::Kinds;
 use std::fmt;
 
-/// Names a cell, so that no log is taken for another's. Whoever founds the cell throws it.
+/// Random id of a cell, drawn when it is bootstrapped, so that logs of different cells are never
+/// confused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CellId(pub u128);
 
@@ -17,7 +18,7 @@ impl fmt::Display for CellId {
 /// same commands make another cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Which cell.
+    /// Id of the cell.
     pub cell: CellId,
     /// Its resource kinds.
     pub kinds: Kinds,

@@ -38,7 +38,7 @@ pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeErro
     Ok(())
 }
 
-/// Reads a message back, and takes memory in proportion to the bytes.
+/// Decodes a message, and allocates memory in proportion to the bytes.
 ///
 /// # Errors
 /// If the bytes are not exactly one message of a known version.

@@ -29,7 +29,7 @@ fn runs(job: Job, run_ms: u64) -> Job {
     Job { runtime_estimate_ms: Some(run_ms), ..job }
 }
 
-/// A gang of so many tasks of four cores.
+/// A gang of a number of tasks of four cores.
 fn gang(name: &str, tasks: u32, run_ms: u64) -> Job {
     Job { gang_min: Some(tasks), ..runs(job(name, tasks, 4), run_ms) }
 }
@@ -43,7 +43,7 @@ fn finish(cell: &SharedCell, id: JobId) {
     }
 }
 
-/// Two machines of four cores, one of them taken until `1000`; a gang that needs both.
+/// Two machines of four cores, one of them occupied until `1000`; a gang that needs both.
 fn one_is_taken(depth: usize) -> (SharedCell, Scheduler, [JobId; 2]) {
     let cell = cell(&[4, 4]);
     let mut scheduler = scheduler(&cell, depth);
@@ -245,7 +245,8 @@ fn gangs() -> impl Strategy<Value = Vec<Gang>> {
     prop::collection::vec(one, 1..20)
 }
 
-/// When enough of a job's tasks find room if nothing but what runs is there: at each moment, on each machine.
+/// Earliest time at which enough of a job's tasks fit beside the running ones: tried at each time,
+/// on each machine.
 fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     let job = cell.job(id).unwrap();
     let request = &job.groups[0].request;
@@ -294,8 +295,8 @@ fn first_waiting(cell: &Cell) -> Option<JobId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The first of the queue is promised the earliest moment that going through time finds; nobody is ever placed
-    /// so that it becomes later, and it begins by then.
+    /// The first job of the queue gets the earliest start that an exhaustive search finds; no
+    /// placement delays it, and it starts by then.
     #[test]
     fn the_first_is_promised_the_earliest_moment(gangs in gangs(), exact in any::<bool>()) {
         let cell = cell(&[]);

@@ -135,7 +135,7 @@ fn a_job_that_needs_more_evictions_than_there_are_takes_another_machine_that_nee
     assert_eq!([many, one, high].map(|id| placed(&cell, id)), [4, 0, 1]);
 }
 
-/// Whatever the bands are, a scheduler that is alone never asks for what they forbid.
+/// With any bands, a single scheduler never requests a forbidden eviction.
 #[test]
 fn a_scheduler_asks_for_nothing_that_bands_or_the_cap_forbid() {
     for seed in 0..60 {

@@ -22,7 +22,7 @@ struct Kept {
     group: usize,
 }
 
-/// A scheduler with a view, and what it has in flight.
+/// A scheduler with a view, and its unanswered transactions.
 struct Scheduler {
     view: View,
     kept: Vec<Kept>,
@@ -30,7 +30,7 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    /// Claims a machine for some pending task, if the judge lets it.
+    /// Claims a machine for a pending task, if the check accepts it.
     fn claim(&mut self, world: &mut World) {
         let open: Vec<TaskId> =
             self.sent.iter().flat_map(|(t, _)| &t.claims).map(|c| c.task).collect();
@@ -145,7 +145,7 @@ impl Scheduler {
     }
 }
 
-/// The number of claims that were taken and not yet synced.
+/// Marks claims that were accepted and not yet synced.
 const TAKEN: u64 = u64::MAX;
 
 #[test]

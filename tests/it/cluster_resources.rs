@@ -2,21 +2,22 @@
 //! ends, what is said of it, and races.
 
 use crate::small::{LONG, add_machine, amounts, placed, report, run, scheduler, submit, task};
-use omega_cellstate::{Cell, SharedCell};
+use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
-    Amounts, Command, Job, KindId, Kinds, Machine, Precedence, Preemption, ResourceKind, TaskId,
-    TaskReport, Unit,
+    Amounts, Command, Job, KindId, Kinds, Machine, Precedence, Preemption, Reason, ResourceKind,
+    SchedulerId, TaskId, TaskReport, Unit,
 };
 use omega_schedulers::explain::{describe, describe_obstacle, describe_remedy};
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Observer, Profile, Scheduler, Settings, Unobserved};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The kind that comes after the usual ones.
+/// The first kind after the standard ones.
 const LICENCE: KindId = KindId(4);
 
-/// Machines of so many cores, in a cell with so many licences.
+/// Machines with these cores, in a cell with a number of licences.
 fn licensed(cores: &[u64], licences: u64) -> SharedCell {
     let standard = Kinds::standard();
     let mut kinds: Vec<ResourceKind> = standard.iter().map(|(_, kind)| kind.clone()).collect();
@@ -33,7 +34,7 @@ fn set(cell: &SharedCell, amount: u64) {
     cell.apply(Command::SetClusterCapacity { kind: LICENCE, amount }).unwrap();
 }
 
-/// So many tasks of a core that claim so many licences each.
+/// Tasks of one core that each claim a number of licences.
 fn job(name: &str, tasks: u32, licences: u64) -> Job {
     let mut job = crate::small::job(name, tasks, 1);
     job.groups[0].cluster_request = Amounts::zero().with(LICENCE, licences);
@@ -136,6 +137,25 @@ fn nobody_is_evicted_for_a_licence() {
 }
 
 #[test]
+fn a_task_taken_off_in_a_view_leaves_its_licence_there() {
+    let cell = licensed(&[4], 1);
+    submit(&cell, job("first", 1, 1));
+    run(&mut scheduler(&cell, "default"), &cell, LONG);
+    let next = job("next", 1, 1);
+    let id = submit(&cell, next.clone());
+    let mut view = View::new(SchedulerId(0), 0).with_placements();
+    view.sync(&cell).unwrap();
+    let group = view.compile(id, &Arc::new(next), 0);
+    let exhausted = (0, Some(Reason::CellExhausted(LICENCE)));
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
+    let running = view.tasks_on(0)[0];
+    view.lift(0, running);
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), (1, None));
+    view.put_back(0, running);
+    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
+}
+
+#[test]
 fn a_tenant_may_have_a_limit_of_licences() {
     let cell = licensed(&[16], 10);
     let limit = Some(Amounts::new([QUOTA_MAX; 4]).with(LICENCE, 2));
@@ -168,8 +188,8 @@ fn who_waits_is_told_what_is_missing_of_the_cell() {
     assert_eq!(describe(reason, &kinds), "too little licence left in the cell as a whole");
 }
 
-/// Several schedulers on threads want the last licences, and tasks end meanwhile: there are never more claimed than
-/// there are, and in the end all tasks have run.
+/// Schedulers on threads compete for the last licences while tasks end: claims never exceed the
+/// capacity, and in the end all tasks have run.
 #[test]
 fn schedulers_on_threads_never_claim_more_than_there_is() {
     let cell = licensed(&[64, 64, 64], 5);

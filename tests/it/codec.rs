@@ -167,7 +167,7 @@ fn job() -> Job {
     }
 }
 
-/// Every command, and in it every case of what it is made of.
+/// Every command, with every case of its parts.
 fn every_command() -> Vec<(&'static str, Command)> {
     let id = MachineId { slot: 70_000, incarnation: 3 };
     let task = |index| TaskId { job: JobId(5_000_000_000), index };
@@ -347,7 +347,7 @@ fn as_of_version_3(mut command: Command) -> Command {
     command
 }
 
-/// Reads the bytes of a version that are on record, and says what they should be by today's commands.
+/// Reads the recorded bytes of a version, and compares them with today's commands.
 fn read_recorded(version: u8, as_of: impl Fn(Command) -> Command) {
     let golden = format!("golden/commands-v{version}.txt");
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join(golden);

@@ -19,7 +19,7 @@ fn machine(name: &str, nodes: &[u16]) -> Machine {
     Machine { numa, ..Machine::new(name, crate::small::amounts(cpu)) }
 }
 
-/// A cell whose machines have these nodes.
+/// A cell whose machines have these NUMA nodes.
 fn cell_of(machines: &[&[u16]]) -> SharedCell {
     let made = cell(&[]);
     for (i, nodes) in machines.iter().enumerate() {
@@ -28,7 +28,7 @@ fn cell_of(machines: &[&[u16]]) -> SharedCell {
     made
 }
 
-/// A job whose tasks need so many cores to themselves.
+/// A job whose tasks need a number of exclusive cores.
 fn pinned(name: &str, tasks: u32, cores: CoreRequest) -> Job {
     let mut job = job(name, tasks, cores.count.into());
     job.groups[0].cores = Some(cores);

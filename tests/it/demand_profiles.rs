@@ -12,7 +12,7 @@ use omega_schedulers::{Profile, Scheduler, Search, Settings};
 use omega_tests::history::Trio;
 use std::sync::Barrier;
 
-/// So many tasks that claim these cores, one part of the day after the other.
+/// Tasks that claim these cores, one value for each part of the day.
 fn service(name: &str, tasks: u32, cores: &[u64]) -> Job {
     let points = cores.iter().map(|cores| cores * 1000).collect();
     let demand_profile = DemandProfile { kind: KindId::CPU, points };
@@ -121,8 +121,8 @@ fn only_those_go_whose_hours_are_wanted() {
     assert_eq!(victims(&[day, night], &[4]), [JobId(1)]);
 }
 
-/// A report of load comes with what was claimed then, as `free` has it: of two services that peak at different hours
-/// that is less than the sum of their requests.
+/// A load report is stored with the claims at that time, as `free` counts them: for two services
+/// with different peak hours that is less than the sum of their requests.
 #[test]
 fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     let mut cells = Trio::new(&Kinds::standard());

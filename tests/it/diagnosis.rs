@@ -1,5 +1,4 @@
-//! A diagnosis is held against doing what it proposes: each remedy is tried, and must open as many
-//! machines as it says.
+//! Checks diagnoses by applying their remedies: each must open as many machines as it says.
 
 use crate::placement_plugins::Silent;
 use crate::placement_world::World;
@@ -30,7 +29,7 @@ impl MachineFilter for Odd {
     }
 }
 
-/// A cell that is used for a while, with some machines that drain.
+/// A cell with some history and some draining machines.
 fn world(seed: u64, machines: usize) -> World {
     used(World::new(seed, machines), machines)
 }
@@ -113,7 +112,7 @@ fn toleration(taint: &Taint) -> Toleration {
     }
 }
 
-/// Takes the machines that drain back, or as much as is said off what the group asks, and counts.
+/// Lifts the constraint that a remedy names, and counts the machines.
 fn check_lift(world: &mut World, group: &TaskGroup, before: usize, lift: (&Obstacle, usize)) {
     let (obstacle, machines) = lift;
     let mut changed = group.clone();

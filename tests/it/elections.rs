@@ -97,8 +97,8 @@ fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
     assert!(leads(&two), "it has caught up, and is elected as any other");
 }
 
-/// The power of all went, and a record was torn that nobody has: one disk at most is damaged, so all votes
-/// together show that it was never committed.
+/// All replicas lost power, and one log has a torn record that no other replica has: at most one
+/// disk is damaged, so all votes together prove that it was never committed.
 #[test]
 fn all_votes_together_count_in_spite_of_doubts() {
     for candidate in 0..3 {
@@ -142,7 +142,7 @@ fn a_replica_in_doubt_does_not_lead_alone() {
     assert!(!leads(&node));
 }
 
-/// A leader of three with a learner, all of which have so many entries; but the learner, which has none.
+/// A leader of three voters with equal logs, and an empty learner.
 fn with_learner(last: u64) -> [Node; 4] {
     let mut membership = three();
     membership.learners.insert(ReplicaId(4));
@@ -156,7 +156,7 @@ fn with_learner(last: u64) -> [Node; 4] {
     nodes
 }
 
-/// So many ticks of the leader, which the others that are up answer.
+/// Ticks of the leader, with replies of the nodes that are up.
 fn tick(leader: &mut Node, others: &mut [&mut Node]) {
     for _ in 0..3 * node::Settings::default().election_ticks {
         leader.tick();

@@ -180,7 +180,7 @@ fn room_that_comes_free_wakes_who_can_evict_the_rest() {
     assert_settled(&mut scheduler, &cell, 7 * LONG);
 }
 
-/// Refuses every machine, whatever runs there, and counts how often it is asked.
+/// Rejects every machine, and counts its calls.
 struct Closed(Arc<AtomicUsize>);
 
 impl Filter for Closed {
@@ -293,7 +293,7 @@ fn the_plugin_tries_as_many_machines_as_it_is_to() {
     assert_eq!((seen.evictions, placed(&cell, high), placed(&cell, lowest)), (1, 1, 0));
 }
 
-/// A claim in whose place the room is taken by another evicts nobody.
+/// A claim whose room another scheduler takes evicts nothing.
 #[test]
 fn what_is_refused_evicts_nobody() {
     let cell = cell(&[4]);

@@ -192,7 +192,7 @@ fn nobody_waits_unschedulable(cell: &SharedCell, seed: u64) {
     }
 }
 
-/// Every task that has not ended is placed or pending, and as many are as were asked for.
+/// Every task that has not ended is placed or pending, and their number is the requested one.
 fn nothing_is_lost(cell: &SharedCell, seed: u64) {
     cell.read(Cell::audit).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let placed: usize = cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum());

@@ -49,8 +49,8 @@ fn apart(mut job: Job) -> Job {
     job
 }
 
-/// A task that was evicted is among those of its machine until the delta comes. It must not be counted on a second
-/// time.
+/// An evicted task stays in its machine's list until the next delta. It must not be evicted a
+/// second time.
 #[test]
 fn tasks_with_rules_are_evicted_once_though_deltas_come_late() {
     for base in [Profile::batch, Profile::service, Profile::first_fit] {

@@ -7,7 +7,7 @@ use omega_schedulers::{Filter, Profile, Reads, Scheduler, Settings, Tasks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Allows machines with a label, and counts how often it is asked.
+/// Accepts machines with a label, and counts its calls.
 struct Labelled(Arc<AtomicUsize>);
 
 impl Filter for Labelled {
@@ -43,7 +43,7 @@ fn cell() -> SharedCell {
 
 const JOBS: u64 = 300;
 
-/// A scheduler of these jobs, and how often its filter was asked.
+/// A scheduler of these jobs, and the calls of its filter.
 fn scheduler(cell: &SharedCell, failures: bool) -> (Scheduler, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let profile = Profile::first_fit().with_filter(Labelled(asked.clone()));
@@ -87,7 +87,7 @@ fn a_change_that_helps_is_noticed() {
     assert_eq!(small::run(&mut scheduler, &cell, 3 * small::LONG), 8);
 }
 
-/// A claim that the cell refuses gives its room back: what found none beside it was no failure.
+/// A rejected claim gives its room back: a job that found none beside it was not unschedulable.
 #[test]
 fn room_that_comes_back_is_noticed() {
     let cell = small::cell(&[8]);

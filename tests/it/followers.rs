@@ -75,7 +75,7 @@ fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
     IDS.into_iter().map(run).collect()
 }
 
-/// Serves a replica to clients, for as long as the runtime is there.
+/// Serves a replica to clients, while the runtime lives.
 fn serve(runtime: &Runtime, replica: ReplicaId, running: &Arc<Running>) -> SocketAddr {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,7 +91,7 @@ fn job(name: &str) -> Job {
     Job::batch(name, TaskGroup::new(2, Amounts::new([100])))
 }
 
-/// Submits a job and returns its id, whoever leads meanwhile.
+/// Submits a job and returns its id, through any change of leader.
 fn submit(cell: &ReplicatedCell, name: &str) -> JobId {
     loop {
         if let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job(name))) {

@@ -9,7 +9,7 @@ use omega_store::node::{
 use omega_tests::fuzz::Target;
 use std::process::Command;
 
-/// In a process of its own, which counts the memory that each round takes.
+/// Runs in a process of its own, which measures the memory of each round.
 #[test]
 fn bytes_from_anywhere_are_read_or_refused() {
     for (target, rounds) in Target::ALL.map(|target| match target {

@@ -7,7 +7,7 @@ use omega_core::{Command, Job, JobId, TaskGroup, TaskReport};
 use omega_schedulers::{Profile, Scheduler, Search, Settings};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A gang that may hold places for so long.
+/// A gang with a timeout.
 fn gang(name: &str, tasks: u32, hold_ms: u32) -> Job {
     Job { gang_min: Some(tasks), gang_timeout_ms: Some(hold_ms), ..job(name, tasks, 1) }
 }
@@ -20,7 +20,7 @@ fn holds(cell: &SharedCell, job: JobId) -> bool {
     cell.read(|cell| cell.gang_hold(job).is_some())
 }
 
-/// A scheduler of its own jobs that places so many tasks at once.
+/// A scheduler of its own jobs with a bounded number of claims in a transaction.
 fn small_scheduler(cell: &SharedCell, name: &str, claims: usize) -> Scheduler {
     let mut settings = Settings::new(name).with_search(Search::Full);
     settings.claims_max = claims;

@@ -9,7 +9,7 @@ use omega_core::{
 };
 use std::sync::Barrier;
 
-/// A job whose tasks request one core and want so many more.
+/// A job whose tasks request one core, and optional further ones.
 fn wanting(name: &str, tasks: u32, more: u64) -> Job {
     let mut job = job(name, tasks, 1);
     let amounts = Amounts::new([more * 1000]);
@@ -17,13 +17,13 @@ fn wanting(name: &str, tasks: u32, more: u64) -> Job {
     job
 }
 
-/// Number of cores each task of a job holds.
+/// Number of cores allocated to each task of a job.
 fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
 }
 
-/// Has a task hold so many cores, as a scheduler of this name; the answer is why not.
+/// Resizes a task to a number of cores under a scheduler's name; returns the reason of a rejection.
 fn resize(cell: &SharedCell, name: &str, task: TaskId, cores: u64) -> Option<Reason> {
     let commit = try_resize(cell, name, task, cores);
     commit.conflict_of(Item::Resize(0))
@@ -135,7 +135,7 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     assert_eq!(Cell::from_image(image.clone()).unwrap().image(), image);
 }
 
-/// Four schedulers on as many threads grow four tasks by turns, where there is room for one of them at a time.
+/// Four schedulers on threads grow four tasks in turn, with room for one of them at a time.
 #[test]
 fn schedulers_that_race_to_grow_tasks_are_judged_one_by_one() {
     const THREADS: u32 = 4;

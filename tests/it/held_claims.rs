@@ -11,13 +11,13 @@ use omega_core::{
 };
 use std::collections::VecDeque;
 
-/// Where a claim or an eviction stands.
+/// State of a claim or an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
     Held,
     Sent(u64),
-    /// It was taken at a version to which the view was not synced yet.
+    /// Committed at a version to which the view is not yet synced.
     Taken(Version),
 }
 
@@ -222,7 +222,7 @@ impl Player {
         self.coming.push_back((delta, synced(world)));
     }
 
-    /// The next delta comes.
+    /// Applies the next delta.
     fn sync(&mut self) {
         let Some((delta, base)) = self.coming.pop_front() else { return };
         self.view.apply(&delta);

@@ -28,7 +28,7 @@ fn replica(path: &Path, engine: EngineKind, snapshot_bytes: u64) -> Running {
     Running::start(start(directory, settings).unwrap(), port, Duration::from_millis(1))
 }
 
-/// Commands that are taken, and some that are refused.
+/// Commands that are accepted, and some that are rejected.
 fn commands(dice: &mut Pcg64, count: usize) -> Vec<Command> {
     let mut one = |i: usize| match dice.random_range(0..6) {
         0 | 1 => Command::RegisterMachine(Machine::new(format!("m{i}"), Amounts::new([4000]))),
@@ -124,8 +124,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Damages a file of a replica that was ended, and replays what is there: it is refused, or comes to
-/// the same state.
+/// Damages a file of a stopped replica, and replays the log: it is rejected, or gives the same
+/// state.
 fn damage_and_replay(engine: EngineKind, rounds: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r1");

@@ -74,7 +74,7 @@ fn a_capture_is_the_state_when_it_began() {
     }
 }
 
-/// A cell with one machine that takes everything, and a scheduler.
+/// A cell with one machine that accepts everything, and a scheduler.
 pub(crate) fn small_cell() -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "s".into() }).unwrap();
@@ -393,7 +393,7 @@ fn an_image_that_no_cell_has_is_refused_by_name() {
     }
 }
 
-/// Whatever is changed in an image, it is refused or makes a cell that the audit likes.
+/// A changed snapshot state is rejected, or gives a cell that passes the audit.
 #[test]
 fn a_mixed_up_image_is_refused_or_sound() {
     let mut taken = 0;

@@ -1,6 +1,5 @@
-//! Where the tasks of each job run, as views keep it and plugins read it: through claims, evictions,
-//! conflicts and syncs it is what a count of all tasks says, and the plugins that read it answer as
-//! their formulas on that count.
+//! Checks the counts of each job's tasks by machine, as views keep them, against a recount through
+//! claims, evictions, conflicts and syncs; and the plugins that read them against their formulas.
 
 use crate::histories::seeds;
 use crate::small::{self, add_machine, amounts, submit};
@@ -27,7 +26,7 @@ struct World {
     jobs: Vec<(JobId, Arc<Job>)>,
     /// The view's claims that wait for an answer, with what they evict.
     open: Vec<(TaskId, usize, Vec<TaskId>)>,
-    /// Where tasks ran at the last sync.
+    /// Machines of tasks at the last sync.
     seen: BTreeMap<TaskId, usize>,
     seed: u64,
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// Keywords that allow and forbid nothing.
+/// Keywords without an effect on validation.
 const SILENT: [&str; 6] = ["$schema", "title", "description", "default", "definitions", "format"];
 
 /// Whether a schema allows a value. `root` is the document in which the schema is.

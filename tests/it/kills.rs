@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A process that works in a directory and prints what it acknowledged.
+/// A process that works in a directory and prints its acknowledged transactions.
 fn victim(path: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_victim"));
     command.arg(path).stdout(Stdio::piped()).spawn().unwrap()
@@ -42,7 +42,7 @@ fn kill_again_and_again(engine: EngineKind) {
     assert!(safe > 0, "something was acknowledged");
 }
 
-/// Nobody else works in the directory of a process, or looks into it.
+/// No second process opens the directory, for writing or reading.
 fn refuse_a_second(engine: EngineKind) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("replica");

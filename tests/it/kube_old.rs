@@ -105,7 +105,7 @@ fn machines_that_would_rather_not() {
     }
 }
 
-/// A cell of two machines in each of these zones.
+/// A cell with two machines in each of these zones.
 fn zones(names: &[&str]) -> SharedCell {
     let cell = small::cell(&[]);
     for (i, zone) in names.iter().flat_map(|zone| [zone, zone]).enumerate() {

@@ -86,8 +86,8 @@ fn a_view_knows_what_runs_where() {
     }
 }
 
-/// Takes random tasks off, and looks whether machines then have what they have free, and judge as
-/// they judge, in a cell without those tasks.
+/// Lifts random tasks, and compares free amounts and checks of machines with a cell without those
+/// tasks.
 #[test]
 fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
     for seed in seeds(300) {

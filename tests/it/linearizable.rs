@@ -14,7 +14,7 @@ use omega_tests::cluster::checker::{Asked, Fate, History};
 use omega_tests::cluster::run_with_history;
 use std::collections::BTreeSet;
 
-/// Commands that are looked at: one bit of a number stands for each.
+/// Number of commands examined together: one bit of a number for each.
 const WINDOW: usize = 100;
 
 /// Commands that are tried before a history is given up as too hard.
@@ -42,12 +42,12 @@ fn plain(outcome: &Result<Outcome, Rejection>) -> Plain {
     }
 }
 
-/// A command that somebody asked for.
+/// A command that a client sent.
 #[derive(Clone, Debug)]
 struct Operation {
     command: Command,
     invoked: u64,
-    /// When it was answered, and what; `None` if it may be done at any time or never.
+    /// Time and content of its reply; `None` if it may take effect at any time or never.
     answered: Option<(u64, Plain)>,
 }
 

@@ -93,7 +93,7 @@ fn a_log_in_segments_on_a_real_disk_is_as_the_naive_one() {
     }
 }
 
-/// Works until something fails or the steps are done.
+/// Works until an operation fails or the steps are done.
 fn work(
     log: &mut SegmentLog,
     naive: &mut NaiveLog,
@@ -117,7 +117,7 @@ fn work(
     Ok(())
 }
 
-/// Opens a log after a fault, and takes what it holds if that is allowed.
+/// Opens a log after a fault, and adopts its content if that is allowed.
 fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog {
     let mut log = open(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = Held::of(&mut log);

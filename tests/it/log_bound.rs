@@ -15,7 +15,7 @@ use std::sync::Arc;
 const FOLDER: &str = "/replica";
 const SNAPSHOTS: &str = "/replica/snapshots";
 
-/// An entry of one transaction, with what it takes in memory.
+/// Memory of an entry with one transaction.
 const ENTRY: u64 = 1 << 10;
 
 /// Ticks in which a snapshot is tried again.
@@ -132,7 +132,7 @@ fn a_leader_that_saves_no_snapshot_turns_commits_away_until_it_can() {
     assert_eq!(trio.restarts, 0);
 }
 
-/// It calls no election, so nothing else would tell it that its leader has stepped down.
+/// It calls no election, so no message tells it that its leader has stepped down.
 #[test]
 fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     let mut trio = Trio::new();
@@ -157,7 +157,7 @@ fn is_vote(message: &PeerMessage) -> bool {
     matches!(message, PeerMessage::Agree(message) if message.kind == MessageKind::Vote)
 }
 
-/// Starts it without asking how far it came.
+/// Starts it without checking its progress.
 fn reopen(disk: &SimulatedDisk) -> Lone {
     let started = omega_tests::durable::open(Arc::new(disk.clone()), Path::new(FOLDER)).unwrap();
     let mut lone = Lone { started, next: 0 };

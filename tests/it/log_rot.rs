@@ -15,7 +15,7 @@ use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A log on a disk, and all that it held after each step, the last first.
+/// A log on a disk, and its content after each step, the last first.
 struct Case {
     disk: SimulatedDisk,
     states: Vec<Held>,
@@ -23,7 +23,7 @@ struct Case {
     last_synced: usize,
 }
 
-/// Whether the markers behind the last sync are there, or the power went before they were written.
+/// Whether the markers after the last sync exist, or power failed before they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Written,
@@ -71,8 +71,8 @@ impl Case {
     }
 }
 
-/// Takes away the marker behind the last record, as if the power had gone before the system wrote
-/// it. A marker is a head without a content.
+/// Removes the marker after the last record, as a power failure would. A marker is a head without a
+/// content.
 fn lose_markers(disk: &SimulatedDisk) {
     let path = disk.files().into_iter().rfind(|path| {
         let bytes = disk.bytes(path).unwrap_or_default();
@@ -91,7 +91,7 @@ fn is_used(bytes: &[u8]) -> bool {
     bytes[4096..].iter().any(|byte| *byte != 0)
 }
 
-/// Every bit of every byte that means something, one at a time.
+/// Flips every bit of every used byte, one at a time.
 #[test]
 fn a_bit_that_flips_is_found_or_does_no_harm() {
     for seed in seeds(2) {
@@ -123,8 +123,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// Without its marker what was written since the sync before the last may be taken for torn; then it is known how
-/// much may be missing, until the log holds as much again.
+/// Without its marker, data written since the sync before the last may count as torn; then the
+/// possible loss is known, until the log contains as much again.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -158,7 +158,8 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     }
 }
 
-/// A doubt goes with the log until it holds as much again, or an operator says that nothing is missing.
+/// A doubt stays with the log until it contains as much again, or an operator declares that nothing
+/// is missing.
 #[test]
 fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let entry = |index, term| Entry {

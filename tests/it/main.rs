@@ -22,6 +22,7 @@
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
+//! - `reassign.rs`: machine reassignment against a checker of the contest.
 //! - `rebalance.rs`, `rebalance_reference.rs`: rescheduling, reckoned by hand and the long way.
 //! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
@@ -119,6 +120,7 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
+mod reassign;
 mod rebalance;
 mod rebalance_reference;
 mod remote;

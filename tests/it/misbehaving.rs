@@ -128,7 +128,7 @@ fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Reference,
     }
 }
 
-/// Sends what it should not.
+/// Sends invalid transactions.
 fn misbehave(cell: &Watched, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut seen = cell.inner().0.reference().clone();
@@ -211,7 +211,8 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that a correct scheduler gets what there is room for, as if nothing had been. Jobs whose rules may keep others away end first.
+/// Checks that a correct scheduler places everything for which there is room. Jobs whose rules may
+/// exclude others end first.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {

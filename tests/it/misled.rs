@@ -1,4 +1,4 @@
-//! Clients of a replica that breaks off, skips something, or answers out of order.
+//! Clients of a replica that breaks streams, skips deltas, or replies out of order.
 
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, View};
 use omega_client::proto::commit_stream_response::Answer;
@@ -22,7 +22,7 @@ type Commits =
     fn(usize, &[proto::CommitRequest]) -> Result<Vec<proto::CommitStreamResponse>, Status>;
 type Deltas = fn(u64) -> Vec<Delta>;
 
-/// A replica that answers by these functions, and keeps what it was asked.
+/// A replica that replies by these functions, and keeps the requests.
 #[derive(Clone)]
 struct Misleading {
     commits: Commits,
@@ -39,7 +39,7 @@ impl Misleading {
         Misleading { commits, together: 1, deltas, streams, syncs }
     }
 
-    /// Serves it, as long as the runtime is there.
+    /// Serves it, while the runtime lives.
     fn serve(&self, runtime: &Runtime) -> RemoteCell {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -185,7 +185,7 @@ fn an_answer_of_another_transaction_is_not_taken() {
     assert_eq!(came, [(7, false), (7, true)], "it is sent again, as one that was sent before");
 }
 
-/// A delta of a cell with so many machines, since one with so many.
+/// A delta between two versions of a cell, with a machine for each.
 fn delta(from: u64, to: u64) -> Delta {
     let mut cell = Cell::new(Kinds::standard());
     for machine in 0..to {

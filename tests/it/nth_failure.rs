@@ -24,8 +24,8 @@ fn open(disk: &SimulatedDisk) -> Result<Lone, String> {
     Lone::open(Arc::new(disk.clone()), Path::new(FOLDER))
 }
 
-/// Works until it stops or so much is done. The answer is how much was acknowledged, and why it
-/// stopped.
+/// Works until it stops or reaches a number. Returns the acknowledged transactions, and the reason
+/// of the stop.
 fn work(disk: &SimulatedDisk, until: u64) -> (u64, Option<String>) {
     let mut lone = match open(disk) {
         Ok(lone) => lone,

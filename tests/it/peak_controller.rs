@@ -322,7 +322,7 @@ fn keepers_and_schedulers_on_threads_come_to_the_share() {
     cell.read(|cell| cell.audit_no_overcommit().unwrap());
 }
 
-/// Number of cores batch that holds on a machine.
+/// Number of cores of batch on a machine.
 fn on(cell: &Cell, row: u32) -> i64 {
     cell.batch_allocated(omega_core::MachineId::first(row), KindId::CPU) / 1000
 }

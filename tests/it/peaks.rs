@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An hour, in milliseconds.
 pub(crate) const HOUR: u64 = DAY_MS as u64 / 24;
 
-/// Has batch hold at most so many percent of the processors of the machines `m0`, `m1`, ... from 8 to 20 h.
+/// Sets a calendar in which batch has at most this percentage of the processors of machines `m0`,
+/// `m1`, ... from 8 to 20 h.
 pub(crate) fn busy_by_day(cell: &SharedCell, percent: u8) {
     let share = KindShare { kind: KindId::CPU, percent };
     let hour = HOUR as u32;
@@ -40,7 +41,7 @@ pub(crate) fn service(name: &str, tasks: u32, cores: u64) -> Job {
     Job { kind: JobKind::Service, precedence: Precedence(100), ..job(name, tasks, cores) }
 }
 
-/// A batch job whose tasks want so many cores more.
+/// A batch job whose tasks have optional cores.
 pub(crate) fn wanting(name: &str, tasks: u32, cores: u64, more: u64) -> Job {
     let mut job = job(name, tasks, cores);
     let amounts = Amounts::new([more * 1000]);
@@ -48,18 +49,18 @@ pub(crate) fn wanting(name: &str, tasks: u32, cores: u64, more: u64) -> Job {
     job
 }
 
-/// Number of cores batch that holds on a machine.
+/// Number of cores of batch on a machine.
 pub(crate) fn batch(cell: &SharedCell, row: u32) -> i64 {
     cell.read(|cell| cell.batch_allocated(MachineId::first(row), KindId::CPU)) / 1000
 }
 
-/// Number of cores each task of a job holds.
+/// Number of cores allocated to each task of a job.
 pub(crate) fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
     let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
 }
 
-/// Has a task hold so many cores; the answer is why not.
+/// Resizes a task to a number of cores; returns the reason of a rejection.
 fn resize(cell: &SharedCell, job: JobId, cores: u64) -> Option<Reason> {
     let (scheduler, number) = cell.register("by-hand".into()).unwrap();
     let id = TransactionId { scheduler, number };
@@ -198,7 +199,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     crate::small::assert_settled(&mut scheduler, &cell, 5 * LONG);
 }
 
-/// Services on threads take from the same tasks what these took more.
+/// Services on threads throttle the same batch tasks.
 #[test]
 fn who_gives_way_to_several_at_once_gives_once() {
     let cell = cell(&[8; 4]);

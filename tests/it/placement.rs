@@ -214,8 +214,8 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     assert_eq!(run(), run());
 }
 
-/// Checks that a placer's caches change nothing: whatever happens between the searches, it takes the
-/// machine that one without a memory takes.
+/// Checks that a placer's caches change nothing: after any changes between searches, it chooses the
+/// machine of a placer without caches.
 fn check_reuse(seed: u64, machines: usize, which: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     if world.dice.chance(50) {

@@ -10,7 +10,7 @@ use omega_schedulers::{
 };
 use proptest::prelude::*;
 
-/// A filter that has nothing to say, and must not be asked.
+/// A filter that does not apply, and must not be called.
 pub(crate) struct Silent;
 
 impl Filter for Silent {

@@ -72,7 +72,7 @@ impl World {
         (0..count).map(|index| small::task(job, index)).collect()
     }
 
-    /// Commits what is claimed, and expects that the cell takes all of it.
+    /// Commits the claims, and expects that the cell accepts all of them.
     pub(crate) fn commit(&mut self) {
         if self.view.open_claims() == 0 {
             return;
@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Takes all taints and devices away: what a plugin says of the whole cell then changes with the
-    /// first machine that has some.
+    /// Removes all taints and devices: the first machine with some then changes what plugins report
+    /// of the whole cell.
     pub(crate) fn make_plain(&mut self) {
         for row in 0..self.view.rows() {
             let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));
@@ -156,7 +156,7 @@ impl World {
         self.view.sync(&self.cell).unwrap();
     }
 
-    /// Drains a machine, takes it away, or changes what it is.
+    /// Drains, removes or changes a machine.
     pub(crate) fn change_a_machine(&mut self) {
         let row = self.dice.below(self.view.rows());
         let Some(old) = self.view.machine(row).cloned() else { return };

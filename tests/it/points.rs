@@ -39,7 +39,7 @@ impl Stage {
         self.scheduler.waiting()
     }
 
-    /// Nothing is claimed, reserved or held: the view is that of the cell.
+    /// Nothing is claimed, reserved or waiting: the view equals the cell.
     fn assert_clean(&mut self, now: Nanos) {
         assert_settled(&mut self.scheduler, &self.cell, now);
         assert_eq!(self.ledger.book().open, Default::default());
@@ -275,7 +275,7 @@ fn a_gated_job_is_let_in_by_its_event_alone() {
     stage.assert_clean(LONG);
 }
 
-/// A change that makes nobody more room.
+/// A change that frees no room.
 fn report_nothing(cell: &SharedCell) {
     let id = cell.read(|cell| cell.machine_by_name("m0")).unwrap();
     cell.apply(Command::ReportLoad { id, load: amounts(1) }).unwrap();

@@ -21,7 +21,7 @@ pub(crate) struct Lines {
     pub(crate) mood: Option<Dice>,
 }
 
-/// A plugin at all points that says what it is told to. Clones share their lines.
+/// A plugin at all points with scripted answers. Clones share their script.
 #[derive(Clone, Default)]
 pub(crate) struct Says(Arc<Mutex<Lines>>);
 
@@ -106,7 +106,7 @@ impl PreBind for Says {
     }
 }
 
-/// To wait for so long, and then to be tried again in time.
+/// A permit wait, with a retry by time.
 pub(crate) fn wait(at_most: Nanos) -> Permission {
     Permission::Wait { at_most, then: Refused(Events::TIME) }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-/// A clock that goes a tenth of a millisecond forward whenever it is looked at.
+/// A clock that advances by a tenth of a millisecond at each reading.
 #[derive(Default)]
 struct Ticks(AtomicU64);
 
@@ -24,7 +24,7 @@ impl Clock for Ticks {
     }
 }
 
-/// Counts what all workers placed together, and tells when it is enough.
+/// Counts the placements of all workers, and ends the run at a number.
 struct Count<'a> {
     placed: &'a AtomicUsize,
     wanted: usize,
@@ -104,7 +104,7 @@ fn a_pool_stops_while_it_works_and_while_it_sleeps() {
     }
 }
 
-/// A cell that judges nothing, because it takes every transaction for an old one.
+/// A cell that rejects every transaction as outdated.
 struct Refusing(SharedCell);
 
 impl CellHandle for Refusing {
@@ -147,7 +147,7 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
     assert_eq!(placed(&cell.0, JobId(0)), 5);
 }
 
-/// Makes room for nobody, and panics over one job.
+/// A post filter that makes no room, and panics over one job.
 struct Poisoned(Arc<AtomicUsize>);
 
 impl PostFilter for Poisoned {
@@ -162,7 +162,7 @@ impl PostFilter for Poisoned {
     }
 }
 
-/// Notes which jobs are set aside, and tells when so many tasks are placed.
+/// Records the jobs that are set aside, and ends the run at a number of placements.
 struct Aside<'a>(Vec<(JobId, String)>, Count<'a>);
 
 impl Observer for Aside<'_> {

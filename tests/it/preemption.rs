@@ -1,4 +1,4 @@
-//! Victims of preemption, compared with trials in cells from which tasks were taken.
+//! Victims of preemption, compared with trials in cells from which tasks were removed.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -25,7 +25,7 @@ fn budget(dice: &mut Dice) -> Budget {
     }
 }
 
-/// Whether a task of a group may run in a row once these tasks are gone.
+/// Whether a task of a group fits in a row without these tasks.
 fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTask]) -> bool {
     let mut view = world.without(gone.iter().map(|task| task.id));
     let group = world.compile(&mut view, id);
@@ -37,7 +37,7 @@ fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
     view.judge(row, group).is_ok() && view.quota_room(group, 1) > 0
 }
 
-/// Whether evicting the last of these, after the others, breaks a budget.
+/// Whether evicting the last of these, after the others, violates a budget.
 fn breaks(world: &World, budgets: &[Budget], order: &[PlacedTask]) -> bool {
     let Some(last) = order.last() else { return false };
     let protects = |budget: &Budget, task: &PlacedTask| {
@@ -92,8 +92,8 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// Which of these the cell does not let go together, because others need them as runtime_affinity: the most
-/// important ones.
+/// Tasks among these whose eviction together the cell rejects, because others need them by runtime
+/// affinity: the most important ones.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
         return Vec::new();

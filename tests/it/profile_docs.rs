@@ -19,7 +19,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(file(name)).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// Compares a file with what it should be, or makes it so.
+/// Compares a file with its expected content, or writes it.
 fn check_file(name: &str, wanted: &str) {
     if std::env::var("OMEGA_BLESS").is_ok() {
         std::fs::write(file(name), wanted).unwrap();
@@ -32,7 +32,7 @@ fn the_schema_in_the_docs_is_that_of_the_registry() {
     check_file("docs/profiles.schema.json", &format!("{:#}\n", schema(&Registry::built_in())));
 }
 
-/// Where the table of plugins is in the docs.
+/// Markers around the table of plugins in the docs.
 const TABLE: [&str; 2] = ["<!-- plugins: made by a test -->\n\n", "<!-- end of plugins -->"];
 
 #[test]
@@ -94,7 +94,7 @@ fn as_toml(value: &Value) -> String {
     }
 }
 
-/// A file must be taken by the parser, by a cell of standard kinds, and by the schema.
+/// A file must be accepted by the parser, by a cell with standard kinds, and by the schema.
 fn check_example(name: &str, text: &str) {
     let profiles = Profiles::parse(text, &Registry::built_in());
     let profiles = profiles.unwrap_or_else(|why| panic!("{name}:{why}"));

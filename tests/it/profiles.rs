@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// A name in files, and what it adds in code.
+/// A name in files, and the equivalent call.
 type Known = (&'static str, fn(Profile, &[(KindId, u32)], i32) -> Profile);
 
 const SCORES: [Known; 14] = [
@@ -364,8 +364,7 @@ fn no_two_plugins_of_a_point_have_one_name() {
     assert!(Registry::built_in().with(filter).is_ok());
 }
 
-/// A plugin at two points that keeps what it was made with: jobs of a tenant wait, and so do their
-/// tasks.
+/// A plugin at two points that keeps its arguments: jobs of a tenant wait, and so do their tasks.
 #[derive(Clone)]
 struct Closed(Named);
 
@@ -439,7 +438,7 @@ fn a_queue_has_one_order() {
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
 }
 
-/// A profile with a plugin at a point and these arguments is refused, at this argument.
+/// A profile with a plugin at a point and these arguments is rejected, at this argument.
 fn check_refused((point, plugin): (&str, &str), arguments: &str, (field, why): (&str, &str)) {
     let file = format!(
         "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{plugin}'\n\

@@ -344,7 +344,7 @@ fn a_plan_that_is_out_of_date_conflicts_and_breaks_nothing() {
 const THREADS: usize = 3;
 const CELL: usize = 40;
 
-/// A scheduler that claims and gives up at random, as others do while a pass works.
+/// A scheduler that claims and releases at random, while a pass works.
 fn churn(cell: &SharedCell, thread: usize, stop: &AtomicBool) -> usize {
     let mut dice = Dice::new(thread as u64);
     let (id, number) = cell.register(format!("churn{thread}").into()).unwrap();

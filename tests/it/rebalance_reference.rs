@@ -75,7 +75,7 @@ fn parts(amount: i128, of: i128) -> i128 {
     (amount.max(0) * i128::from(MACHINE) / of).min(i128::from(PARTS_MAX))
 }
 
-/// Whether the machine would not take the task for what it is.
+/// Whether the machine would not accept the task by its labels and taints.
 fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let mut alone = cell.clone();
     // Nothing else runs, and everything has room: what is left is what the machine is.
@@ -226,7 +226,7 @@ fn settings(dice: &mut Dice) -> Settings {
     }
 }
 
-/// Whether the cell may refuse what a view allows: it alone judges gangs and quotas.
+/// Whether only the cell can reject it: gangs and quotas are not checked by views.
 fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
@@ -375,7 +375,7 @@ fn assert_moves_once(plan: &Plan, per_job: u32) {
     assert!(by_job.into_values().all(|count| count <= per_job));
 }
 
-/// Of transient kinds, all moves of a wave fit beside all that is there when it begins.
+/// In transient kinds, all moves of a wave fit beside everything allocated when it begins.
 fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId]) {
     let uses = uses(cell);
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {

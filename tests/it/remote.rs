@@ -82,7 +82,7 @@ fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
     }
 }
 
-/// Knowledge of a view of the cell's time, its policy and what belongs to no machine stays when nothing happens.
+/// A view keeps the cell's time, policy and cluster resources while nothing happens.
 #[test]
 fn where_nothing_happens_a_view_stays_as_it_was() {
     let served = Served::start();
@@ -223,7 +223,7 @@ fn a_view_goes_on_where_the_connection_broke() {
     drop(again);
 }
 
-/// Syncs until the view has a version, however often nobody answers.
+/// Syncs until the view has a version, through failed attempts.
 fn sync_to_eventually(view: &mut View, cell: &RemoteCell, version: Version) {
     while view.version() < version {
         match view.sync(cell) {

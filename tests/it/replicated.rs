@@ -103,7 +103,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// Nobody tells this cell the time but its leader, with commands that go by it.
+/// Only the leader advances this cell's time, by commands.
 #[test]
 fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
     let folder = tempfile::tempdir().unwrap();

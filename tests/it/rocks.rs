@@ -41,7 +41,7 @@ fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     assert!(matches!(error, OpenError::Library { .. }), "{error}");
 }
 
-/// A log whose tables, list of files and WAL all hold something, and what it holds.
+/// A log with tables, a file list and WALs, and its content.
 struct Case {
     folder: TempDir,
     /// Its history since it was last opened.
@@ -75,7 +75,7 @@ impl Case {
         Case { folder, naive, synced_bytes }
     }
 
-    /// Looks at the log. It is refused, or holds what it may hold after a crash.
+    /// Reads the log. It is rejected, or has content that a crash may leave.
     fn look(&self, what: &str) -> Result<Held, OpenError> {
         let found = Held::of(&mut RocksLog::look(self.folder.path(), OWNER)?);
         let allowed = self.naive.clone().reopened(found.clone());
@@ -178,7 +178,7 @@ fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     }
 }
 
-/// And whoever opens it for good finds the same, before anything is changed.
+/// Opening it for writing finds the same, before anything is changed.
 #[test]
 fn a_damaged_log_in_rocksdb_is_refused_as_often_as_it_is_opened() {
     let mut refused = 0;
@@ -230,7 +230,7 @@ fn a_file_of_rocksdb_that_is_gone_or_shorter_is_found_or_not_needed() {
     }
 }
 
-/// Checks that unsynced data may be torn anywhere, and synced data is there.
+/// Checks that unsynced data may be torn anywhere, and synced data is present.
 #[test]
 fn a_torn_tail_costs_only_what_was_not_synced() {
     for seed in seeds(3) {
@@ -265,7 +265,7 @@ fn who_only_looks_writes_nothing() {
     assert!(case.files() == before);
 }
 
-/// Long enough that RocksDB writes its tables meanwhile, and begins new WALs.
+/// Long enough that RocksDB writes its tables, and begins new WALs.
 #[test]
 fn a_log_in_rocksdb_outgrows_its_memory() {
     let folder = tempfile::tempdir().unwrap();

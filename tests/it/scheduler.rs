@@ -124,7 +124,7 @@ fn the_tasks_of_a_lost_machine_are_placed_again() {
     assert_settled(&mut scheduler, &cell, 2 * LONG);
 }
 
-/// Groups grow and shrink while the scheduler hears of everything, or of nothing but snapshots.
+/// Groups grow and shrink while the scheduler receives all changes, or only snapshots.
 #[test]
 fn resized_groups_are_followed_by_deltas_and_by_snapshots() {
     for changes in [1000, 1] {
@@ -220,7 +220,7 @@ fn an_explanation_is_given_of_groups_that_there_are() {
     assert_eq!(scheduler.explain(JobId(99), 0), None);
 }
 
-/// The ready-made profiles score what is left of processors and of memory; a cell may know neither.
+/// The ready-made profiles score free processors and memory; a cell may have neither kind.
 #[test]
 fn the_ready_made_profiles_serve_a_cell_of_one_kind() {
     let kind = ResourceKind { name: "slots".into(), unit: Unit::Count, compressible: false };

@@ -65,7 +65,7 @@ fn a_job_killed_or_resized_after_the_decision_is_let_go() {
     }
 }
 
-/// Somebody else places the task first, and it loses its machine before the scheduler looks.
+/// Another scheduler places the task first, and it loses its machine before the next look.
 #[test]
 fn a_task_placed_by_another_and_lost_again_is_placed() {
     let cell = cell(&[8]);
@@ -272,7 +272,7 @@ fn in_the_end_every_task_that_can_be_placed_is_placed_once() {
     }
 }
 
-/// The cell is right, everybody knows the same, and what is pending fits nowhere.
+/// The cell passes the audit, all views agree, and pending tasks fit nowhere.
 pub(crate) fn check_the_end(cell: &SharedCell, schedulers: &mut [Scheduler], seed: u64) {
     cell.read(|cell| cell.audit_no_overcommit()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for scheduler in schedulers.iter_mut() {

@@ -13,7 +13,7 @@ use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
 };
 
-/// Tries a job in vain, twice, so that it waits for nothing but news; makes the news; then it must
+/// Tries a job without success twice, so that it waits only for news; causes the news; then it must
 /// be placed.
 fn wakes(
     scheduler: &mut Scheduler,
@@ -121,7 +121,7 @@ fn another_group_that_grows() {
     });
 }
 
-/// The claims of a job over its quota take the room in the view, and are refused.
+/// Claims of a job over its quota take room in the view, and are rejected.
 #[test]
 fn room_that_only_seemed_taken() {
     let cell = cell(&[2]);

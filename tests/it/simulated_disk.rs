@@ -1,5 +1,5 @@
-//! The simulated disk keeps what it promised to keep, forgets only what it may, and every fault
-//! happens when it was asked for.
+//! The simulated disk keeps synced data, forgets only unsynced data, and every requested fault
+//! happens.
 
 use omega_store::Disk;
 use omega_tests::disk::{Operation, SimulatedDisk};
@@ -144,7 +144,7 @@ fn a_fault_comes_when_it_was_asked_for() {
     disk.list(Path::new("")).unwrap();
 }
 
-/// After a sync that failed, a second one proves nothing.
+/// After a failed sync, a second one proves nothing.
 #[test]
 fn a_second_sync_does_not_make_safe_what_the_first_did_not() {
     let mut lost = 0;

@@ -15,7 +15,7 @@ pub(crate) fn cell(cores: &[u64]) -> SharedCell {
     cell_that_remembers(1000, cores)
 }
 
-/// Creates one that remembers so many changes.
+/// A cell that remembers a number of changes.
 pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), changes));
     for (i, cores) in cores.iter().enumerate() {
@@ -24,7 +24,7 @@ pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     cell
 }
 
-/// So many cores with 64 GiB.
+/// Cores with 64 GiB.
 pub(crate) fn amounts(cores: u64) -> Amounts {
     Amounts::new([cores * 1000, 64 << 30])
 }
@@ -48,7 +48,7 @@ pub(crate) fn submit(cell: &SharedCell, job: Job) -> JobId {
     }
 }
 
-/// A scheduler that takes the first best machine for the jobs of its name.
+/// A scheduler with the first best machine for the jobs of its name.
 pub(crate) fn scheduler(cell: &impl CellHandle, name: &str) -> Scheduler {
     let settings = Settings::new(name).with_search(Search::Full);
     Scheduler::new(cell, Profile::first_fit(), settings).unwrap()
@@ -58,7 +58,7 @@ pub(crate) fn step(scheduler: &mut Scheduler, cell: &impl CellHandle, now: Nanos
     scheduler.step(cell, now, &mut Unobserved).unwrap()
 }
 
-/// Steps until there is nothing to do at this time; the answer is how many tasks were placed.
+/// Steps until there is no work at this time; returns the number of placed tasks.
 pub(crate) fn run(scheduler: &mut Scheduler, cell: &impl CellHandle, now: Nanos) -> usize {
     let mut placed = 0;
     for _ in 0..1000 {
@@ -90,7 +90,8 @@ pub(crate) fn task(job: JobId, index: u32) -> TaskId {
     TaskId { job, index }
 }
 
-/// The cell is right, the scheduler holds nothing back, and both know the same tasks as pending.
+/// The cell passes the audit, the scheduler has no open claims, and both know the same pending
+/// tasks.
 pub(crate) fn assert_settled(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos) {
     run(scheduler, cell, now);
     cell.read(Cell::audit).expect("the cell is right");

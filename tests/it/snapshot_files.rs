@@ -125,7 +125,7 @@ fn hashed(mut image: Image) -> Image {
     image
 }
 
-/// Bytes that nobody would write by accident: all checksums are right, the content is not.
+/// Forged bytes: all checksums are right, the content is not.
 #[test]
 fn a_forged_snapshot_is_refused_or_sound() {
     let folder = Folder::with(&rich_image());
@@ -264,7 +264,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert_eq!(again.newest().unwrap().unwrap().meta.position, far);
 }
 
-/// Whatever the disk refuses, the older snapshot is there, and the new one is whole or not there.
+/// On any disk error, the older snapshot exists, and the new one is complete or absent.
 #[test]
 fn a_disk_that_fails_leaves_nothing_half_made() {
     for fault in [Fault::Full, Fault::Broken] {

@@ -80,7 +80,7 @@ impl Folder {
     }
 }
 
-/// A snapshot file taken apart.
+/// The parts of a snapshot file.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     /// The header without its checksum and membership.
@@ -106,7 +106,7 @@ impl Parts {
         self
     }
 
-    /// The file with all checksums right, as somebody would forge it.
+    /// The file with valid checksums, as a forger would write it.
     pub(crate) fn sealed(&self) -> Vec<u8> {
         let salt = crc32fast::hash(&self.head[16..48]);
         let mut chunks = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) enum Fault {
     Broken,
 }
 
-/// The files of this computer, until so many operations have been done.
+/// The files of this computer, until a number of operations.
 #[derive(Debug)]
 pub(crate) struct FailingDisk {
     left: Arc<AtomicI64>,

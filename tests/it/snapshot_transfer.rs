@@ -8,7 +8,7 @@ use omega_store::snapshot::{Incoming, Offer, Outgoing, Piece, ReceiveError, Snap
 use omega_tests::random::Dice;
 use std::sync::Arc;
 
-/// Sends what is wanted, at most so many pieces.
+/// Sends requested pieces, at most a number.
 fn send(outgoing: &Outgoing, incoming: &mut Incoming, pieces: usize) {
     for _ in 0..pieces {
         let Some(wanted) = incoming.wanted() else { break };

@@ -69,7 +69,7 @@ fn tenants_have_of_a_full_cell_what_they_weigh() {
     assert_eq!((used(&cell, "light"), used(&cell, "heavy")), (10, 30));
 }
 
-/// The turns of tenants with one large job each are as long as they weigh.
+/// The turns of tenants with one large job each are proportional to their weights.
 #[test]
 fn tenants_with_one_large_job_have_what_they_weigh() {
     let cell = cell(&[600, 600]);
@@ -317,7 +317,8 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
 }
 
-/// Only those help for whom the full limit holds, and they are found among many others that have borrowed as well.
+/// Only evictions that count against the full limit help, and they are found among many other
+/// borrowers.
 #[test]
 fn the_few_that_a_full_limit_holds_for_are_found() {
     let cell = cell(&[1; 200]);
@@ -337,7 +338,7 @@ fn the_few_that_a_full_limit_holds_for_are_found() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue"), used(&cell, "partner")), (0, 5, 195));
 }
 
-/// In a full limit, precedence makes room among those that it holds for, and nowhere else.
+/// In a full limit, precedence makes room among its own tasks, and nowhere else.
 #[test]
 fn in_a_full_limit_a_tenant_displaces_its_own() {
     let cell = cell(&[4, 4]);
@@ -361,8 +362,8 @@ fn in_a_full_limit_a_tenant_displaces_its_own() {
     assert_eq!((placed(&cell, lowest), placed(&cell, others)), (0, 3));
 }
 
-/// Several schedulers of all sorts on one cell, each in its own thread: limits hold at every version, and at
-/// the end everybody has at least what is guaranteed, as far as it was asked for.
+/// Schedulers of all sorts on one cell, each on its own thread: limits hold at every version, and
+/// at the end every tenant has at least its guarantee, as far as requested.
 #[test]
 fn schedulers_that_race_break_no_limit() {
     for seed in 0..4 {
@@ -457,7 +458,7 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
     cell.read(|cell| cell.audit().unwrap());
 }
 
-/// A job that asks for more than its tenant is guaranteed gets the guarantee, and no more is tried.
+/// A job that requests more than its tenant's guarantee gets the guarantee, and no more is tried.
 #[test]
 fn a_job_gets_its_guarantee_though_it_asks_for_more() {
     let cell = cell(&[4, 4]);

@@ -21,7 +21,7 @@ struct Told {
     refused: usize,
 }
 
-/// Machines in ten racks, and for each scheduler a job that takes a port and keeps a share.
+/// Machines in ten racks, and for each scheduler a job with a port and a maximum share.
 fn shared_cell() -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), 5000));
     for i in 0..MACHINES {

@@ -18,7 +18,7 @@ fn machine(name: &str, cpu: u64) -> Command {
     Command::RegisterMachine(Machine::new(name, Amounts::new([cpu])))
 }
 
-/// A cell after these commands, all of which are taken.
+/// A cell after these commands, all of which are accepted.
 fn cell(commands: impl IntoIterator<Item = Command>) -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "me".into() }).unwrap();
@@ -71,7 +71,7 @@ fn bad() -> Text {
     Text::from("a\u{202e}b")
 }
 
-/// Commands with such a text in each place of a machine or a job, but for those of a task group.
+/// Commands with this text in each place of a machine or a job, except for those of a task group.
 fn bad_machines_and_jobs() -> Vec<Command> {
     let job = |change: &dyn Fn(&mut Job)| {
         let mut job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
@@ -146,7 +146,7 @@ fn bad_groups() -> Vec<Command> {
     ]
 }
 
-/// Each text that machines and jobs carry is held to the rule of names.
+/// The rule of names applies to each text of machines and jobs.
 #[test]
 fn no_text_has_characters_that_are_not_shown() {
     let mut cell = cell([]);
@@ -222,7 +222,7 @@ fn a_full_cell_takes_a_machine_for_one_that_was_removed() {
     assert_eq!(cell.apply(machine("one more", 1)), Ok(Outcome::Machine(replaced)));
 }
 
-/// Sixty-four machines, a whole block, that have less than nothing of a kind left.
+/// A whole block of sixty-four machines with a negative free amount.
 #[test]
 fn a_kind_that_is_not_asked_for_never_hides_a_block() {
     let two = |cpu, memory| Amounts::new([cpu, memory]);

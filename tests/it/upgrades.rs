@@ -59,7 +59,7 @@ fn told((version, hash): (Version, u64)) -> String {
     format!("version {}\nstate hash {hash:016x}\n", version.0)
 }
 
-/// Runs the replica of a directory, and lets something be done.
+/// Runs the replica of a directory, and some work on it.
 fn run(directory: Directory, work: impl FnOnce(&ReplicatedCell)) {
     let started = start(directory.with_options(SEGMENTS), settings()).unwrap();
     let running = Running::start(started, Network::default().port(ME), Duration::from_millis(1));
@@ -141,7 +141,7 @@ fn directories_and_backups_of_every_format_lead_to_the_same_state() {
     }
 }
 
-/// The type of a field, as its line says it.
+/// Type of a field, as in its declaration.
 fn type_of(field: &FieldDescriptorProto) -> String {
     let label = if field.label() == Label::Repeated { "repeated " } else { "" };
     let plain = match field.r#type() {

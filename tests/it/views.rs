@@ -15,7 +15,7 @@ use omega_tests::reference::{Reference, ReferenceJob};
 /// A scheduler of the histories' own, which commits by hand.
 const PROBE: SchedulerId = SchedulerId(0);
 
-/// A shared cell that forgets changes soon, and the reference that the generator looks at.
+/// A shared cell with a short list of changes, and the reference that the generator reads.
 pub(crate) struct World {
     pub(crate) cell: SharedCell,
     pub(crate) reference: Reference,
@@ -90,7 +90,7 @@ impl World {
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
     }
 
-    /// A view of the cell as it would be if these tasks had been lost.
+    /// A view of the cell as if these tasks had been lost.
     pub(crate) fn without(&self, tasks: impl Iterator<Item = TaskId>) -> View {
         let mut cell = self.cell.read(Cell::clone);
         for task in tasks {
@@ -182,7 +182,7 @@ fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, 
     }
 }
 
-/// The parts of a decision by blocks say together what the judge says.
+/// The filters together agree with the cell's check.
 fn assert_blocks_agree(world: &World, view: &mut View) {
     for group in world.groups() {
         let group = world.compile(view, group);

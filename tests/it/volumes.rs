@@ -15,7 +15,7 @@ use omega_tests::faulty::FaultyCell;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 
-/// A cell of so many machines of four cores in each of these zones.
+/// A cell with machines of four cores in each of these zones.
 fn cell_of(zones: &[&str], each: usize) -> SharedCell {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for (i, zone) in zones.iter().flat_map(|zone| vec![zone; each]).enumerate() {
@@ -68,7 +68,7 @@ fn volumes() -> Volumes {
     volumes
 }
 
-/// A job of so many tasks of one core, each of which uses these claims.
+/// A job of tasks of one core, each with these claims.
 fn job(name: &str, tasks: u32, claims: &[&str]) -> Job {
     let mut job = small::job(name, tasks, 1);
     job.groups[0].volumes = claims.iter().map(|claim| Text::from(*claim)).collect();
@@ -99,8 +99,7 @@ impl Stage {
         Stage { cell, volumes, scheduler, now: 0 }
     }
 
-    /// Steps until nothing is left to do, after every backoff but before a sleeping job is looked at
-    /// for no reason.
+    /// Steps until there is no work, after every backoff but before the unconditional retry.
     fn run(&mut self) -> usize {
         self.now += LONG;
         run(&mut self.scheduler, &self.cell, self.now)

@@ -1,5 +1,5 @@
-//! A list of volumes against a naive one, which keeps nothing but what there is and goes through all
-//! of it for each question.
+//! A list of volumes compared with a naive one, which keeps only the objects and scans all of them
+//! for each question.
 
 use crate::histories::seeds;
 use omega_core::{

@@ -41,7 +41,7 @@ fn waiting(cell: &SharedCell) -> Scheduler {
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Takes machines by jobs that prefer each one.
+/// Occupies machines by jobs that prefer each one.
 fn take(cell: &SharedCell, scheduler: &mut Scheduler, machines: &[u32], now: Nanos) -> Vec<JobId> {
     let ids: Vec<JobId> = machines
         .iter()

@@ -17,7 +17,7 @@ use omega_schedulers::{
 };
 use omega_tests::random::Dice;
 
-/// Refuses machines that are hardly used: one that nothing but use makes fit.
+/// Rejects machines with little use: only more use makes one fit.
 struct Used;
 
 impl MachineFilter for Used {
@@ -31,7 +31,7 @@ impl MachineFilter for Used {
     }
 }
 
-/// Refuses machines that report load.
+/// Rejects machines that report load.
 struct Calm;
 
 impl MachineFilter for Calm {
@@ -152,7 +152,7 @@ impl Observer for Tries {
     }
 }
 
-/// Steps until there is nothing to do; the answer is how many tasks were placed.
+/// Steps until there is no work; returns the number of placed tasks.
 fn run(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos, tries: &mut Tries) -> usize {
     let mut placed = 0;
     loop {

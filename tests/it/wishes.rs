@@ -8,7 +8,7 @@ use omega_core::{JobId, Spread, TaskRule, WhenUnsatisfiable};
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// The wished spreads of a group as they were written.
+/// The soft spreads of a group as written.
 fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     let (job, index) = view.job(group);
     let wished = job.groups[index].rules.tasks.iter().filter_map(|rule| match rule {

@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard};
 /// Handling of one transaction on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is judged, and the answer arrives.
+    /// It is checked, and the reply arrives.
     None,
-    /// It is turned away: nothing was done.
+    /// It is rejected: nothing was done.
     Refused,
-    /// It is lost, and its sender does not know.
+    /// It is lost, and the sender does not know.
     RequestLost,
-    /// It is judged, and the answer is lost.
+    /// It is checked, and the reply is lost.
     AnswerLost,
-    /// It seems lost, but is judged some time later.
+    /// It seems lost, but is checked some time later.
     Delayed,
 }
 
@@ -41,7 +41,7 @@ struct State {
 }
 
 impl FaultyCell {
-    /// A handle that breaks in so many cases of a hundred.
+    /// A handle that fails in a percentage of cases.
     #[must_use]
     pub fn new(cell: &SharedCell, seed: u64, percent: usize) -> FaultyCell {
         let state = State {
@@ -70,7 +70,7 @@ impl FaultyCell {
         state.delayed.drain(..).for_each(|txn| drop(self.cell.commit(&txn)));
     }
 
-    /// Every transaction that was sent, also in vain.
+    /// Every transaction that was sent, also without success.
     #[must_use]
     pub fn sent(&self) -> Vec<Transaction> {
         self.state().sent.clone()

@@ -19,12 +19,15 @@
 //! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
 //! - [`log_reference`]: a naive log, and random work for logs.
 //! - [`ports`]: ports for processes that tests start.
+//! - [`roadef`]: a checker of the machine reassignment contest, and random instances of it.
 //! - [`script`]: a small language for behaviour over several steps.
 //! - [`trio`]: three durable replicas under load, round by round.
 
 pub mod cluster;
 pub mod compare;
 pub mod disk;
+#[cfg(doctest)]
+mod documents;
 pub mod durable;
 pub mod faulty;
 pub mod fire;
@@ -34,5 +37,6 @@ pub mod log_reference;
 pub mod ports;
 pub mod random;
 pub mod reference;
+pub mod roadef;
 pub mod script;
 pub mod trio;

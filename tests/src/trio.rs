@@ -36,7 +36,7 @@ const PATIENCE: u64 = 60;
 /// Rounds in which all must have come to agree once nothing goes wrong any more: many elections.
 const AGREE: u64 = 2_000;
 
-/// See the head of the file.
+/// Three replicas in one process; see the head of the file.
 pub struct Trio {
     /// State of each replica.
     pub disks: [SimulatedDisk; 3],
@@ -196,7 +196,8 @@ impl Trio {
         }
     }
 
-    /// Works until all have applied the same, audits and compares them, and counts what was done.
+    /// Runs the replicas until all have applied the same entries, audits and compares them, and
+    /// counts the operations done.
     ///
     /// # Panics
     /// If they do not agree, or anything acknowledged is lost or done twice.

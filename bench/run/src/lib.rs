@@ -85,7 +85,7 @@ impl Pace {
     }
 }
 
-/// The way in which the schedulers of a run work side by side.
+/// Concurrency of the schedulers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
     /// Each on a thread of its own. Which of two that want the same room commits first depends on the processors.
@@ -129,7 +129,7 @@ pub struct RunOptions {
     pub evict: Evict,
     /// Speed of the workload's time.
     pub pace: Pace,
-    /// The way in which the schedulers work side by side.
+    /// Concurrency of the schedulers.
     pub workers: Workers,
     /// The seed of the schedulers' choices.
     pub seed: u64,

@@ -44,7 +44,7 @@ impl Moment {
 
 /// Actions of a pass.
 pub struct Pass<'a> {
-    /// The way in which it works.
+    /// Settings of the rebalancer.
     pub settings: Settings,
     /// Machines that are to take no new tasks, by name.
     pub drain: Vec<String>,

@@ -27,7 +27,7 @@ const SAME: Duration = Duration::from_secs(60);
 const APPENDS: usize = 200;
 const APPEND_BYTES: usize = 4 << 10;
 
-/// The way in which the cell of a run is kept, if not in memory alone.
+/// Storage of a run's cell, other than in memory alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durability {
     /// Where: the folder of the only replica, or of the folders of several. A temporary one if there

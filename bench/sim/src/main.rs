@@ -21,7 +21,7 @@ struct Arguments {
 enum Verb {
     #[command(flatten)]
     Sim(SimCommand),
-    /// Look at traces, and make others after their example.
+    /// Describe traces, and generate similar ones.
     #[command(subcommand)]
     Trace(Box<TraceCommand>),
 }

@@ -19,8 +19,8 @@ use std::path::Path;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Resources that a run holds of each job beside what is there at one time: 24 bytes of the roll, 40 of the books, 8 of the cell, 32
-/// of its name; room that grows by doubling may be twice that.
+/// Memory of a run for each job beside the present ones: 24 bytes of the index, 40 of the records,
+/// 8 of the cell, 32 of its name; buffers that grow by doubling may be twice that.
 const JOB_BYTES: usize = 208;
 
 /// Errors of a run here: none occurs.
@@ -65,7 +65,7 @@ fn settings() -> ScenarioSettings {
     }
 }
 
-/// Bytes that are taken at once while something is done, beyond what was before.
+/// Largest memory in use during some work, beyond that before.
 fn peak<T>(what: impl FnOnce() -> T) -> (usize, T) {
     let before = PeakAlloc.current_usage();
     PeakAlloc.reset_peak_usage();
@@ -73,7 +73,7 @@ fn peak<T>(what: impl FnOnce() -> T) -> (usize, T) {
     (PeakAlloc.peak_usage().saturating_sub(before), result)
 }
 
-/// Two tables, with so many jobs.
+/// Two tables, with a number of jobs.
 fn write(dir: &Path, jobs: u64) -> std::io::Result<()> {
     std::fs::create_dir(dir)?;
     std::fs::write(dir.join("m.csv"), "name,cpu,memory,count\nm,64,256Gi,100\n")?;

@@ -1,5 +1,5 @@
-//! Question: what does backfilling cost a scheduler, where nobody waits, where some wide jobs have plans, and each
-//! time that a plan is made?
+//! Question: what does backfill cost a scheduler without pending jobs, with plans of wide jobs, and
+//! for each plan?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -54,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Time that a scheduler takes for each of the gangs, and then for each of the jobs.
+/// Time of a scheduler for each of the gangs, and then for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (depth, gangs): (Option<usize>, usize)) -> (Figure, Figure) {
     let cell = SharedCell::new(made.copy());
     let profile = match depth {

@@ -1,4 +1,4 @@
-//! The cells that are measured: machines of a real cell's shapes, part of them in use.
+//! Measured cells: machines with a real cell's shapes, partly allocated.
 
 use super::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// kinds has four to compare.
 const GPU_MILLI: u64 = 8000;
 
-/// Resources that the tasks that are there already claim: processor in thousandths, memory in GiB.
+/// Requests of the tasks that fill the cell: processor in thousandths, memory in GiB.
 const FILLERS: [(u64, u64); 4] = [(500, 1), (1000, 4), (2000, 4), (4000, 16)];
 
 /// Tasks of one job of fillers.
@@ -64,7 +64,7 @@ pub(crate) fn machines(count: usize) -> Vec<Machine> {
     machines
 }
 
-/// A cell of these machines without tasks.
+/// A cell with these machines and no tasks.
 pub(crate) fn empty(machines: Vec<Machine>) -> Made {
     empty_of(Kinds::standard(), machines)
 }
@@ -84,12 +84,12 @@ pub(crate) fn empty_of(kinds: Kinds, machines: Vec<Machine>) -> Made {
     Made { cell, machines: count, filler, next: 0 }
 }
 
-/// A cell of so many machines, each of them 55 to 65 % in use in the kind that it has least of.
+/// A cell in which each machine has 55 to 65 % of its scarcest kind allocated.
 pub(crate) fn in_use(count: usize) -> Made {
     filled(machines(count), |_| 550..650)
 }
 
-/// A cell whose machine `i` is in use to a random one of these thousandths.
+/// A cell in which a random number of thousandths of machine `i` is allocated.
 pub(crate) fn filled(
     machines: Vec<Machine>,
     milli: impl Fn(usize) -> std::ops::Range<u64>,
@@ -98,8 +98,7 @@ pub(crate) fn filled(
     fill(empty(machines.clone()), machines, milli, request)
 }
 
-/// Fills an empty cell of these machines with tasks that request what `request` makes of
-/// processor and memory.
+/// Fills an empty cell with these machines by tasks with the requests of `request`.
 pub(crate) fn fill(
     mut made: Made,
     machines: Vec<Machine>,
@@ -172,7 +171,7 @@ pub(crate) fn small_jobs(first: usize, tasks: usize, each: usize) -> impl Iterat
     })
 }
 
-/// A view of a cell, synced, that hears of no jobs, and the cell shared.
+/// A synced view of a cell that receives no jobs, and the cell, shared.
 pub(crate) fn viewed(made: &Made) -> (SharedCell, View) {
     let cell = SharedCell::new(made.copy());
     let (id, number) = cell.register("viewer".into()).expect("a viewer registers");

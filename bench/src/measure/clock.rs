@@ -44,7 +44,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// The figure of which half the others are greater, for processor and wall time apart.
+    /// Median, separately for processor and wall time.
     pub(crate) fn median(figures: &[Figure]) -> Figure {
         Figure {
             cpu: median(figures.iter().map(|figure| figure.cpu).collect()),
@@ -71,7 +71,7 @@ pub(crate) fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Does some work on this thread, and tells what it took.
+/// Runs some work on this thread, and returns its result and time.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let (wall, cpu) = (Instant::now(), thread_time());
     let result = work();
@@ -79,8 +79,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     (result, Span { cpu, wall: wall.elapsed() })
 }
 
-/// The median over `runs` of our work and of the bare loop, by turns: what disturbs one disturbs
-/// the other.
+/// Medians over `runs` of Omega and of the bare loop, alternating, so that noise affects both.
 pub(crate) fn by_turns(
     runs: usize,
     mut ours: impl FnMut() -> Figure,

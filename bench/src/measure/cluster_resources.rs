@@ -34,7 +34,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// A job whose tasks claim so much of the cell each.
+/// A job whose tasks each claim this amount of a cluster resource.
 fn claiming(mut job: Job, amount: u64) -> Job {
     job.groups[0].cluster_request = Amounts::zero().with(KindId::GPU, amount);
     job
@@ -44,7 +44,7 @@ fn plenty() -> Command {
     Command::SetClusterCapacity { kind: KindId::GPU, amount: PLENTY }
 }
 
-/// Time that a commit takes of a claim of a small task.
+/// Time of a commit for each claim of a small task.
 fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     let mut cell = made.copy();
     cell.apply(plenty()).expect("a kind of the cell");
@@ -60,7 +60,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     span.each(claims)
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn decided(made: &Made, jobs: usize, amount: u64) -> Figure {
     let cell = SharedCell::new(made.copy());
     cell.apply(plenty()).expect("a kind of the cell");

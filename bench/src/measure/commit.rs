@@ -40,7 +40,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Resizes of so many tasks that run, ten in a transaction: first down to nothing, so that each has room.
+/// Resizes of running tasks, ten in a transaction: first to nothing, so that each has room.
 fn resize(made: &Made, count: usize) -> Figure {
     let mut cell = made.copy();
     for txn in transactions(&mut cell, made.machines, (count, 100, 100)) {
@@ -80,8 +80,7 @@ fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     span.each(claims)
 }
 
-/// Transactions that place so many tasks of jobs of so many, so many in a transaction, on random
-/// machines. The jobs are in the cell.
+/// Transactions that place tasks on random machines. The jobs are in the cell.
 pub(super) fn transactions(
     cell: &mut Cell,
     machines: usize,

@@ -19,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
 /// Feasible machines that the bounded searches look for.
 const FEASIBLE: u32 = 64;
 
-/// One machine in so many takes the rare task.
+/// Machines per machine that accepts the rare task.
 const RARE: usize = 1000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -49,7 +49,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Tasks that one machine in a thousand takes.
+/// Tasks that one machine in a thousand accepts.
 fn rare(options: &Options) -> Vec<Row> {
     let chosen = |slot: usize| slot % RARE == RARE / 2;
     let mut machines = machines(100_000);

@@ -1,7 +1,7 @@
-//! Question: what does demand that varies over the day cost those who have it, and those who have not?
+//! Question: what do demand profiles cost tasks with and without them?
 //!
-//! A commit adds a demand profile to those of the machine; a search asks for the sum of each machine that has no room at its
-//! highest point. What does not vary is committed and found by the same code as ever: those rows are to compare.
+//! A commit adds a profile to those of the machine; a search checks the sum of each machine without
+//! room at its peak. Constant demand uses the same code as without profiles: compare those rows.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -53,7 +53,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A job of one task whose demand profile has so many points: the first amount by day, the second by night.
+/// A job of one task with a demand profile of this many points: the first amount by day, the second
+/// by night.
 fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
     let at = |point: usize| if point < points / 2 { day } else { night };
     let demand_profile = DemandProfile { kind: KindId::CPU, points: (0..points).map(at).collect() };
@@ -64,7 +65,7 @@ fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
     )
 }
 
-/// Time that a commit takes of a claim of a small task with a demand profile of so many points, or with none.
+/// Time of a commit for each claim of a small task, with a demand profile or without.
 fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     let mut cell = made.copy();
     let demand_profile = |at: usize, points: usize| {
@@ -90,7 +91,7 @@ fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     span.each(claims)
 }
 
-/// A view of machines on each of which a task claims so much by day, and nothing by night.
+/// A view of machines with a task each that claims this amount by day, and nothing by night.
 fn by_day(points: usize, amount: u64) -> View {
     let mut cell = Cell::new(Kinds::standard());
     for row in 0..MACHINES as u32 {

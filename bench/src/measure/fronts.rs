@@ -1,9 +1,9 @@
-//! Question: what does a task cost that is placed through an offer, or through an ask, beside one that a
-//! scheduler places itself, on the same cell?
+//! Question: what does a task cost through an offer or a request, compared with one that a
+//! scheduler places, on the same cell?
 //!
-//! All three place the same jobs, from the sync with them until every task has its machine. The framework
-//! behind the offers does the least that one can: it puts tasks on whatever it is offered. So what is shown
-//! is the price of the protocol, and not of anybody's policy.
+//! All three place the same jobs, from their sync until every task has its machine. The framework
+//! behind the offers only puts tasks on offered machines, so the figures are the cost of the
+//! protocol, not of a policy.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -88,7 +88,7 @@ fn through_offers(made: &Made, tasks: usize) -> Figure {
     span.each(tasks)
 }
 
-/// Puts tasks on what is offered, all in one answer.
+/// Launches tasks on all offers in one answer.
 fn fill(
     front: &mut mesos::Frontend,
     (framework, offers): (FrameworkId, &[Offer]),
@@ -106,7 +106,7 @@ fn fill(
     front.accept(framework, &ids, &launches, Refuse::Nothing).expect("they fit");
 }
 
-/// Everything is offered, and nobody wants it.
+/// All resources are offered and declined.
 fn offers_alone(made: &Made, tasks: usize) -> Figure {
     let cell = with_jobs(made, 0);
     let (mut front, framework) = front(&cell, usize::MAX);
@@ -128,7 +128,7 @@ fn anywhere(_: usize) -> Vec<Ask> {
     vec![Ask::new("main", Place::Anywhere, EACH as u32)]
 }
 
-/// Requests for one container on each of so many machines.
+/// Requests for one container on each of a number of machines.
 fn on_machines(application: usize) -> Vec<Ask> {
     let name = |i: usize| format!("m{:05}", (application * EACH + i) % 10_000);
     let on = |i| Ask::new("main", Place::Machine(name(i).into()), 1);

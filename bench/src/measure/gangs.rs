@@ -43,7 +43,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Time that a scheduler takes for each task of so many gangs.
+/// Time of a scheduler for each task of some gangs.
 fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut settings = Settings::new("default").with_seed(SEED);
@@ -71,7 +71,7 @@ enum On {
     All,
 }
 
-/// Time that a commit takes of a claim that evicts nobody.
+/// Time of a commit for each claim without evictions.
 fn claimed(made: &Made, claims: usize, on: On) -> Figure {
     let mut cell = made.copy();
     if on == On::All {

@@ -25,13 +25,13 @@ pub struct Build {
     /// Number of machines.
     #[arg(long)]
     machines: usize,
-    /// Number of those that placed tasks.
+    /// Number of schedulers that placed tasks.
     #[arg(long, default_value_t = 0)]
     tasks: usize,
     /// Number of tasks each job has.
     #[arg(long, default_value_t = 100)]
     job_tasks: usize,
-    /// Print what a view of it takes instead of what it takes.
+    /// Print the memory of a view instead.
     #[arg(long)]
     view: bool,
 }

@@ -63,8 +63,8 @@ pub struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
-    /// Where the groups `log`, `snapshot` (its restart) and `replicate` make folders for their files, on the disk that is to be measured. By
-    /// default in `target`.
+    /// Folder for the files of the groups `log`, `snapshot` (its restart) and `replicate`, on the
+    /// disk to be measured. By default in `target`.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The folder in which the group `sim` finds the published runs of the reference simulator: those in `omega-sim`. Without
@@ -80,7 +80,7 @@ impl Options {
         if self.quick { 3 } else { 7 }
     }
 
-    /// A folder on the disk that is to be measured.
+    /// A folder on the disk to be measured.
     fn folder(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("target"))
     }

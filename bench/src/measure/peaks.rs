@@ -1,4 +1,5 @@
-//! Question: what do calendars of peaks cost a scheduler and the cell: while none holds, and while one does?
+//! Question: what do calendars of peaks cost a scheduler and the cell, outside of and during a
+//! peak?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -21,9 +22,9 @@ const MACHINES: usize = 10_000;
 #[derive(Clone, Copy)]
 enum Peaks {
     None,
-    /// One for all machines, of which no peak holds.
+    /// A calendar for all machines, outside of its peaks.
     Later,
-    /// One that holds, and leaves room for nearly all.
+    /// A calendar during its peak, with room for nearly all.
     Now,
 }
 
@@ -71,7 +72,7 @@ fn cell_with(made: &Made, peaks: Peaks) -> SharedCell {
     cell
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     let cell = cell_with(made, peaks);
     let settings = Settings::new("default").with_seed(SEED);
@@ -84,7 +85,7 @@ fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     span.each(jobs.len())
 }
 
-/// Time of the peak controller to find that there is nothing to do.
+/// Time of the peak controller for a pass without changes.
 fn look(made: &Made, options: &Options) -> Figure {
     let cell = cell_with(made, Peaks::Now);
     let mut keeper = PeakController::new(&cell, KeeperSettings::new()).expect("it registers");

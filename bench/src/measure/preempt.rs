@@ -1,5 +1,5 @@
-//! Question: what does it cost to find whom to evict, where every machine is full; and what does it
-//! cost a scheduler that might evict, and never has to, to know what runs where?
+//! Question: what does the search for victims cost on full machines; and what does a profile with
+//! preemption cost a scheduler that never needs it?
 
 use super::cells::{self, filled, machines};
 use super::clock::{by_turns, timed};
@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str = "5,000 full machines; one task of higher prece
 
 const MACHINES: usize = 5000;
 
-/// On how many machines room is looked for: what kube-scheduler looks at.
+/// Machines on which room is searched: as many as kube-scheduler examines.
 const CANDIDATES: usize = MACHINES / 10;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -55,7 +55,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A profile that evicts where nothing else helps.
+/// A profile that preempts.
 fn evicting() -> Profile {
     scan::profile().with_post_filter(DefaultPreemption::default())
 }

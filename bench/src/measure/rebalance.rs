@@ -19,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Moves that a pass looks at: with these it has found nearly all that it ever finds here.
+/// Moves examined by a pass: enough to find nearly all gains here.
 const STEPS: usize = 10_000_000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -46,7 +46,7 @@ fn rebalancer(
     (cell, rebalancer)
 }
 
-/// A plan without a move: to look at the cell, and to reckon what it costs.
+/// A plan without moves: the cost of the search.
 fn start(options: &Options, made: &Made) -> Row {
     let (cell, mut rebalancer) = rebalancer(made, Objectives::balance(), (0, 1));
     let runs = (0..options.runs()).map(|_| {

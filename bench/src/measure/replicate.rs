@@ -48,7 +48,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts so many replicas of a cell.
+    /// Starts the replicas of a cell.
     fn start(made: &Made, count: u64, folder: &Path) -> Replicas {
         let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
         let cell = made.copy();
@@ -155,7 +155,7 @@ impl Each<'_> {
         }
     }
 
-    /// By turns on replicas and in memory.
+    /// Runs alternate between replicas and memory.
     fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
         let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
         // In memory a worker that waits for nothing has nothing on the way.
@@ -193,7 +193,7 @@ fn in_memory(made: &Made, load: &Load) -> Figure {
     done.process.each(done.placed)
 }
 
-/// Claims that a follower applies, against the same in process.
+/// Claims applied by a follower, relative to the same in process.
 fn follower(options: &Options, made: &Made) -> Vec<Row> {
     let count = options.work(20_000);
     let (cell, txns) = transactions(made, count);
@@ -233,7 +233,7 @@ fn follower(options: &Options, made: &Made) -> Vec<Row> {
     ]
 }
 
-/// Transactions of ten claims that will all be taken.
+/// Transactions of ten claims that will all be accepted.
 fn transactions(made: &Made, count: usize) -> (Cell, Vec<Transaction>) {
     let mut cell = made.copy();
     let name = "bench".into();

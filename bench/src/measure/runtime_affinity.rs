@@ -1,4 +1,4 @@
-//! Question: what do rules cost that say who may be beside a task, and who must be near it?
+//! Question: what do maxima beside a task, and runtime affinity, cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -16,7 +16,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use, a database on one in 
 
 const MACHINES: usize = 10_000;
 
-/// One machine in so many has a database.
+/// Machines per machine with a database.
 const APART: usize = 10;
 
 /// Feature that is switched on.
@@ -25,7 +25,7 @@ enum On {
     Nothing,
     /// Others have both rules.
     Unused,
-    /// Each job bears so many databases in its rack.
+    /// Each job accepts this many databases in its rack.
     Beside,
     /// Each job needs a database in its rack.
     RuntimeAffinity,
@@ -80,7 +80,7 @@ fn runtime_affinity() -> TaskRule {
     TaskRule::RuntimeAffinity(Near { tasks: databases(), level: rack() })
 }
 
-/// Submits a job of the scheduler `filler` and takes its tasks in, one on each of these machines.
+/// Submits a job of the scheduler `filler` and adopts its tasks, one on each of these machines.
 fn adopt(cell: &SharedCell, job: Job, rows: impl Iterator<Item = usize>) -> JobId {
     let id = match cell.apply(Command::SubmitJob(Job { scheduler: "filler".into(), ..job })) {
         Ok(Outcome::Job(id)) => id,
@@ -110,7 +110,7 @@ fn furnished(made: &Made, on: On) -> SharedCell {
     cell
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = furnished(made, on);
     let settings = Settings::new("default").with_seed(SEED);
@@ -132,7 +132,7 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     span.each(jobs.len())
 }
 
-/// Time that a commit takes that releases one task, which nobody needs.
+/// Time of a commit that releases one task, which no other needs.
 fn released(made: &Made, count: usize, on: On) -> Figure {
     let cell = furnished(made, on);
     let group = TaskGroup::new(count as u32, Amounts::new([1]));

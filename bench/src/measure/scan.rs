@@ -1,4 +1,4 @@
-//! Question: what does it cost to look at every machine, and to place a thousand tasks at once?
+//! Question: what do a full scan, and a decision for a thousand tasks, cost?
 
 use super::bare::{Columns, KINDS};
 use super::cells;
@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Request of a task of the scan: something of each kind, so that all four are compared.
+/// Request of a task of the scan: some of each kind, so that all four are compared.
 const REQUEST: [u64; KINDS] = [2000, 8 << 30, 1 << 30, 1000];
 
 /// Tasks of the batch.
@@ -131,7 +131,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     .reach(Reach::AtMost(0.4))
 }
 
-/// One bare scan, and a thousand scores of the machine that was taken.
+/// One bare scan, and a thousand scores of the chosen machine.
 fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
     let request = REQUEST.map(|amount| amount as i64);
     let runs = (0..options.runs()).map(|_| {

@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     ThousandsPerSecond,
     Percent,
     Bytes,
-    /// So many times as much.
+    /// A ratio.
     Times,
 }
 
@@ -37,7 +37,7 @@ impl Unit {
     }
 }
 
-/// Three digits, as far as there are any.
+/// Rounds to three significant digits.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -96,7 +96,7 @@ impl Row {
         self
     }
 
-    /// Number of times the bare loop's cost ours is.
+    /// Ratio of Omega's cost to that of the bare loop.
     fn ratio(&self) -> f64 {
         match self.unit {
             Unit::MillionsPerSecond | Unit::ThousandsPerSecond => self.bare / self.ours,
@@ -150,7 +150,7 @@ fn convert(unit: Unit, nanos: f64) -> f64 {
 const HEADINGS: [&str; 8] = ["work", "cpu", "wall", "bare", "ratio", "limit", "target", "met"];
 const WIDTHS: [usize; 8] = [51, 10, 10, 10, 8, 10, 14, 5];
 
-/// Prints what holds for the whole table.
+/// Prints the head of the table.
 pub(crate) fn head(options: &Options, seed: u64) {
     let profile = if cfg!(debug_assertions) { "DEBUG BUILD, NO FIGURES" } else { "release" };
     let runs = options.runs();

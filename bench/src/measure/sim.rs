@@ -40,8 +40,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The published runs of a file, one after the other, and how many times as fast as the reference they
-/// are to be.
+/// Runs of a published file, and the target speed relative to the reference.
 fn as_the_reference(options: &Options, (name, times_wanted): (&str, f64)) -> Vec<Row> {
     let folder = options.data.join("omega-sim");
     let (file, lists) = match read(&folder, name, options.quick) {
@@ -76,7 +75,8 @@ fn read(folder: &Path, name: &str, quick: bool) -> Result<(ReferenceFile, JobLis
     Ok((file, lists))
 }
 
-/// Shared state with so many schedulers of batch jobs, which decide in a tenth of a second and in 5 ms for each task.
+/// Shared state with a number of batch schedulers, with decisions of a tenth of a second and 5 ms
+/// for each task.
 fn settings(batch: u32, seed: u64) -> ScenarioSettings {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
     ScenarioSettings {
@@ -143,8 +143,7 @@ fn month() -> [Row; 2] {
     ]
 }
 
-/// Amount of sooner the same points of a sweep are done by two threads, and how much processor time that takes: if they
-/// are in each other's way, more.
+/// Speed-up of a sweep by two threads, and its processor time.
 fn sweep(options: &Options) -> [Row; 2] {
     let workload = synthesize(&synthetic(2000, if options.quick { 4 } else { 24 }));
     let points: Vec<ScenarioSettings> = (0..8).map(|seed| settings(4, seed)).collect();

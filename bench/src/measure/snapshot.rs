@@ -71,7 +71,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A cell whose tasks, so many in a job, are placed on all machines in turn.
+/// A cell with tasks, `each` in a job, placed round-robin on all machines.
 pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
     let mut cell = cells::empty(cells::machines(machines)).cell;
     // So little that the smallest machine takes a hundred.
@@ -111,7 +111,7 @@ fn spent(cell: &mut Cell, run: usize) -> Spent {
     spent
 }
 
-/// Takes an image while commands go on.
+/// Captures a state while commands continue.
 fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
     let mut rng = Pcg64::seed_from_u64(SEED + run as u64);
     let jobs = cell.jobs().count() as u64;

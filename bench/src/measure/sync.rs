@@ -46,7 +46,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The median cost of one sync after so many machines changed.
+/// Median cost of one sync after a number of machines changed.
 fn cost(options: &Options, made: &Made, changed: usize) -> Figure {
     let rounds = options.work(1000).clamp(100, 200_000 / changed.max(20));
     let (cell, mut view) = cells::viewed(made);

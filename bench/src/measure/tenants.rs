@@ -1,4 +1,5 @@
-//! Question: what do tenants in a tree cost, what does it cost to let them take turns, and to admit their jobs?
+//! Measures the cost of tenants in a tree, of fair shares between them, and of admission of their
+//! jobs.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -20,9 +21,9 @@ const TENANTS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// A tree with a limit on each level that nobody reaches.
+    /// A tree with a limit at each level, which is never reached.
     Tree,
-    /// And turns.
+    /// A tree with fair shares.
     Turns,
 }
 
@@ -107,7 +108,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

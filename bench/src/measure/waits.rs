@@ -69,7 +69,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Time that a scheduler takes for each of the jobs.
+/// Time of a scheduler for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], (make, reports, hold): (Make, bool, Nanos)) -> Figure {
     let cell = SharedCell::new(made.copy());
     if reports {
@@ -95,7 +95,7 @@ fn cost(made: &Made, jobs: &[Job], (make, reports, hold): (Make, bool, Nanos)) -
     span.each(jobs.len())
 }
 
-/// Counts what was met.
+/// Counts preferences that were met.
 #[derive(Default)]
 struct Met(WaitFigures);
 

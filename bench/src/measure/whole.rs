@@ -18,10 +18,10 @@ use std::sync::Barrier;
 pub(crate) const WORKLOAD: &str =
     "cells from 60 to 70 % use; small tasks; a window of 64 feasible machines, 1 score; SharedCell";
 
-/// Feasible machines to choose among: what the bare loop looks at.
+/// Number of feasible machines to choose among, as in the bare loop.
 pub(crate) const FEASIBLE: u32 = 64;
 
-/// Tasks of one wave: several thousand decisions, and small beside what the cell remembers.
+/// Tasks of one wave: several thousand decisions, and few relative to the changes kept in the cell.
 const WAVE: usize = 10_000;
 
 /// Subject of a run.
@@ -29,14 +29,14 @@ const WAVE: usize = 10_000;
 pub(crate) struct Load {
     /// Number of tasks that are placed.
     pub(crate) tasks: usize,
-    /// Number of them each job has.
+    /// Tasks of each job.
     pub(crate) job_tasks: usize,
     /// Settings of each worker.
     pub(crate) workers: Vec<Settings>,
 }
 
 impl Load {
-    /// So many workers with a sampled search, and jobs that fill a transaction each.
+    /// A number of workers with a sampled search, and jobs that fill a transaction each.
     pub(crate) fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
         let settings = |i| Settings {
             claims_max: claims,
@@ -67,10 +67,10 @@ impl Done {
 
 /// A cell that jobs can be submitted to.
 pub(crate) trait Submit: CellHandle {
-    /// Submits jobs, and returns when they are there.
+    /// Submits jobs, and returns when the cell has them.
     fn submit(&self, jobs: Vec<Job>);
 
-    /// Waits until it shows what was submitted, at whatever handle of the cell.
+    /// Waits until this handle shows jobs submitted at any handle.
     fn catch_up(&self);
 }
 
@@ -166,7 +166,7 @@ fn tasks(options: &Options, machines: usize) -> usize {
     options.work(100_000).min(machines * 15)
 }
 
-/// The median over runs, of ours and of the bare loop.
+/// Medians over runs of Omega and of the bare loop.
 fn measure(options: &Options, made: &Made, load: &Load) -> (Figure, Figure) {
     let (_, mut view) = cells::viewed(made);
     scan::profile().prepare(&mut view);

@@ -100,7 +100,7 @@ impl CellHandle for LockStep<'_> {
     }
 }
 
-/// The share of claims refused when all workers decide on the same version, for so many rounds.
+/// Share of rejected claims when all workers decide on the same version, over a number of rounds.
 pub(crate) fn refused_in_step(
     (made, rounds): (&Made, usize),
     settings: Vec<Settings>,

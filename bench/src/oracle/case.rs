@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) images: Vec<Image>,
 }
 
-/// A pod, to be placed or there already.
+/// A pod, pending or placed.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pod {
@@ -40,15 +40,15 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) labels: Labels,
-    /// Where it runs.
+    /// Name of its node.
     pub(super) node: Option<String>,
-    /// Where it is to run once its victims are gone.
+    /// Name of the node on which it is to run after its victims have ended.
     pub(super) nominated_node: Option<String>,
     #[serde(default)]
     pub(super) priority: i32,
     #[serde(default)]
     pub(super) preemption_policy_never: bool,
-    /// When it started, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub(super) start_time: Option<i64>,
     /// Whether it is being deleted.
     #[serde(default)]

@@ -15,7 +15,7 @@ pub(super) struct Expect {
     #[serde(default)]
     rejected: BTreeMap<String, Status>,
     feasible: BTreeSet<String>,
-    /// Nothing if no machine is feasible.
+    /// Empty if no machine is feasible.
     #[serde(default)]
     weighted_scores: BTreeMap<String, Scores>,
     #[serde(default)]

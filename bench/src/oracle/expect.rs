@@ -8,7 +8,7 @@ use omega_schedulers::{Filter, RelativeScore, SCORE_MAX, Score, ScoreColumns};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Kubernetes' scores go from 0 to 100; so much of ours is one point of them.
+/// Omega's score units in one point of Kubernetes' scores, which are 0 to 100.
 pub(super) const POINT: i64 = SCORE_MAX as i64 / 100;
 
 /// Scores by machine.
@@ -19,11 +19,11 @@ pub(super) type Scores = BTreeMap<String, i64>;
 pub(super) enum Code {
     /// Feasible.
     Success,
-    /// The plugin has nothing to say.
+    /// The plugin does not apply.
     Skip,
-    /// Refused; fewer tasks on the machine could help.
+    /// Rejected; evictions could help.
     Unschedulable,
-    /// Refused, whatever runs there.
+    /// Rejected, whatever runs there.
     UnschedulableAndUnresolvable,
 }
 
@@ -31,9 +31,9 @@ pub(super) enum Code {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Status {
     pub(super) code: Code,
-    /// The plugin that refuses, where several are asked.
+    /// The rejecting plugin, if there are several.
     pub(super) plugin: Option<String>,
-    /// In words, which are not compared.
+    /// Reasons as text, not compared.
     #[serde(default, rename = "reasons")]
     _reasons: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Expect {
 
 /// The score of a plugin.
 pub(super) enum Scoring<'a> {
-    /// It looks at one machine.
+    /// It scores one machine at a time.
     Local(&'a dyn Score),
     /// It compares machines.
     Relative(&'a dyn RelativeScore),
@@ -79,7 +79,7 @@ pub(super) fn codes(
     codes
 }
 
-/// The code of a machine that is refused.
+/// The code of a rejected machine.
 pub(super) fn refusal(curable: bool) -> Code {
     if curable { Code::Unschedulable } else { Code::UnschedulableAndUnresolvable }
 }
@@ -166,7 +166,7 @@ impl Expect {
     }
 }
 
-/// Kubernetes' scores in our finer unit, in which a difference of less than a point shows.
+/// Kubernetes' scores in Omega's unit, which resolves fractions of a point.
 pub(super) fn in_ours(scores: &Scores) -> Scores {
     scores.iter().map(|(name, score)| (name.clone(), score * POINT)).collect()
 }

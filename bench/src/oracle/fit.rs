@@ -1,4 +1,4 @@
-//! Suite `fit`: NodeResourcesFit, whether there is room and how full a machine would be.
+//! Suite `fit`: NodeResourcesFit, as filter and as score.
 
 use super::difference::Found;
 use super::expect::Scoring;
@@ -30,11 +30,11 @@ enum StrategyName {
     RequestedToCapacityRatio,
 }
 
-/// A resource that a score looks at.
+/// A resource with its weight in a score.
 #[derive(Deserialize)]
 pub(super) struct Resource {
     pub(super) name: String,
-    /// Nothing is taken as 1.
+    /// A missing weight is 1.
     #[serde(default)]
     pub(super) weight: u32,
 }

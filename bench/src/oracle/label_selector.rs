@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Case {
     #[serde(rename = "id")]
     _id: Option<String>,
-    /// `null` matches nothing, `{}` everything.
+    /// `null` matches no labels, `{}` all.
     selector: Option<LabelSelector>,
     #[serde(default, deserialize_with = "or_default")]
     labels: BTreeMap<String, String>,

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Fields of Kubernetes' objects that have no part in placement, and that a case may have.
 const WITHOUT_MEANING: [&str; 1] = ["tolerationSeconds"];
 
-/// A line that holds a case.
+/// A line with a case.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
     /// The file.
@@ -28,7 +28,7 @@ impl<'a> Line<'a> {
         self.read(|_| {})
     }
 
-    /// The value, if there is no field in it but those that its type has.
+    /// Parses a value, and rejects unknown fields.
     pub(super) fn parse_all<T: Deserialize<'a>>(&self) -> Result<T, LoadError> {
         let mut unknown = None;
         let value = self.read(|path| {

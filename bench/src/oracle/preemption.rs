@@ -14,7 +14,7 @@ use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A world in which a pod may displace others.
+/// A world in which a pod may preempt others.
 #[derive(Deserialize)]
 pub(super) struct Case {
     #[serde(rename = "id")]
@@ -49,7 +49,7 @@ struct Expect {
     /// Whether the pod's own policy lets it displace others.
     eligible_to_preempt: bool,
     candidates: BTreeMap<String, Victims>,
-    /// Nodes that were tried in vain; why is not compared.
+    /// Nodes that were tried without success; reasons are not compared.
     #[serde(default)]
     non_candidates: BTreeMap<String, Status>,
     chosen_any_of: BTreeSet<String>,

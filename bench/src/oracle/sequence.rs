@@ -32,7 +32,7 @@ struct Step {
     pre_filter: Status,
     #[serde(default)]
     rejected: BTreeMap<String, Status>,
-    /// Nothing if no machine was feasible.
+    /// Empty if no machine was feasible.
     #[serde(default)]
     total_scores: Scores,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The suites, and which of them a case is of.
+//! The suites, and the suite of a case.
 
 use super::difference::Found;
 use super::line::Line;
@@ -88,7 +88,7 @@ impl Suite {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }
 
-    /// Where our answer to a case differs.
+    /// Returns the differences between Omega's result of a case and the recorded one.
     pub(super) fn replay(self, line: &Line<'_>) -> Result<Found, LoadError> {
         Ok(match self {
             Suite::BalancedAllocation => balanced_allocation::replay(&line.parse_all()?),

@@ -14,11 +14,11 @@ use std::path::Path;
 pub(super) struct Setting<'a> {
     pub(super) nodes: &'a [Node],
     pub(super) namespaces: &'a BTreeMap<String, Labels>,
-    /// Those that run, and those that will.
+    /// Running and pending pods.
     pub(super) pods: &'a [&'a Pod],
 }
 
-/// A cell with what is there, and a scheduler's view of it.
+/// A cell with the recorded objects, and a scheduler's view of it.
 pub(super) struct World {
     cell: SharedCell,
     pub(super) view: View,
@@ -26,11 +26,12 @@ pub(super) struct World {
     jobs: BTreeMap<String, JobId>,
 }
 
-/// Why there is no such cell: one line. The real scheduler had it, so it counts as a difference.
+/// Reason why the cell rejected the objects, one line. It counts as a difference, because the real
+/// scheduler accepted them.
 pub(super) struct Refused(pub(super) String);
 
 impl World {
-    /// The cell of a setting: pods with a node run there, the others wait.
+    /// The cell of a setting: pods with a node run there, the others are pending.
     pub(super) fn new(setting: Setting<'_>) -> Result<World, Refused> {
         let Setting { nodes, namespaces, pods } = setting;
         let input = Input::of(

@@ -6,7 +6,7 @@ use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX, MACHINES_MAX};
 use omega_core::{Amounts, KindId, Machine};
 use std::str::FromStr;
 
-/// So many machines of one size, of the standard kinds.
+/// A number of identical machines with the standard kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alike {
     count: u32,

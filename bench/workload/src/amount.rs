@@ -22,17 +22,17 @@ pub enum AmountError {
         why: DecimalError,
     },
     /// Use another unit, or none.
-    #[error("{text:?} has no unit that is known; write 4, 500m, 16GiB or 2TB")]
+    #[error("{text:?} has an unknown unit; write 4, 500m, 16GiB or 2TB")]
     Suffix {
         /// The text.
         text: String,
     },
     /// Use another unit, or none.
-    #[error("{text:?} is not counted so: write {like}")]
+    #[error("{text:?} has the wrong unit: write {like}")]
     OtherUnit {
         /// The text.
         text: String,
-        /// The way in which it may be written.
+        /// Accepted notation.
         like: &'static str,
     },
     /// Write less.
@@ -51,7 +51,7 @@ enum Suffix {
     Bytes(u64),
 }
 
-/// An amount, before it is known of which kind.
+/// An amount of a kind not yet known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     text: String,
@@ -101,7 +101,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind, rounded up: what is asked for loses nothing.
     ///
     /// # Errors
-    /// If the kind is not counted so, or it is too much.
+    /// If its unit is not the kind's, or it is too large.
     pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
         self.rounded(unit, Rounding::Up)
     }
@@ -109,7 +109,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind.
     ///
     /// # Errors
-    /// If the kind is not counted so, or it is too much.
+    /// If its unit is not the kind's, or it is too large.
     pub fn rounded(&self, unit: Unit, rounding: Rounding) -> Result<u64, AmountError> {
         let text = || self.text.clone();
         let (factor, like) = match (unit, self.suffix) {
@@ -132,7 +132,7 @@ impl Amount {
     }
 }
 
-/// From a text, or a number as people write it without quotes.
+/// Read from a text, or from a number without quotes.
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
         deserializer.deserialize_any(AmountVisitor)

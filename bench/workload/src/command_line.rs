@@ -1,6 +1,8 @@
-//! The command lines of all programs: bad input ends with one line on standard error and exit code 2.
+//! The command lines of all programs: bad input ends with one line on standard error and exit code 2. A noun without
+//! its verb, such as `omega job`, ends with the list of its verbs and the same code.
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -15,6 +17,11 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {
         if !error.use_stderr() {
             error.exit();
+        }
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            // Without a standard error, the exit code is all there is.
+            drop(error.print());
+            return ExitCode::from(BAD_INPUT);
         }
         fail(program, &argument_error(program, &error), BAD_INPUT)
     })
@@ -39,7 +46,15 @@ pub fn argument_error(program: &str, error: &clap::Error) -> String {
             None => line.strip_prefix("error: ").unwrap_or(line).to_owned(),
         });
     let parts: Vec<String> = parts.collect();
-    format!("{}; see {program} --help", parts.join(" "))
+    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:"));
+    let command = usage.map_or_else(|| program.to_owned(), command_of);
+    format!("{}; see {command} --help", parts.join(" "))
+}
+
+/// The command of a usage line, without its arguments: `omega job submit` of `omega job submit [OPTIONS] [NAME]`.
+fn command_of(usage: &str) -> String {
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    usage.split_whitespace().take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
 fn is_usage(line: &str) -> bool {

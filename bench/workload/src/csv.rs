@@ -115,7 +115,7 @@ impl Stream for CsvStream {
     }
 }
 
-/// Checks that a table has no column but these and those of further resource kinds.
+/// Checks that a table has only these columns and those of further resource kinds.
 fn check_columns(table: &Table, known: &[&str]) -> Result<(), LoadError> {
     for name in table.columns() {
         if name.is_empty() {
@@ -191,7 +191,7 @@ impl AmountColumns {
     }
 }
 
-/// A field of a column that may be left out, in the form that `read` knows.
+/// Reads an optional field of a column in the form of `read`.
 fn optional<T>(
     row: &Row<'_>,
     column: Option<Column>,

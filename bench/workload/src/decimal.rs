@@ -16,13 +16,13 @@ pub struct Decimal {
 /// Operations on a fraction of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the next whole unit: for what is asked, so that nothing is lost.
+    /// Up to the next whole unit: for requests.
     Up,
-    /// To the nearest whole unit, halves up: for what is there.
+    /// To the nearest whole unit, halves up: for capacities.
     Nearest,
 }
 
-/// Why a text is no such number.
+/// Reason why a text is no decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Write digits, with a point or an exponent if need be.
@@ -87,7 +87,7 @@ impl Decimal {
         Ok(Decimal { digits, exponent: i32::from(exponent) - shift })
     }
 
-    /// Whether nothing stands behind the point.
+    /// Whether it has no fraction.
     #[must_use]
     pub fn is_whole(self) -> bool {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs());

@@ -10,13 +10,13 @@ use std::collections::HashMap;
 /// Different requests that are counted; what comes later and is not like these is not.
 const REQUESTS_MAX: usize = 4096;
 
-/// The requests that fragmentation is told for: the most frequent ones stand for all.
+/// Maximum number of requests for which fragmentation is computed, the most frequent ones.
 const TOLD_MAX: usize = 256;
 
 /// Definition of one request: amounts, and devices.
 type Request = (Amounts, Option<DeviceRequest>);
 
-/// Number of tasks that asked for the same.
+/// Number of tasks with equal requests.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(HashMap<Request, u64>);
 
@@ -41,8 +41,9 @@ impl Requests {
         requests
     }
 
-    /// Of what is free of each kind, the part on machines where a task that asks for it does not fit: the mean over
-    /// the tasks of the most frequent requests. `None` of a kind of which nothing is free, or that none asks for.
+    /// For each kind, the share of the free amount on machines where a task that requests the kind
+    /// does not fit: the mean over the tasks of the most frequent requests. `None` for a kind that
+    /// is not free or not requested.
     #[must_use]
     pub fn fragmented(&self, cell: &Cell) -> Vec<Option<f64>> {
         let requests = self.most_frequent();

@@ -43,15 +43,15 @@ const CPU_MILLIS: u64 = 64_000;
 const MEMORY_BYTES: u64 = 256 << 30;
 /// Bytes of disk in every machine.
 const DISK_BYTES: u64 = 16 << 40;
-/// Where the trace's clock stands when it begins.
+/// Reading of the trace's clock at its start.
 const CLOCK_START_MS: u64 = 600_000;
 /// The lowest priority of production tasks.
 const PRODUCTION_PRIORITY: u8 = 9;
 
-/// Which tasks of the trace are replayed.
+/// Selection of the replayed tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Production {
-    /// Those of priority 9 and above: what the cell had promised room for.
+    /// Tasks of priority 9 and above.
     OnlyProduction,
     /// All.
     #[default]
@@ -61,7 +61,7 @@ pub enum Production {
 /// Replayed part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoogleOptions {
-    /// Which tasks.
+    /// Selection of the tasks.
     pub production: Production,
 }
 

@@ -1,4 +1,4 @@
-//! Which workload a command is about: the arguments that all of them share, and the reader they name.
+//! Workload inputs: the arguments that commands share, and the reader that they select.
 
 use crate::alike::Alike;
 use crate::azure::{self, AzureOptions};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// Where a workload comes from: on a command line, or in the table `[input]` of a file.
+/// Source of a workload: on a command line, or in the table `[input]` of a file.
 #[derive(Debug, Args, Deserialize)]
 #[command(next_help_heading = "Input")]
 #[serde(default, deny_unknown_fields)]
@@ -20,13 +20,13 @@ pub struct InputArgs {
     /// The folder of the trace; for swf the log itself, or a folder in which --cell names it.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
-    /// Which part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for
-    /// omega-sim a cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
-    /// without a trace takes the address of a cell that is served, and explains a job there.
+    /// Part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for omega-sim a
+    /// cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
+    /// without a trace takes the address of a served cell, and explains a job there.
     #[arg(long, value_name = "NAME", alias = "list")]
     #[serde(alias = "list")]
     cell: Option<String>,
-    /// Only production tasks, without the overcommit that the others need (google2011).
+    /// Only production tasks, without overcommit (google2011).
     #[arg(long, requires = "trace")]
     production: bool,
     /// The machines, where the trace has none (azure, swf): `200,cpu=64,memory=256Gi`, and disk=, gpu=.
@@ -44,17 +44,17 @@ pub struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
-    /// Number of machines the synthetic cell has.
+    /// Number of machines of the synthetic cell.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
     synthetic: u32,
-    /// Number of hours of work the synthetic workload has.
+    /// Hours of work of the synthetic workload.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
     hours: u32,
 }
 
-/// Machines and hours of a synthetic workload where nobody says, and what may be said.
+/// Default and bounds of a synthetic workload's machines and hours.
 const SYNTHETIC: u32 = 10_000;
 const SYNTHETIC_RANGE: RangeInclusive<i64> = 10..=1_000_000;
 const HOURS: u32 = 24;
@@ -98,7 +98,7 @@ enum Trace {
     Swf,
 }
 
-/// Why an input cannot be read. One line for the user.
+/// Error of reading an input: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// Arguments that do not go together.
@@ -112,14 +112,14 @@ pub enum InputError {
 /// Purpose of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
-    /// To place on: there must be some.
+    /// Required: the workload places tasks on these machines.
     Needed,
-    /// To look at, if there are any.
+    /// Optional: read if present.
     Optional,
 }
 
 impl InputArgs {
-    /// The files that are named, for whoever must not overwrite them.
+    /// The named input files, which outputs must not overwrite.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
         let files = [&self.cluster, &self.machines_file, &self.jobs_file, &self.data];
@@ -132,7 +132,7 @@ impl InputArgs {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
-    /// Missing part in a file, or there beside what it excludes; clap holds a command line to the same.
+    /// A missing or excluded argument in a file; clap checks the same on a command line.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
@@ -158,7 +158,7 @@ impl InputArgs {
         }
     }
 
-    /// The seed on which the workload depends: most traces are the same for all.
+    /// The seed that the workload depends on, if any; most traces ignore it.
     #[must_use]
     pub fn seed_of_workload(&self, seed: u64) -> u64 {
         let read = self.cluster.is_some() || self.machines_file.is_some();
@@ -169,10 +169,10 @@ impl InputArgs {
         }
     }
 
-    /// Finds what is wrong although each argument is right by itself, and nothing that clap can express.
+    /// Checks combinations of arguments that clap cannot express.
     ///
     /// # Errors
-    /// If there is such a fault.
+    /// If a combination is invalid.
     pub fn check(&self) -> Result<(), InputError> {
         if self.production && self.trace != Some(Trace::Google2011) {
             return Err(InputError::Arguments("--production is for --trace google2011 only"));

@@ -21,7 +21,7 @@ use omega_core::{
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The label that holds a machine's GPU model.
+/// Label with a machine's GPU model.
 pub const GPU_MODEL: &str = "gpu-model";
 
 /// A mebibyte in bytes.
@@ -41,7 +41,7 @@ pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
 /// Opens the machines and one list of tasks as a stream.
 ///
 /// # Errors
-/// If there is no such list, a file is missing, or the machines are at fault.
+/// If there is no such list, a file is missing, or the machines are invalid.
 pub fn open(dir: &Path, list: &str) -> Result<OpenbStream, LoadError> {
     let lists = lists(dir)?;
     if !lists.iter().any(|name| name == list) {
@@ -214,7 +214,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
     })
 }
 
-/// The devices that a task asks for: a share of one, or whole ones.
+/// Reads the requested devices of a task: a share of one, or whole ones.
 fn read_devices(row: &Row<'_>, columns: &TaskColumns) -> Result<Option<DeviceRequest>, LoadError> {
     let count = row.integer(columns.devices, u64::from(DEVICES_MAX))? as u8;
     let milli = row.optional_integer(columns.milli, u64::from(DEVICE_MILLI))?;

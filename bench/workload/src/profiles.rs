@@ -9,42 +9,42 @@ use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read. The largest sensible one has some kilobytes; what is larger is
-/// another file by mistake.
+/// The largest accepted file. Sensible ones have some kilobytes; a larger one is another file by
+/// mistake.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Why a profile file cannot be used. One line for the user.
+/// Error of a profile file: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: io::Error,
     },
     /// Name another file.
     #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
     TooLarge {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
     },
     /// Change the file.
     #[error("{}:{why}", file.display())]
     Content {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// The fault, with its place.
         why: ConfigError,
     },
-    /// Name a scheduler that there is, or leave the profile out.
+    /// Name an existing scheduler, or remove the profile.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
         file.display(), SCHEDULERS.join(", ")
     )]
     NoScheduler {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// The line of the profile.
         line: usize,
@@ -83,7 +83,7 @@ pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
     Ok(profiles)
 }
 
-/// Checks that the profiles suit a cell of these kinds.
+/// Checks that the profiles suit a cell with these kinds.
 pub fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
     profiles.check(kinds).map_err(|why| ProfileError::Content { file: file.to_path_buf(), why })
 }

@@ -22,26 +22,26 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 
-/// Known state of a workload before anything happens.
+/// State of a workload before its first event.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// Where it is from, in a few words for a heading.
+    /// Source of the workload, in a few words for a heading.
     pub name: String,
     /// The cell's resource kinds.
     pub kinds: Kinds,
     /// The cell's policy.
     pub policy: Policy,
-    /// The machines at the start; none where the trace tells of none and nobody said.
+    /// Initial machines; none if neither the trace nor the options have any.
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
     /// Number of some tasks are to stay up, where a scheduler evicts.
     pub budgets: Vec<DisruptionBudget>,
-    /// Where jobs are named.
+    /// Place of the jobs' names.
     pub jobs_at: JobsAt,
 }
 
-/// Where a trace names its jobs: the file and the column, for the error of a name that comes twice.
+/// File and column with a trace's job names, for errors about duplicates.
 #[derive(Clone, Debug)]
 pub struct JobsAt {
     /// The file.
@@ -51,7 +51,7 @@ pub struct JobsAt {
 }
 
 impl Head {
-    /// A cell of these kinds with machines, and nothing else.
+    /// The head of a stream: a cell with these kinds and machines.
     #[must_use]
     pub fn new(name: String, kinds: Kinds, machines: Vec<Machine>, jobs_at: JobsAt) -> Head {
         Head {
@@ -69,23 +69,23 @@ impl Head {
 /// One piece of a workload.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Something happens to a machine.
+    /// A machine event.
     Machine(MachineEvent),
-    /// A job comes.
+    /// A job's arrival.
     Job(JobEvent),
 }
 
-/// A job that comes.
+/// A job's arrival.
 #[derive(Clone, Debug)]
 pub struct JobEvent {
-    /// The job, and when it comes.
+    /// The job, and its arrival time.
     pub arrival: Arrival,
-    /// The line that names it, where it stands in one.
+    /// Line with its name, if it has one.
     pub line: Option<u64>,
 }
 
 impl Event {
-    /// When it happens, in milliseconds since the start.
+    /// Time in milliseconds since the start.
     #[must_use]
     pub fn at_ms(&self) -> u64 {
         match self {
@@ -106,7 +106,7 @@ pub trait Stream {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// If the rest cannot be read: file, line and field are named.
+    /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
     /// Parts that were not carried over, in sentences; whole once the end was reached.

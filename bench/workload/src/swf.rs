@@ -38,8 +38,8 @@ const FIELDS: [&str; 18] = [
     "think time",
 ];
 
-/// The largest number that is taken for a time or a count: 10^15, in seconds 30 million years. With
-/// it no sum over a log leaves 64 bits where times are in milliseconds.
+/// Largest accepted time or count: 10^15, in seconds 30 million years. With it no sum over a log
+/// exceeds 64 bits in milliseconds.
 const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 
 /// A job of a log, with what schedulers of batch queues look at.
@@ -47,17 +47,17 @@ const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 pub struct LoggedJob {
     /// The line it is in, from 1.
     pub line: u64,
-    /// When it was submitted, in milliseconds.
+    /// Submission time in milliseconds.
     pub submit_ms: u64,
-    /// Time for which it waited.
+    /// Wait time.
     pub wait_ms: Option<u64>,
-    /// Time for which it ran, as the wall clock saw it.
+    /// Run time by the wall clock.
     pub run_ms: Option<u64>,
     /// The processors it got.
     pub allocated: Option<u64>,
-    /// The processors it asked for.
+    /// Requested processors.
     pub requested: Option<u64>,
-    /// Time for which it asked to run at most.
+    /// Requested maximum run time.
     pub requested_ms: Option<u64>,
 }
 
@@ -101,13 +101,13 @@ impl Log {
         })
     }
 
-    /// Header lines read so far; they may stand between jobs.
+    /// Header lines read so far; they may be between jobs.
     #[must_use]
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// Tolerated irregularities in the lines so far, in sentences.
+    /// Tolerated irregularities of the lines read so far, in sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();

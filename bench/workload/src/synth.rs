@@ -33,11 +33,11 @@ const MEMORY_BYTES: u64 = 256 << 30;
 const DISK_BYTES: u64 = 16 << 40;
 /// Machines in a rack.
 const RACK: usize = 40;
-/// Racks stand in these zones in turn.
+/// Number of zones; racks are distributed round-robin.
 const ZONES: usize = 4;
 
-/// A shape of machines: how many of them the trace's cell has, the platform, and CPU and memory in
-/// ten-thousandths of the largest machine.
+/// A shape of machines: number in the trace's cell, platform, and CPU and memory in ten-thousandths
+/// of the largest machine.
 struct Shape {
     share: u64,
     platform: &'static str,
@@ -50,7 +50,7 @@ impl Shape {
         Shape { share, platform, cpu, memory }
     }
 
-    /// Amount of `unit` so many ten-thousandths are.
+    /// This many ten-thousandths of `unit`.
     fn part(unit: u64, share: u64) -> u64 {
         unit * share / 10_000
     }
@@ -74,16 +74,16 @@ const SHAPES: [Shape; 10] = [
 pub struct SynthOptions {
     /// Number of machines the cell has: 1 to [`MACHINES_MAX`].
     pub machines: u32,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Duration of the workload, in hours: 1 to 8,760.
     pub span_hours: u32,
-    /// Part of the cell's CPU that is asked for on average, in percent: 1 to 100.
+    /// Mean requested share of the cell's CPU, in percent: 1 to 100.
     pub utilisation_percent: u32,
 }
 
 impl Default for SynthOptions {
-    /// A day of 10,000 machines at 78 %: at the upper end of what the paper's cells reach.
+    /// A day of 10,000 machines at 78 %, the upper end of the paper's cells.
     fn default() -> SynthOptions {
         SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
     }
@@ -106,7 +106,8 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
     }
 }
 
-/// Makes up a workload whose jobs are written out when they are asked for; until then each is 64 bytes of a draft.
+/// Generates a workload whose jobs are written out on demand; until then each is a draft of 64
+/// bytes.
 #[must_use]
 pub fn open(options: &SynthOptions) -> SynthStream {
     let options = SynthOptions {
@@ -146,7 +147,7 @@ impl Stream for SynthStream {
     }
 }
 
-/// So many machines in the trace's shares, mixed over the racks.
+/// Machines in the trace's proportions, mixed over the racks.
 fn machines(count: usize, dice: &mut Dice) -> Vec<Machine> {
     let total: u64 = SHAPES.iter().map(|shape| shape.share).sum();
     let mut shapes: Vec<&Shape> = Vec::with_capacity(count);

@@ -46,7 +46,7 @@ struct Record {
     line: Vec<u8>,
     /// The fields, one after the other.
     text: String,
-    /// Where each field ends in `text`.
+    /// End of each field in `text`.
     ends: Vec<usize>,
 }
 
@@ -97,7 +97,7 @@ impl Table {
         })
     }
 
-    /// The columns of these names.
+    /// The columns with these names.
     ///
     /// # Errors
     /// If one is missing.
@@ -264,7 +264,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// A whole number from zero to `max`, or nothing.
+    /// A whole number from zero to `max`, or an empty field.
     ///
     /// # Errors
     /// If the field is anything else.
@@ -317,6 +317,16 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(input))
 }
 
+/// Reads the whole text of a file, unpacking it if it begins as a gzip file does.
+///
+/// # Errors
+/// If it cannot be read, or is not UTF-8.
+pub fn read_text(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_input(file)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// A failed read, in words for a user.
 pub(crate) fn describe(error: &io::Error) -> String {
     match error.kind() {
@@ -333,7 +343,7 @@ mod tests {
     use super::*;
     use crate::testing::{folder, gzip, message};
 
-    /// Reads a table of the columns `name` and `n` whose file holds these bytes.
+    /// Reads a table with the columns `name` and `n` from these bytes.
     fn read(bytes: &[u8]) -> (tempfile::TempDir, Result<Vec<(String, u64)>, LoadError>) {
         let dir = folder(&[]);
         let file = dir.path().join("t.csv");

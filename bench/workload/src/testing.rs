@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder that holds these files; those named `.gz` are compressed.
+/// A folder with these files; those named `.gz` are compressed.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -48,7 +48,7 @@ pub(crate) fn data(name: &str) -> Option<PathBuf> {
     Some(dir)
 }
 
-/// The sum of what the machines have.
+/// Total capacity of the machines.
 pub(crate) fn capacity(machines: &[Machine]) -> Amounts {
     machines.iter().fold(Amounts::zero(), |sum, machine| {
         sum.checked_add(&machine.capacity).expect("a cell's capacity fits in 64 bits")

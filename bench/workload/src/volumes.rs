@@ -1,4 +1,4 @@
-//! Volumes of a workload, as they are at the start.
+//! Volumes of a workload at the start.
 
 use omega_core::Text;
 use omega_schedulers::Volumes;
@@ -18,7 +18,7 @@ pub struct VolumesAtStart {
 }
 
 impl VolumesAtStart {
-    /// A list of them, of its own, and what did not go together.
+    /// A new list of the volumes, and inconsistencies.
     #[must_use]
     pub fn list(&self) -> (Volumes, Vec<VolumeError>) {
         let list = Volumes::default();

@@ -18,7 +18,7 @@ use crate::cell::{Cell, Registered};
 use crate::facts::Facts;
 use crate::judge::MachineStatus;
 use crate::machines::Machines;
-use omega_core::JobId;
+use omega_core::{Amounts, JobId};
 use std::collections::VecDeque;
 
 /// A capture that goes on: what is copied so far, but for the jobs, which have their pages.
@@ -230,15 +230,15 @@ impl Cell {
             floor: scheduler.answers.floor,
             answers: Vec::new(),
         };
-        Image {
+        let mut image = Image {
             kinds: self.kinds.clone(),
             version: self.version,
             now_ms: self.now_ms,
             policy: self.policy.clone(),
-            evicted: self.evicted.iter().collect(),
-            reservations: self.reservations().cloned().collect(),
-            cluster_capacity: self.resources.capacity.clone(),
-            peaks: self.peak_calendars().cloned().collect(),
+            evicted: Vec::new(),
+            reservations: Vec::new(),
+            cluster_capacity: Amounts::zero(),
+            peaks: Vec::new(),
             machines: rows.map(|slot| MachineImage::of(None, self.machines.row(slot))).collect(),
             loads: Vec::new(),
             vacant: self.machines.vacant().to_vec(),
@@ -247,6 +247,8 @@ impl Cell {
             ended: Vec::new(),
             tenants: self.tenants.iter().map(tenant).collect(),
             schedulers: self.schedulers.iter().map(scheduler).collect(),
-        }
+        };
+        self.policies.capture(&mut image);
+        image
     }
 }

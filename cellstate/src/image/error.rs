@@ -96,3 +96,10 @@ pub enum ImageError {
     #[error("the image has an answer to scheduler {0} that cannot have been given")]
     Answer(SchedulerId),
 }
+
+impl ImageError {
+    /// Checks that a list is no longer than any cell can have it.
+    pub(crate) fn check_count(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
+        if given > max { Err(ImageError::TooMany { what, given, max }) } else { Ok(()) }
+    }
+}

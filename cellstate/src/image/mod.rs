@@ -27,11 +27,11 @@ pub use capture::Captured;
 pub use error::ImageError;
 
 use crate::answers::Answer;
-use crate::gangs::GangHold;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::machines::Row;
+use crate::policy::gangs::GangHold;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, NodeCores, PeakCalendar, Policy, Reservation,
     SequenceNumber, TenantConfig, Text, Version,

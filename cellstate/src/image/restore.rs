@@ -6,7 +6,6 @@
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
-use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
 use crate::cores::TaskCores;
@@ -15,15 +14,16 @@ use crate::held::{Held, values_of};
 use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
+use crate::policy::{Placement, Restoring};
 use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
-    PEAK_CALENDARS_MAX, RESERVATIONS_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
+    SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
-    Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, PeakCalendar, Reservation,
-    SchedulerId, TaskId, TenantConfig, Text, Version,
+    Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, SchedulerId, TaskId, TenantConfig,
+    Text, Version,
 };
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
@@ -44,7 +44,7 @@ impl Cell {
     pub fn from_image(image: Image) -> Result<Cell, ImageError> {
         let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();
         let mut cell = Cell::new(Kinds::new(kinds)?);
-        at_most("jobs", image.next_job.0, JOBS_MAX)?;
+        ImageError::check_count("jobs", image.next_job.0, JOBS_MAX)?;
         if image.version.0 > VERSION_MAX {
             return Err(ImageError::Version(image.version));
         }
@@ -54,13 +54,11 @@ impl Cell {
         cell.now_ms = image.now_ms;
         validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
-        let cap = image.policy.eviction_cap;
-        cell.evicted = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
         cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
-        cell.restore_reservations(image.reservations)?;
-        cell.restore_cluster_capacity(image.cluster_capacity)?;
+        let restoring = Restoring { image: &image, facts: &mut cell.facts, kinds: &cell.kinds };
+        cell.policies.restore(restoring)?;
         for tenant in &image.tenants {
             crate::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
@@ -102,12 +100,16 @@ impl Cell {
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;
         }
-        cell.restore_peaks(&image.peaks)?;
+        cell.policies.refresh(&cell.facts);
         Ok(cell)
     }
 
     fn restore_machines(&mut self, image: &Image) -> Result<(), ImageError> {
-        at_most("rows of machines", image.machines.len() as u64, MACHINES_MAX as u64)?;
+        ImageError::check_count(
+            "rows of machines",
+            image.machines.len() as u64,
+            MACHINES_MAX as u64,
+        )?;
         for (slot, row) in (0..).zip(&image.machines) {
             let absent = row.status == MachineStatus::Absent;
             if row.machine.is_none() != absent
@@ -153,32 +155,8 @@ impl Cell {
         Ok(())
     }
 
-    fn restore_reservations(&mut self, list: Vec<Reservation>) -> Result<(), ImageError> {
-        at_most("reservations", list.len() as u64, RESERVATIONS_MAX as u64)?;
-        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(ImageError::Reservation(pair[1].name.clone()));
-        }
-        for reservation in list {
-            validate::reservation(&reservation, self.now_ms)?;
-            self.facts.book(reservation);
-        }
-        Ok(())
-    }
-
-    /// Sums up what batch holds, too: so it comes after the jobs.
-    fn restore_peaks(&mut self, list: &[PeakCalendar]) -> Result<(), ImageError> {
-        at_most("calendars of peaks", list.len() as u64, PEAK_CALENDARS_MAX as u64)?;
-        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(ImageError::Peaks(pair[1].name.clone()));
-        }
-        list.iter().try_for_each(|calendar| validate::peaks(calendar, &self.kinds))?;
-        let kinds = self.kinds.count();
-        self.change_peaks(|facts| facts.set_all_peaks(list, kinds));
-        Ok(())
-    }
-
     fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
-        at_most("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
+        ImageError::check_count("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
         for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
             crate::texts::name("scheduler", &image.name)?;
             if self.schedulers.iter().any(|other| other.name == image.name) {
@@ -240,7 +218,7 @@ impl Cell {
         self.restore_held(&mut job, &held).ok_or(ImageError::Held(id))?;
         restore_cores(id, &mut job, &cores)?;
         if hold.is_some() {
-            self.holding.insert(id);
+            self.policies.gangs.restore_hold(id);
         }
         for (index, task) in (0..).zip(&job.tasks) {
             self.restore_task(TaskId { job: id, index }, &job, task)?;
@@ -305,23 +283,22 @@ impl Cell {
             return Err(ImageError::Cores(id));
         }
         let need = job.need(task);
-        let (charged, of_cell) = (need.charged(part.request), need.cluster_request.as_deref());
+        let charged = need.charged(part.request);
+        let at = Placement { row, job: &job.spec, need, request: part.request };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
         // So far below zero that a sum of claims does not fit in 64 bits no free amount is.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
-            || of_cell.is_some_and(|request| self.resources.claimed.checked_add(request).is_none())
+            || !self.policies.can_count(&at)
             || part.demand_profiles.is_some_and(|demand_profiles| !demand_profiles.can_count(sum))
         {
             return Err(ImageError::Overflow(id));
         }
         self.machines.take(row, id, part);
         self.tenants.count(job.tenant, &charged, 1);
-        if let Some(request) = of_cell {
-            self.resources.count(request, 1);
-        }
+        self.policies.count(&at, 1);
         Ok(())
     }
 
@@ -364,7 +341,7 @@ impl Cell {
                 rules.matched = matched;
                 steps = steps.saturating_add(placed.saturating_mul(rules.counted().count() as u64));
             }
-            at_most("steps of rule counters", steps, COUNTED_MAX)?;
+            ImageError::check_count("steps of rule counters", steps, COUNTED_MAX)?;
             for task in job.tasks.iter() {
                 let Some(row) = task.state.machine().map(MachineId::row) else { continue };
                 if let Some(rules) = &job.groups[usize::from(task.group)].need.rules {
@@ -439,10 +416,6 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
 /// Whether a commit can have had these conflicts.
 fn are_conflicts(list: &[Conflict]) -> bool {
     list.len() <= TRANSACTION_ITEMS_MAX && list.windows(2).all(|pair| pair[0].item < pair[1].item)
-}
-
-fn at_most(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
-    if given > max { Err(ImageError::TooMany { what, given, max }) } else { Ok(()) }
 }
 
 fn twice(what: &'static str, name: &Text) -> ImageError {

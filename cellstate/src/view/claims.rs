@@ -7,13 +7,13 @@ use super::columns::Columns;
 use super::tenants::TenantRef;
 use super::{GroupRef, View};
 use crate::demand_profiles::{DemandProfileSums, DemandProfiles};
+use crate::facts::Need;
 use crate::judge::Grant;
-use crate::rules::GroupRules;
+use crate::policy::Placement;
 use omega_core::{
-    Amounts, Claim, Commit, ConflictCheck, CoreRequest, DeviceRequest, DeviceSet, Granularity, Job,
-    MachineId, NodeCores, Reason, TaskId, Transaction, TransactionId, Version,
+    Claim, Commit, ConflictCheck, DeviceSet, Granularity, Job, MachineId, Reason, TaskId,
+    Transaction, TransactionId, Version,
 };
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A claim that was not yet answered.
@@ -43,12 +43,8 @@ pub(super) struct Taken {
     job: Arc<Job>,
     /// The position of its group in its job.
     group: usize,
-    rules: Option<Box<GroupRules>>,
-    request: SmallVec<[i64; 4]>,
-    demand_profiles: Option<Arc<DemandProfiles>>,
-    devices: Option<(DeviceRequest, DeviceSet)>,
-    cores: Option<(CoreRequest, NodeCores)>,
-    cluster_request: Option<Box<Amounts>>,
+    need: Need,
+    grant: Grant,
     tenant: Option<TenantRef>,
 }
 
@@ -230,14 +226,10 @@ impl View {
             version,
             task,
             machine,
-            request: need.request.clone(),
-            demand_profiles: need.demand_profiles.clone(),
-            devices: need.devices.map(|request| (request, open.grant.devices)),
-            cores: need.cores.map(|request| (request, open.grant.cores)),
-            cluster_request: need.cluster_request.clone(),
+            need: need.clone(),
+            grant: open.grant,
             tenant: compiled.tenant,
             group: compiled.index,
-            rules: need.rules.clone(),
             job,
         });
     }
@@ -249,7 +241,7 @@ impl View {
             let compiled = self.compiled(open.group);
             (&compiled.job, &compiled.need.request[..])
         });
-        unanswered.chain(self.taken.iter().map(|taken| (&taken.job, &taken.request[..])))
+        unanswered.chain(self.taken.iter().map(|taken| (&taken.job, &taken.need.request[..])))
     }
 
     /// Gives back what own claims take, and then the room that was made for them: before a sync.
@@ -298,61 +290,44 @@ impl View {
     /// Finds anew which trackers count the tasks of claims that were taken.
     pub(super) fn find_matches_of_taken(&mut self) {
         for taken in &mut self.taken {
-            taken.rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
+            taken.need.rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
         }
     }
 
     fn count_taken(&mut self, taken: &mut Taken, row: usize, sign: i64) {
-        if let Some(rules) = &taken.rules {
+        let Taken { task, job, need, grant, tenant, .. } = taken;
+        if let Some(rules) = &need.rules {
             self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
         }
-        let Taken {
-            task,
-            job,
-            request,
-            demand_profiles,
-            devices,
-            cores,
-            cluster_request,
-            tenant,
-            ..
-        } = taken;
-        self.tenants.count(*tenant, (request, cluster_request.as_deref()), -sign);
-        add(
-            &mut self.columns,
-            &mut self.demand_profiles,
-            (row, request, demand_profiles.as_deref()),
-            sign,
-        );
-        self.facts.peaks.count(row, (job.kind, request), -sign);
-        if let Some(request) = cluster_request {
-            self.resources.count(request, -sign);
-        }
+        let request = &need.request;
+        self.tenants.count(*tenant, (request, need.cluster_request.as_deref()), -sign);
+        let part = (row, &request[..], need.demand_profiles.as_deref());
+        add(&mut self.columns, &mut self.demand_profiles, part, sign);
+        self.policies.count(&Placement { row, job, need, request }, -sign);
         // The cell chose by the same rule; it shows which when the row comes.
-        if let (Some((request, chosen)), Some(left)) =
-            (&mut *devices, self.devices.get_mut(&(row as u32)))
-        {
+        if let (Some(request), Some(left)) = (need.devices, self.devices.get_mut(&(row as u32))) {
             if sign > 0 {
-                left.give_back(*request, *chosen);
+                left.give_back(request, grant.devices);
             } else {
-                *chosen = left.choose(*request, DeviceSet::default()).unwrap_or_default();
-                left.take(*request, *chosen);
+                grant.devices = left.choose(request, DeviceSet::default()).unwrap_or_default();
+                left.take(request, grant.devices);
             }
         }
-        if let Some((request, chosen)) = cores {
+        if let Some(request) = need.cores {
             self.cores.change(row, |left| {
                 if sign > 0 {
-                    left.give_back(chosen);
+                    left.give_back(&grant.cores);
                 } else {
-                    *chosen = left.choose(*request).unwrap_or_default();
-                    left.take(chosen);
+                    grant.cores = left.choose(request).unwrap_or_default();
+                    left.take(&grant.cores);
                 }
             });
         }
         if let Some(departures) = &mut self.departures {
+            let devices = need.devices.map(|request| (request, grant.devices));
             match sign > 0 {
                 true => departures.remove(row, *task),
-                false => departures.claim((row, *task), (self.now_ms, job), (request, *devices)),
+                false => departures.claim((row, *task), (self.now_ms, job), (request, devices)),
             }
         }
     }
@@ -436,13 +411,10 @@ impl View {
         // What it was resized to it holds all day.
         let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let request = held.unwrap_or(&need.request);
-        self.facts.peaks.count(row, (compiled.job.kind, request), -sign);
+        self.policies.count(&Placement { row, job: &compiled.job, need, request }, -sign);
         let part = (row, request, demand_profiles);
         add(&mut self.columns, &mut self.demand_profiles, part, sign);
         self.tenants.count(compiled.tenant, (request, need.cluster_request.as_deref()), -sign);
-        if let Some(request) = &need.cluster_request {
-            self.resources.count(request, -sign);
-        }
         if let Some(request) = need.devices_of_placed()
             && let Some(devices) = self.devices.get_mut(&(row as u32))
         {

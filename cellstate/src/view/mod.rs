@@ -34,10 +34,8 @@ mod images;
 mod job_places;
 mod kept;
 mod loads;
-mod peaks;
 mod placements;
 mod reach;
-mod reservations;
 mod rules;
 mod surplus;
 mod tally;
@@ -58,14 +56,14 @@ pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 pub use tenants::QuotaLack;
 
-use crate::cluster_resources::ClusterResources;
 use crate::delta::{Delta, Interest};
 use crate::demand_profiles::DemandProfileSums;
 use crate::devices::Devices;
 use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
-use crate::judge::{Grant, MachineStatus, Spot, judge};
+use crate::judge::{Asked, Grant, MachineStatus, Rules, Spot, judge};
 use crate::map::FastMap;
+use crate::policy::{Applying, Context, Mirrors, Placement, TenantTree};
 use claims::{InFlight, Open, Taken};
 use columns::Columns;
 use compiled::Compiled;
@@ -73,8 +71,7 @@ use evictions::Eviction;
 use images::Images;
 use kept::{Kept, inverse_capacity};
 use omega_core::{
-    DeviceSet, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Take, TaskId,
-    Version,
+    JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, TaskId, Version,
 };
 use placements::Placements;
 use smallvec::SmallVec;
@@ -110,8 +107,8 @@ pub struct View {
     loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
-    /// What belongs to no machine, with its own claims taken off.
-    resources: ClusterResources,
+    /// What it has of each policy, with its own claims counted.
+    policies: Mirrors,
     placements: Option<Box<Placements>>,
     job_places: Option<Box<job_places::Places>>,
     departures: Option<Box<departures::Departures>>,
@@ -158,7 +155,7 @@ impl View {
             loads: loads::Loads::default(),
             images: Images::default(),
             tenants: tenants::KnownTenants::default(),
-            resources: ClusterResources::default(),
+            policies: Mirrors::default(),
             placements: None,
             job_places: None,
             departures: None,
@@ -263,12 +260,7 @@ impl View {
         if more_tenants {
             self.find_tenants();
         }
-        self.tally.cell_freed += u64::from(delta.resources.exceeds(&self.resources));
-        self.resources.clone_from(&delta.resources);
-        if let Some(reservations) = &delta.reservations {
-            self.set_reservations(reservations);
-        }
-        self.apply_peaks(delta);
+        self.apply_policies(delta);
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
         }
@@ -279,6 +271,35 @@ impl View {
             departures.apply(delta);
         }
         self.take_all_again();
+    }
+
+    fn apply_policies(&mut self, delta: &Delta) {
+        let mut stale = false;
+        self.policies.apply(Applying {
+            delta,
+            facts: &mut self.facts,
+            kinds: self.columns.kinds(),
+            tally: &mut self.tally,
+            stale: &mut stale,
+        });
+        if stale {
+            (0..self.rows()).for_each(|row| self.columns.touch(row));
+        }
+    }
+
+    /// The mirrors of policies.
+    pub(crate) fn mirrors(&self) -> &Mirrors {
+        &self.policies
+    }
+
+    /// The descriptions and sets of machines, and the rules.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The tree of tenants.
+    pub(crate) fn tenant_tree(&self) -> &impl TenantTree {
+        &self.tenants
     }
 
     fn apply_rules(&mut self, delta: &Delta) {
@@ -326,6 +347,7 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
+        self.policies.reset();
         self.images = Images::default();
         self.keep_again();
         self.sequences.clear();
@@ -537,20 +559,6 @@ impl View {
         sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
-    /// What the cell as a whole has, and what of it is claimed, by claims of this view, too.
-    #[must_use]
-    pub fn resources(&self) -> &ClusterResources {
-        &self.resources
-    }
-
-    /// How many tasks of a group may claim what they need of the cell as a whole.
-    #[must_use]
-    pub fn cell_room(&self, group: GroupRef) -> usize {
-        let request = self.compiled(group).need.cluster_request.as_deref();
-        let count = request.map_or(u64::MAX, |request| self.resources.room_for(request));
-        usize::try_from(count).unwrap_or(usize::MAX)
-    }
-
     // --- Deciding ------------------------------------------------------------------------------
 
     /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
@@ -575,18 +583,13 @@ impl View {
         let free: SmallVec<[i64; 8]> = (0..kinds).map(|kind| self.columns.get(row, kind)).collect();
         let devices = if self.devices.is_empty() { None } else { self.devices(row) };
         let status = self.status(row);
-        let reserved = self.is_reserved(row, job);
         let demand_profiles = self.demand_profiles.get(row).map(|sum| &**sum);
         let id = self.machine_id(row);
         let cores = self.cores(row);
-        let over_peak = self.facts.over_peak(row, (job.kind, &need.request));
-        let spot =
-            Spot { id, status, free: &free, demand_profiles, devices, cores, reserved, over_peak };
-        let asked = (Take::Request, DeviceSet::default());
-        let grant = judge(machine, &spot, need, &self.facts, asked)?;
-        match &need.cluster_request {
-            Some(request) => self.resources.judge(request).map(|()| grant),
-            None => Ok(grant),
-        }
+        let spot = Spot { id, status, free: &free, demand_profiles, devices, cores };
+        let at = Placement { row, job, need, request: &need.request };
+        let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        let rules = Rules { policies: &self.policies, context: &context };
+        judge(machine, &spot, &at, &rules, Asked::default())
     }
 }

@@ -334,11 +334,12 @@ impl View {
         let cores = self.cores_of(task.id);
         let is_flat = group.demand_profiles.is_empty() || held.is_some();
         let has_none = task.devices.is_empty() && cores.is_empty();
-        if self.facts.rules.is_empty() && has_none && is_flat {
+        let is_uncounted = !self.policies.count_tasks_of(&job, group);
+        if self.facts.rules.is_empty() && has_none && is_flat && is_uncounted {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
             }
-            // No rule looks at any task: amounts are all there is.
+            // No rule looks at any task, and no policy counts it: amounts are all there is.
             let request: SmallVec<[i64; 8]> = match &held {
                 Some(held) => SmallVec::from_slice(held),
                 None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
@@ -348,7 +349,6 @@ impl View {
                 let claims = (request.as_slice(), Some(&group.cluster_request));
                 self.tenants.count(self.tenants.find(&job.tenant), claims, -sign);
             }
-            self.facts.peaks.count(row, (job.kind, &request), -sign);
             return;
         }
         let group = self.compile_placed(task, &job);

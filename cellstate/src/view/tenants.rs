@@ -13,8 +13,9 @@ use super::{GroupRef, View};
 use crate::delta::{Delta, TenantDelta, TenantTerms};
 use crate::facts::Need;
 use crate::map::FastMap;
+use crate::policy::TenantTree;
 use omega_core::limits::TENANT_DEPTH_MAX;
-use omega_core::{Amounts, JobId, KindId, Precedence, Text};
+use omega_core::{Amounts, Job, JobId, KindId, Precedence, Text};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -259,6 +260,14 @@ impl KnownTenants {
             }
         }
         None
+    }
+}
+
+impl TenantTree for KnownTenants {
+    fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]> {
+        let told = self.line(self.find(&job.tenant)).filter_map(|known| known.told.as_ref());
+        let above = told.map(|tenant| &tenant.terms.name).filter(|name| **name != job.tenant);
+        std::iter::once(&job.tenant).chain(above).collect()
     }
 }
 

@@ -43,13 +43,14 @@ use std::fmt;
 use std::sync::Arc;
 use timeline::{Hold, Part, Timeline, is_too_much};
 
-/// Time after a search the next one may be, unless somebody says otherwise.
+/// Default of the shortest time between two searches for a job's plan.
 const INTERVAL_MS: u64 = 10_000;
 
 /// Its name in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first jobs that find no room; as a filter, what they leave to others. See the head of the file.
+/// Plans for the first pending jobs; as a filter, the machines that these leave to others. See the
+/// head of the file.
 ///
 /// Clones share their plans: each scheduler needs one of its own.
 #[derive(Clone)]
@@ -75,24 +76,24 @@ impl Default for Backfill {
 }
 
 impl Backfill {
-    /// So many jobs have plans.
+    /// Backfill with plans for the first `depth` jobs.
     #[must_use]
     pub fn new(depth: usize) -> Backfill {
         Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
     }
 
-    /// Returns `self` with another interval: it looks for a better plan, or for one that was impossible before, so long after the last search
-    /// for the job at the earliest, in milliseconds of the cell's time. A search looks at the whole cell. (Slurm's
-    /// `bf_interval`.) Without it, 10 seconds: as often as the time of a served cell moves.
+    /// Returns `self` with another interval: the shortest time between two searches for a job's
+    /// plan, in milliseconds of the cell's time. A search examines the whole cell. (Slurm's
+    /// `bf_interval`.) The default is 10 seconds, in which a served cell's time advances.
     #[must_use]
     pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
         self.interval_ms = interval_ms;
         self
     }
 
-    /// Returns `self` with a window: plans begin within so much of the cell's time from now, in milliseconds; a job that
-    /// could begin later has none yet. That bounds how far a search goes. (Slurm's `bf_window`.) Without it, as far
-    /// as tasks have an expected end.
+    /// Returns `self` with a window: plans begin at most this long from now, in milliseconds of the
+    /// cell's time. That bounds a search. (Slurm's `bf_window`.) The default is as far as tasks
+    /// have an expected end.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;
@@ -120,7 +121,7 @@ impl Filter for Backfill {
         NAME
     }
 
-    /// Plans change without a machine doing so: nobody may remember what is said here.
+    /// Plans change without a change of machines, so answers must not be cached.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB | Reads::TIME
     }
@@ -160,7 +161,7 @@ impl Filter for Backfill {
     }
 }
 
-/// Whether a task that began now in a row would leave there what holds keep.
+/// Whether a task that starts now on a row leaves the room that plans need there.
 fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
     let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));

@@ -1,11 +1,11 @@
-//! A plan: when the tasks of a job that wait will find room, and on which machines.
+//! A plan: the earliest time at which a job's pending tasks find room, and the machines for them.
 //!
-//! The search goes through time: it counts for how many of the tasks each machine has room now, and again whenever
-//! somebody is expected to leave one, until there is room for enough of them. Only machines on which nobody but the
-//! room forbids the tasks count; whether a rule about other tasks would allow them by then is not asked.
+//! The search goes through time: it counts the tasks that fit on each machine now, and again at
+//! each expected departure, until enough fit. Only machines on which nothing but room excludes the
+//! tasks count; rules about other tasks are checked as of now.
 //!
-//! Of the machines that have room then, those are kept that had none for longest: what is free before is left to those
-//! who fill the time until then.
+//! Of the machines with room then, it takes those that get it last: earlier room is left to jobs
+//! that fill the time until then.
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
@@ -23,9 +23,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(crate) struct Lack {
     /// Its groups with tasks that wait, in order.
     pub(crate) groups: SmallVec<[GroupLack; 2]>,
-    /// Number of tasks that must find room together: all of them, or what a gang's minimum lacks.
+    /// Number of tasks that must be placed together: all, or the number missing from a gang's
+    /// minimum.
     pub(crate) tasks: u32,
-    /// For how long they run; beyond all times if nobody says.
+    /// Expected run time; the largest number if unknown.
     pub(crate) run_ms: u64,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Slot {
     pub(super) hold: Hold,
 }
 
-/// See the head of the file.
+/// The plan; see the head of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) start_ms: u64,
@@ -57,7 +58,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for what the job lacks now, if that is no more than before.
+    /// Returns the plan for the job's present lack, if that is no larger than before.
     pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
         if before == now {
             return Some(self);
@@ -77,7 +78,7 @@ impl Plan {
 /// Resources that plans keep on each machine, by row.
 pub(super) type Holds<'a> = BTreeMap<usize, SmallVec<[&'a Hold; 4]>>;
 
-/// When a plan is looked for.
+/// Time of a search for a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     /// It begins then or later.
@@ -95,7 +96,7 @@ pub(super) struct Search<'a> {
     pub(super) holds: Holds<'a>,
 }
 
-/// Of some machines of a block, those on which nothing but the room may keep the tasks off.
+/// Machines of a block that reject the tasks for no reason but lack of room.
 fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
     let block = tasks.view.block(block);
     let filters = profile.filters().filter(|filter| filter.name() != NAME && filter.applies(tasks));
@@ -116,21 +117,21 @@ fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
     })
 }
 
-/// A machine that is looked at.
+/// A machine under examination.
 struct Place {
     row: usize,
-    /// For how many tasks of each group there is room at the present moment of the search.
+    /// Numbers of tasks of each group that fit at the time of the search.
     room: SmallVec<[u32; 2]>,
-    /// Which groups may run there, one bit for each; those beyond the 64th share one.
+    /// Groups that may run there, one bit each; those beyond the 64th share one.
     groups: u64,
-    /// Since when there is as much room.
+    /// Time since which this room exists.
     since_ms: u64,
-    /// Made when the first change comes.
+    /// Created at the first change.
     timeline: Option<Timeline>,
 }
 
 impl<'a> Search<'a> {
-    /// The plan with the earliest start; `None` if there is none in that time.
+    /// The plan with the earliest start; `None` if there is none within the limit.
     pub(super) fn earliest(&self, when: When) -> Option<Plan> {
         if self.lack.tasks == 0 {
             return None;
@@ -173,7 +174,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether a plan stands: there is still room for it, beside what others are to have.
+    /// Whether a plan is still valid: its machines have the room, in addition to other plans.
     pub(super) fn stands(&self, plan: &Plan) -> bool {
         let parts = self.parts();
         let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();
@@ -206,7 +207,7 @@ impl<'a> Search<'a> {
             && !self.is_reserved(row, group, slot.hold.from_ms)
     }
 
-    /// Resources that a task of each group takes.
+    /// Resources of a task of each group.
     fn parts(&self) -> SmallVec<[Part; 2]> {
         let part = |lack: &GroupLack| {
             let need = self.view.need(lack.group);
@@ -253,7 +254,7 @@ impl<'a> Search<'a> {
         places
     }
 
-    /// The room of a machine at a moment.
+    /// Free resources of a machine at a time.
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
         // Where nothing is kept for anybody there will only be more.
         let until_ms = match self.holds.contains_key(&place.row) {
@@ -273,7 +274,7 @@ impl<'a> Search<'a> {
         parts.iter().enumerate().map(of_group).collect()
     }
 
-    /// Looks at a machine as it is now.
+    /// Reads the present state of a machine.
     fn begin(&self, place: &mut Place, parts: &[Part]) {
         if self.holds.contains_key(&place.row) {
             place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));
@@ -281,7 +282,7 @@ impl<'a> Search<'a> {
         place.room = self.room(place, self.view.now_ms(), parts);
     }
 
-    /// When the room of a machine changes first.
+    /// Time of the first change of a machine's room.
     fn first_change(&self, place: &Place, parts: &[Part]) -> Option<u64> {
         let now_ms = self.view.now_ms();
         if place.timeline.is_some() {
@@ -291,8 +292,8 @@ impl<'a> Search<'a> {
         leaves.map(|at_ms| expected_ms(at_ms, now_ms)).min()
     }
 
-    /// When the room of a machine changes next for tasks that begin then: something leaves or comes, or what begins
-    /// would last into a change for the worse.
+    /// Time of the next change of a machine's room for tasks that begin then: a departure, an
+    /// arrival, or a later change for the worse that they would overlap.
     fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
         let times = place.timeline.as_ref()?.times();
         if !self.holds.contains_key(&place.row) {
@@ -303,7 +304,7 @@ impl<'a> Search<'a> {
         moments.filter(|at_ms| *at_ms > after_ms).min()
     }
 
-    /// Brings a machine to a moment. The answer is when it changes next.
+    /// Advances a machine's state to a time. Returns the time of its next change.
     fn go_on(&self, place: &mut Place, at_ms: u64, parts: &[Part]) -> Option<u64> {
         if place.timeline.is_none() {
             place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));

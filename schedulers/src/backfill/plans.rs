@@ -1,4 +1,4 @@
-//! The jobs that found no room, in the order of the queue, and the plans of the first of them.
+//! The pending jobs without room, in queue order, and the plans of the first of them.
 //!
 //! Invariant: no two plans need the same room, as far as anyone says how long tasks run.
 
@@ -30,27 +30,27 @@ impl Order for ByPrecedence {
 /// Outcome of plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackfillFigures {
-    /// Plans that are held now.
+    /// Number of current plans.
     pub held: u64,
-    /// Number of times a plan was made or made anew.
+    /// Number of plans made or remade.
     pub made: u64,
-    /// Tasks of other jobs that were placed while a plan was held which they had to keep clear of.
+    /// Tasks of other jobs placed while a plan restricted them.
     pub backfilled: u64,
     /// Planned jobs all of whose tasks were placed.
     pub started: u64,
-    /// Of those, the ones that were placed after what they were promised first.
+    /// Of those, tasks placed later than first planned.
     pub late: u64,
     /// Amount of later, in milliseconds, all together.
     pub late_ms: u64,
 }
 
-/// A job that found no room.
+/// A job without room.
 #[derive(Debug)]
 struct Lacking {
     job: Arc<Job>,
     /// The start of its first plan.
     promised_ms: Option<u64>,
-    /// State of the view at the last try: there is no room for it in that.
+    /// Version of the view at the last failed attempt.
     tried: (Version, u64),
 }
 
@@ -58,17 +58,17 @@ struct Lacking {
 #[derive(Debug)]
 struct Planned {
     id: JobId,
-    /// `None` if all of it is in a transaction, or if nobody knows when it will find room.
+    /// `None` if all its tasks are in a transaction, or if no start time can be computed.
     plan: Option<Plan>,
     lack: Lack,
-    /// When a plan, or a better one, was looked for last, by the cell's time.
+    /// Cell time of the last search for a plan or for a better one.
     looked_ms: u64,
-    /// The stamps of the blocks of the plan's slots when it was last seen to stand.
+    /// Stamps of the blocks of the plan's machines at its last check.
     stamps: Vec<u64>,
 }
 
 impl Planned {
-    /// Whether nothing has happened to the machines of a plan since it was last seen to stand.
+    /// Whether the machines of a plan are unchanged since its last check.
     fn is_untouched(&self, plan: &Plan, view: &View) -> bool {
         self.stamps.iter().copied().eq(stamps(plan, view))
     }
@@ -79,19 +79,19 @@ fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
     plan.slots.iter().map(|slot| view.block_stamp(slot.machine.row() / BLOCK))
 }
 
-/// See the head of the file.
+/// The plans; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
     /// Time after a search for a job's plan the next one may be, in milliseconds of the cell's time.
     interval_ms: u64,
-    /// Latest begin of a plan from now, likewise.
+    /// Latest start of a plan, from now.
     window_ms: u64,
     waiting: BTreeSet<Place>,
     jobs: BTreeMap<JobId, Lacking>,
     /// The first of those, in order.
     planned: Vec<Planned>,
-    /// Whether somebody was placed who goes before some plan, and may be in its way.
+    /// Whether a task was placed of a job that precedes a planned one, and may use its machines.
     passed: bool,
     /// The job that is decided on, and how many of the plans are before it in the order.
     turn: Option<(JobId, usize)>,
@@ -100,26 +100,26 @@ pub(crate) struct Plans {
     pub(crate) figures: BackfillFigures,
 }
 
-/// The way in which the plans of a job bind another one.
+/// Restrictions that the plans of other jobs put on a job.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// By those of all others.
+    /// Restricted by the plans of all other jobs.
     AllBut(JobId),
-    /// By the first of them.
+    /// Blocked by the first job.
     First(usize),
 }
 
 /// Result of [`Plans::renew`].
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
-    /// Whether anything that was kept is kept no more.
+    /// Whether a plan was dropped or shrunk.
     pub(crate) eased: bool,
     /// Jobs whose plans begin now.
     pub(crate) due: Vec<JobId>,
 }
 
 impl Plans {
-    /// In the order of a queue, made so often at most.
+    /// Plans in the order of a queue, made at most this often.
     pub(crate) fn new(
         order: Option<Arc<dyn Order>>,
         (interval_ms, window_ms): (u64, u64),
@@ -137,12 +137,12 @@ impl Plans {
         self.passed |= self.turn.is_some_and(|(_, before)| before < self.planned.len());
     }
 
-    /// Whether a job is one of so many that have plans.
+    /// Whether a job is among the first `depth` jobs.
     pub(crate) fn is_in_head(&self, id: JobId, depth: usize) -> bool {
         self.waiting.iter().take(depth).any(|place| place.id == id)
     }
 
-    /// Whether no job is known to have found no room.
+    /// Whether every job has been placed.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -179,7 +179,7 @@ impl Plans {
         self.turn = Some((id, before));
     }
 
-    /// Notes that a job found no room in a view.
+    /// Records that a job found no room in a view.
     pub(crate) fn lacks(&mut self, id: JobId, job: &Arc<Job>, view: &View) {
         let tried = (view.version(), view.now_ms());
         if let Some(known) = self.jobs.get_mut(&id) {
@@ -191,7 +191,7 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
-    /// Notes that a job waits no more: it has its machines now, or it has ended.
+    /// Removes a job: it has its machines now, or it has ended.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
         let Some(known) = self.jobs.remove(&id) else { return };
         if let Some(place) = self.place(id, &known.job) {
@@ -229,7 +229,7 @@ impl Plans {
         }
     }
 
-    /// Whether there are plans that a job must keep clear of.
+    /// Whether plans restrict a job.
     pub(crate) fn binds(&self, id: JobId) -> bool {
         if self.by_row.is_empty() {
             return false;
@@ -256,13 +256,13 @@ impl Plans {
         self.kept_on(id, row).map(|(_, hold)| hold)
     }
 
-    /// The machines of a block on which anything is kept, for whomever.
+    /// The machines of a block with any plan, as bits.
     pub(super) fn rows_held(&self, block: usize) -> u64 {
         let rows = self.by_row.range(block * BLOCK..(block + 1) * BLOCK);
         rows.fold(0, |word, (row, _)| word | 1 << (row % BLOCK))
     }
 
-    /// The first job for which the machine in a row is kept from tasks of another one, and from when on.
+    /// The first job whose plan restricts other jobs' tasks on the machine in a row, and its start.
     pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
         let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
@@ -270,13 +270,13 @@ impl Plans {
 
     // --- How they are made ---------------------------------------------------------------------
 
-    /// The first jobs, so many of them.
+    /// The first `depth` jobs.
     pub(crate) fn head(&self, depth: usize) -> Vec<(JobId, Arc<Job>)> {
         let known = |place: &Place| Some((place.id, self.jobs.get(&place.id)?.job.clone()));
         self.waiting.iter().take(depth).filter_map(known).collect()
     }
 
-    /// Brings the plans of the first jobs up to date, the first first, given what each of them lacks.
+    /// Updates the plans of the first jobs, in order, given the missing tasks of each.
     pub(crate) fn renew(
         &mut self,
         head: Vec<(JobId, Lack)>,
@@ -314,7 +314,7 @@ impl Plans {
         renewed
     }
 
-    /// Lists by row what is kept.
+    /// Builds the index of planned machines by row.
     fn index(&mut self) {
         self.by_row.clear();
         for (position, planned) in self.planned.iter().enumerate() {
@@ -325,8 +325,8 @@ impl Plans {
         }
     }
 
-    /// The plan of a job from now on, and whether it was made now. Those before it are made; `after` are those
-    /// after it, as they are.
+    /// The updated plan of a job, and whether it is new. Plans of earlier jobs are final; `after`
+    /// are the current plans of later ones.
     fn next_plan(
         &self,
         (id, old, lack): (JobId, Option<Planned>, Lack),

@@ -28,18 +28,18 @@ pub(super) struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) from_ms: u64,
-    /// Until before this; beyond all times if nobody says how long the tasks run.
+    /// End of the period; the largest number if the run time is unknown.
     pub(super) until_ms: u64,
-    /// For so many tasks.
+    /// Number of tasks.
     pub(super) tasks: u32,
     pub(super) part: Part,
 }
 
-/// The first that is said of a task that runs longer than its job says: so much longer.
+/// First extension of a task that exceeds its run time.
 const OVERRUN_MS: u64 = 10_000;
 
-/// When a task is expected to leave that should do so then. One that is over its time is given ten seconds more,
-/// and twice as much whenever those are over, too: whoever was wrong by an hour may be wrong by another one.
+/// Expected end of a task. A task over its estimate gets ten more seconds, then twice as many each
+/// time.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;
@@ -50,7 +50,7 @@ pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     expected
 }
 
-/// From when on so much is free.
+/// An amount that becomes free at a time.
 #[derive(Clone, Debug)]
 struct Step {
     at_ms: u64,
@@ -59,7 +59,7 @@ struct Step {
 }
 
 impl Step {
-    /// Number of tasks there is room for, at most so many.
+    /// Number of tasks that fit, at most `most`.
     fn room(&self, part: &Part, most: u32) -> u32 {
         let wanted = part.amounts.iter().zip(&self.free).filter(|(amount, _)| **amount > 0);
         let room = wanted.fold(i64::from(most), |room, (amount, free)| room.min(free / amount));
@@ -81,13 +81,13 @@ fn now(view: &View, row: usize) -> Step {
     Step { at_ms: view.now_ms(), free, devices: view.devices(row).copied() }
 }
 
-/// For how many tasks there is room in a row now, at most so many.
+/// Number of tasks that fit on a row now, at most `most`.
 pub(super) fn room_now(view: &View, row: usize, part: &Part, most: u32) -> u32 {
     now(view, row).room(part, most)
 }
 
-/// Whether a hold keeps one task more off a machine at any time: even with everybody gone there is not enough for
-/// both. Then nobody need look at when who leaves.
+/// Whether a plan excludes a further task from a machine at any time: even an empty machine has too
+/// little for both. Then departures need not be examined.
 pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part)) -> bool {
     part.amounts.iter().enumerate().any(|(kind, amount)| {
         let leaves = |gone: i64, departure: &Departure| {
@@ -103,15 +103,15 @@ pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part))
 
 /// Change on a machine at some time.
 enum Change<'a> {
-    /// Somebody leaves these amounts and devices.
+    /// A task ends and frees these amounts and devices.
     Leaves(&'a [i64], Option<(DeviceRequest, DeviceSet)>),
-    /// End of the hold at this position.
+    /// End of the plan at this position.
     Ends(usize),
-    /// It is kept from now on.
+    /// A plan begins.
     Begins(usize),
 }
 
-/// See the head of the file.
+/// The timeline; see the head of the file.
 ///
 /// Invariant: the steps ascend by time, and the first is now.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Of the machine in a row, with these holds on it.
+    /// Timeline of the machine in a row, with these plans on it.
     pub(super) fn of<'a>(
         view: &View,
         row: usize,
@@ -164,12 +164,12 @@ impl Timeline {
         Timeline { steps }
     }
 
-    /// When anything changes, now included.
+    /// Times of all changes, including now.
     pub(super) fn times(&self) -> impl Iterator<Item = u64> {
         self.steps.iter().map(|step| step.at_ms)
     }
 
-    /// For how many tasks there is room from a moment until before another one, at most so many.
+    /// Number of tasks that fit during a period, at most `most`.
     pub(super) fn room(&self, (from_ms, until_ms): (u64, u64), part: &Part, most: u32) -> u32 {
         let first = self.steps.partition_point(|step| step.at_ms <= from_ms).saturating_sub(1);
         let steps = self.steps[first..].iter().take_while(|step| step.at_ms < until_ms);

@@ -1,4 +1,4 @@
-//! The arguments of the built-in plugins, and what arguments of any plugin may be made of.
+//! Arguments of the built-in plugins, and types for arguments of any plugin.
 
 use crate::plugins::SCORED_KINDS_MAX;
 use omega_core::{KindId, Kinds};
@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 use toml::Spanned;
 
-/// Why arguments cannot be used with a cell: the operator changes the file or the cell's kinds.
+/// Error of arguments that do not suit the cell: the operator changes the file or the cell's kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ArgumentError {
-    /// Which argument, as a path such as `kinds[1].name`.
+    /// Path of the argument, such as `kinds[1].name`.
     pub argument: String,
     /// Error in it.
     pub why: String,
-    /// Its bytes in the file, where they are known better than those of all arguments.
+    /// Byte range of the argument in the file, if known.
     place: Option<Range<usize>>,
 }
 
@@ -86,7 +86,7 @@ impl Serialize for KindName {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct NoArguments {}
 
-/// Which resource kinds count, and how much.
+/// Kinds that count, with their weights.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -104,7 +104,7 @@ pub(super) struct Resources {
 pub(super) struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,
-    /// Its weight beside the others.
+    /// Relative weight.
     #[serde(default = "one", deserialize_with = "small_weight")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = SMALL_WEIGHT_MAX)))]
     weight: u32,
@@ -139,7 +139,7 @@ pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D:
     }
 }
 
-/// Refuses no kind, and kinds that are named twice.
+/// Rejects an empty list of kinds, and kinds that are named twice.
 pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> Result<(), E> {
     let mut earlier: Vec<&str> = Vec::new();
     for name in names {
@@ -163,7 +163,7 @@ pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
     Ok(kinds)
 }
 
-/// Reads kinds, at most as many as a score of shares takes.
+/// Reads kinds, at most as many as a score supports.
 fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
     let kinds = different_kinds(from)?;
     if kinds.len() > SCORED_KINDS_MAX {

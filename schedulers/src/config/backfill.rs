@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(super) fn plugin() -> Plugin {
     Plugin::around(Point::Filter, "backfill", make, Profile::with_backfill)
         .describe::<Depth>()
-        .about("The first jobs that find no room are promised machines, and others use them until then.")
+        .about("Plans machines for the first pending jobs; other jobs use these machines until the planned start.")
 }
 
 /// EASY backfilling.
@@ -20,7 +20,7 @@ fn one() -> u32 {
     1
 }
 
-/// As often as the time of a served cell moves.
+/// Default interval: the interval at which a served cell's time advances.
 fn ten() -> u32 {
     10
 }

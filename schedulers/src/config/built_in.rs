@@ -28,28 +28,32 @@ pub(super) fn plugins() -> Vec<Plugin> {
         .collect()
 }
 
-/// The filters that the cell judges by, in the order in which they are asked.
+/// The cell's own filters, in the order of their calls.
 fn cells_own() -> [Plugin; 11] {
     [
-        Plugin::always("cluster_resources")
-            .about("The cell as a whole has what the task claims of it, such as licences."),
-        Plugin::always("quota")
-            .about("The task's tenant, and those above it, may claim so much more."),
-        Plugin::always("schedulable").about("The machine takes tasks: it is not draining."),
+        Plugin::always("cluster_resources").about(
+            "Enough of each cluster resource that the task claims, such as licences, is left.",
+        ),
+        Plugin::always("quota").about(
+            "The claim stays within the limits of the task's tenant and of the tenants above it.",
+        ),
+        Plugin::always("schedulable").about("The machine is not draining."),
         Plugin::always("node_name")
             .alias("NodeName")
-            .about("The task names no machine, or this one."),
+            .about("The task names this machine, or none."),
         Plugin::always("machine_affinity").about("The machine matches the required affinity."),
-        Plugin::always("taints").about("The task tolerates every taint that keeps tasks off."),
+        Plugin::always("taints")
+            .about("The task tolerates the machine's `NoSchedule` and `NoExecute` taints."),
         Plugin::always("reservations")
-            .about("The machine is reserved for nobody else while the task is expected to run."),
+            .about("No reservation for other tenants begins before the task is expected to end."),
         Plugin::always("peak_hours")
-            .about("At this time of day, batch may hold as much of the machine."),
-        Plugin::always("resources_fit").about(
-            "The machine has what the task requests of every kind, the devices and the cores.",
-        ),
-        Plugin::always("task_rules").about("No rule about other tasks forbids the machine."),
-        Plugin::always("task_limits").about("The machine's domains hold less than they may."),
+            .about("With the task, batch stays within its share of the machine at this hour."),
+        Plugin::always("resources_fit")
+            .about("The machine has enough of every requested kind, devices and exclusive cores."),
+        Plugin::always("task_rules")
+            .about("No affinity, anti-affinity, spread or port rule rejects the machine."),
+        Plugin::always("task_limits")
+            .about("The task's maximum in the machine's domains is not reached."),
     ]
 }
 
@@ -59,22 +63,22 @@ fn scores() -> [Plugin; 7] {
             Ok(LeastAllocated::new(&resources.find(kinds)?))
         })
         .alias("NodeResourcesLeastAllocated")
-        .about("The more is left of the machine, the better: spreads load."),
+        .about("Prefers machines with more free resources: spreads load."),
         score("most_allocated", |resources: &Resources, kinds| {
             Ok(MostAllocated::new(&resources.find(kinds)?))
         })
         .alias("NodeResourcesMostAllocated")
-        .about("The less is left of the machine, the better: packs."),
+        .about("Prefers machines with less free resources: packs."),
         score("balanced", |_: &NoArguments, _| Ok(Balanced))
-            .about("Processor and memory are left in equal shares."),
+            .about("Prefers machines where equal shares of processor and memory stay free."),
         score("packed_devices", |_: &NoArguments, _| Ok(PackedDevices))
-            .about("Tasks with devices go where few are left, all others where there are none."),
+            .about("Tasks with devices prefer machines with few free devices, other tasks machines without devices."),
         score("preferred_affinity", |_: &NoArguments, _| Ok(PreferredAffinity))
-            .about("The machine matches what the task would rather have."),
+            .about("Prefers machines that match the task's preferred affinity."),
         score("spread_wishes", |_: &NoArguments, _| Ok(SpreadWishes))
-            .about("Few tasks of the wished spread are in the machine's domains."),
+            .about("Prefers domains with few tasks that a soft spread of the task counts."),
         score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
-            .about("The machine has no `PreferNoSchedule` taint that the task does not tolerate."),
+            .about("Avoids machines with `PreferNoSchedule` taints that the task does not tolerate."),
     ]
 }
 
@@ -82,7 +86,7 @@ fn scores() -> [Plugin; 7] {
 fn throttle() -> Plugin {
     Plugin::post_filter("throttle", |_: &NoArguments, _| Ok(Throttle::default()))
         .describe::<NoArguments>()
-        .about("Has tasks of lower precedence give up what they hold beyond their request.")
+        .about("Shrinks tasks of lower precedence to their requests.")
 }
 
 /// Plugins for tenants that share a cell.
@@ -95,11 +99,11 @@ fn tenants() -> [Plugin; 2] {
             Profile::with_order,
         )
         .describe::<NoArguments>()
-        .about("The tenant that has least of the cell for its weight goes first."),
+        .about("The tenant with the smallest dominant share for its weight is first."),
         Plugin::post_filter("reclaim", |_: &NoArguments, _| Ok(Reclaim::default()))
             .describe::<NoArguments>()
             .about(
-                "Evicts what other tenants have beyond their guarantee, for a task within its own.",
+                "Evicts tasks of tenants beyond their guarantee, for a task within its tenant's guarantee.",
             ),
     ]
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(super) fn plugin() -> Plugin {
     Plugin::around(Point::Filter, "delay", make, Profile::with_delay)
         .describe::<Waits>()
-        .about("Tasks that prefer machines wait a bounded time for one, then for one near it, before they take another.")
+        .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
 /// A machine with twenty tasks of a minute has a place free every three seconds.
@@ -22,12 +22,12 @@ fn machine_wait() -> u32 {
     3000
 }
 
-/// As long again for a rack, where a task comes by far more machines.
+/// Default of the wait for a rack: a third of the wait for a machine.
 fn rack_wait() -> u32 {
     1000
 }
 
-/// The longest wait, an hour: whoever waits longer means a requirement.
+/// Longest wait, an hour: a longer one is a requirement.
 const WAIT_MS_MAX: u32 = 3_600_000;
 
 fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -43,11 +43,12 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
-    /// Time for which a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
+    /// Milliseconds that a job waits for a machine that it prefers, from the time at which another
+    /// machine was available.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
-    /// Time for which it then waits for a machine in the rack of one that it prefers.
+    /// Milliseconds that it then waits for a machine in the rack of a preferred one.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,

@@ -1,4 +1,4 @@
-//! The plugin for tasks that share devices, and what it expects.
+//! The plugin for tasks that share devices, and its expected mix of tasks.
 
 use super::arguments::ArgumentError;
 use super::built_in::score;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) fn plugin() -> Plugin {
     score("device_fragments", |args: &Expected, _| args.shapes().map(DeviceFragments::new))
-        .about("Tasks go where the devices that the next task could not use grow least.")
+        .about("Prefers machines where device capacity that the next task cannot use grows least.")
 }
 
 /// The arguments of `device_fragments`.
@@ -20,7 +20,7 @@ pub(super) fn plugin() -> Plugin {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Expected {
-    /// The tasks that are to come; by default those of a published cell.
+    /// Expected mix of tasks; by default that of a published cell.
     #[serde(default)]
     tasks: Option<Vec<ExpectedTask>>,
 }
@@ -30,7 +30,7 @@ struct Expected {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExpectedTask {
-    /// Number of devices each asks for, of any machine's 0 to 32.
+    /// Number of devices that each task requests, from 0 to 32.
     #[serde(default)]
     devices: u32,
     /// Amount of each, in thousandths.
@@ -39,7 +39,7 @@ struct ExpectedTask {
     /// Request in thousandths of a processor.
     #[serde(default)]
     cpu_milli: u32,
-    /// Relative frequency, beside the others.
+    /// Relative frequency.
     weight: u32,
 }
 

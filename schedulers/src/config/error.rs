@@ -9,8 +9,8 @@ use std::ops::Range;
 /// [`crate::SCORE_MAX`], then still fits into 32 bits.
 pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
 
-/// Why a profile file cannot be used. One line: `LINE:COLUMN: FIELD: what is wrong`, to be put
-/// after the file's name and a colon. The operator changes the file.
+/// Error of a profile file in one line, `LINE:COLUMN: FIELD: what is wrong`, to be printed after
+/// the file's name and a colon. The operator changes the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// The line, from 1.
@@ -37,27 +37,27 @@ impl fmt::Display for ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is no TOML, or a value is missing, unknown or of a wrong type: what the parser says.
+    /// Invalid TOML, or a missing, unknown or mistyped value: the parser's message.
     #[error("{0}")]
     Malformed(String),
     /// Write at least one profile.
     #[error("the file has no [[profile]]")]
     NoProfile,
     /// A profile's name is the scheduler name of jobs, which is never empty.
-    #[error("is empty: it is the scheduler name of the jobs that the profile is for")]
+    #[error("is empty: give the name of the scheduler whose jobs the profile places")]
     NoName,
     /// Two profiles would be for the same jobs: name another scheduler, or merge them.
     #[error("there is a profile {name:?} in line {line} already")]
     SecondProfile {
         /// Its name.
         name: String,
-        /// Where the first one is.
+        /// Line of the first one.
         line: usize,
     },
     /// Name one of those that there are, or register it.
     #[error("there is no {point} {name:?}; there are: {known}")]
     UnknownPlugin {
-        /// At which point it was looked for.
+        /// Extension point of the entry.
         point: Point,
         /// The name in the file.
         name: String,
@@ -69,9 +69,9 @@ pub enum Fault {
     OtherPoint {
         /// The name in the file.
         name: String,
-        /// Where it is listed.
+        /// Extension point where it is listed.
         point: Point,
-        /// Where it belongs.
+        /// Extension point where it belongs.
         other: Point,
     },
     /// Leave it out.
@@ -96,7 +96,7 @@ pub enum Fault {
         name: String,
         /// The profile's base.
         base: Base,
-        /// The names of what it has and may be without.
+        /// Names of the plugins that can be disabled.
         has: String,
     },
     /// Name each plugin once at a point, whatever alias is used.
@@ -104,7 +104,7 @@ pub enum Fault {
     Twice {
         /// The plugin's own name.
         plugin: String,
-        /// Where it was named first.
+        /// Line of the first occurrence.
         line: usize,
     },
     /// Decide for one.
@@ -112,7 +112,7 @@ pub enum Fault {
     SecondOrder {
         /// The name of the first.
         name: String,
-        /// Where it was named.
+        /// Line of the occurrence.
         line: usize,
     },
     /// Choose a weight from 1; to have no such score, leave it out or disable it.
@@ -141,7 +141,7 @@ fn one_of(point: Point) -> String {
     }
 }
 
-/// Words that serde has for programmers, in those of operators.
+/// Replacements of serde's programmer terms by an operator's.
 const PLAIN_WORDS: [(&str, &str); 5] = [
     (
         "invalid type: unit variant, expected newtype variant",

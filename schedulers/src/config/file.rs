@@ -1,4 +1,4 @@
-//! The tables of a profile file, as they are written. What they mean is in `parse.rs`.
+//! The tables of a profile file as written; `parse.rs` interprets them.
 
 use super::registry::Point;
 use crate::profile::Profile;
@@ -23,7 +23,7 @@ pub(super) struct FileTable {
     pub(super) profile: Vec<ProfileTable>,
 }
 
-/// Which plugins a scheduler asks, and how it looks for machines.
+/// A profile: the plugins of a scheduler, and its search for machines.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -32,59 +32,58 @@ pub(super) struct ProfileTable {
     /// The scheduler name of the jobs that are placed by this profile.
     #[cfg_attr(feature = "schema", schemars(with = "String", length(min = 1)))]
     pub(super) name: Spanned<String>,
-    /// Where the profile starts from.
+    /// Starting point of the profile.
     pub(super) base: Base,
     /// Number of machines to search; left out, `adaptive`.
     pub(super) search: Option<SearchTable>,
     /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
     /// which takes the best.
     pub(super) near_best: Option<NonZeroU32>,
-    /// Scores of the base, and plugins of it that make room, that are not to be asked.
+    /// Scores and post filters of the base to leave out.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) disable: Vec<Spanned<String>>,
-    /// Plugins that say whether jobs may be queued, asked in this order.
+    /// Admission plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) admit: Vec<PluginTable>,
-    /// The plugin that says which job goes first: one at most.
+    /// The order plugin: one at most.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>", length(max = 1)))]
     pub(super) order: Vec<PluginTable>,
-    /// Filters beside those of the base, asked in this order after them; one that the base has is
+    /// Filters to add, called in this order after those of the base. A filter of the base is
     /// replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) filter: Vec<PluginTable>,
-    /// Scores beside those of the base; one that the base has is replaced.
+    /// Scores to add. A score of the base is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) score: Vec<ScoreTable>,
-    /// Plugins that make room for tasks that find no machine, beside those of the base; one that
-    /// the base has is replaced.
+    /// Post filters to add, for tasks without a feasible machine. One of the base is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_filter: Vec<PluginTable>,
-    /// Plugins that set aside what goes with a claim, asked in this order.
+    /// Reserve plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) reserve: Vec<PluginTable>,
-    /// Plugins that allow, refuse or delay claims, asked in this order.
+    /// Permit plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) permit: Vec<PluginTable>,
-    /// Plugins that prepare machines, asked in this order.
+    /// Pre-bind plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) pre_bind: Vec<PluginTable>,
-    /// Plugins that are told what was taken, in this order.
+    /// Post-bind plugins, called in this order.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_bind: Vec<PluginTable>,
 }
 
 impl ProfileTable {
-    /// The list of a point; that of scores has a type of its own.
+    /// The list of a point except scores, which have a type of their own.
     pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
         match point {
             Point::Admit => &self.admit,
@@ -100,7 +99,7 @@ impl ProfileTable {
     }
 }
 
-/// Plugins of a profile before anything is disabled or added. Each has the cell's own filters.
+/// Starting point of a profile. Each has the cell's own filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -117,7 +116,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// The profile that it stands for, for a cell of these kinds.
+    /// The profile of this base, for a cell with these kinds.
     #[must_use]
     pub fn profile(self, kinds: &Kinds) -> Profile {
         match self {
@@ -160,12 +159,12 @@ pub(super) enum SearchTable {
     Adaptive,
     /// At every machine.
     Full,
-    /// From a random machine on, until so many fit.
+    /// From a random machine until N machines fit.
     Sampled(NonZeroU32),
-    /// Samples so many machines, skipping those that cannot fit.
+    /// Samples N machines and skips blocks without room.
     Indexed(NonZeroU32),
-    /// Searches until so many percent of the machines fit, and at least 100 of them; 0 chooses by
-    /// the size of the cell, as kube-scheduler does.
+    /// Searches until a percentage of the machines fits, at least 100 of them; 0 chooses by the
+    /// size of the cell, as kube-scheduler does.
     Percentage(
         #[serde(deserialize_with = "percentage")]
         #[cfg_attr(feature = "schema", schemars(range(max = 100)))]
@@ -191,7 +190,7 @@ impl From<SearchTable> for Search {
     }
 }
 
-/// A plugin to be asked. Its arguments are read by the plugin, from the document itself.
+/// A plugin. It reads its arguments from the document itself.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct PluginTable {
@@ -200,7 +199,7 @@ pub(super) struct PluginTable {
     _args: Option<IgnoredAny>,
 }
 
-/// A score to be asked.
+/// A score.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ScoreTable {

@@ -1,5 +1,4 @@
-//! The plugins that answer as those of kube-scheduler, under its names, with its arguments in our
-//! words.
+//! Plugins that behave as those of kube-scheduler, under its names and with Omega's argument names.
 
 use super::arguments::{
     ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
@@ -23,13 +22,13 @@ pub(super) fn filters() -> [Plugin; 7] {
     [
         filter("node_unschedulable", |_: &NoArguments, _| Ok(NodeUnschedulable::default()))
             .alias("NodeUnschedulable")
-            .about("The machine takes tasks, or these tolerate that it is closed to others."),
+            .about("The machine is not cordoned, or the task tolerates that."),
         filter("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
-            .about("The task tolerates every taint that keeps tasks off."),
+            .about("The task tolerates the machine's `NoSchedule` and `NoExecute` taints."),
         filter("node_affinity", |added: &Required, _| Ok(added.plugin()))
             .alias("NodeAffinity")
-            .about("The machine matches the required affinity, and that of the profile."),
+            .about("The machine matches the required affinity of the task and of the profile."),
         filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
             .alias("NodePorts")
             .about("No task on the machine has one of the task's ports."),
@@ -40,14 +39,14 @@ pub(super) fn filters() -> [Plugin; 7] {
         })
         .alias("NodeResourcesFit")
         .about(
-            "The machine has what the task requests; what is ignored here the cell still judges.",
+            "The machine has enough of every requested kind; the cell also checks the ignored ones.",
         ),
         filter("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Required spreads stay as even as they are to be."),
+            .about("With the task, the skew of each required spread stays within its maximum."),
         filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
             .alias("InterPodAffinity")
-            .about("Required affinities and anti-affinities hold, those of tasks that run too."),
+            .about("Required affinities and anti-affinities hold, also those of running tasks."),
     ]
 }
 
@@ -55,16 +54,16 @@ pub(super) fn volumes() -> [Plugin; 4] {
     [
         Plugin::volumes::<NoArguments>("volume_restrictions", Aspect::Restrictions)
             .alias("VolumeRestrictions")
-            .about("Nobody uses the task's volumes beside whom they must not be used."),
+            .about("No other task uses the task's volumes against their access modes."),
         Plugin::volumes::<NoArguments>("volume_limits", Aspect::Limits)
             .alias("NodeVolumeLimits")
-            .about("No more volumes of a driver are on the machine than can be attached."),
+            .about("The machine stays within each driver's limit of attached volumes."),
         Plugin::volumes::<NoArguments>("volume_binding", Aspect::Binding)
             .alias("VolumeBinding")
-            .about("Each claim of the task has, or can have, a volume that the machine reaches."),
+            .about("Each claim of the task has, or can get, a volume that the machine can reach."),
         Plugin::volumes::<NoArguments>("volume_zone", Aspect::Zone)
             .alias("VolumeZone")
-            .about("The volumes that the task's claims have are reachable from the machine."),
+            .about("The bound volumes of the task's claims are reachable from the machine."),
     ]
 }
 
@@ -72,35 +71,35 @@ pub(super) fn scores() -> [Plugin; 7] {
     [
         relative("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
-            .about("Few taints of the machine ask the task to stay away."),
+            .about("Prefers machines with few `PreferNoSchedule` taints that the task does not tolerate."),
         relative("node_affinity", |added: &Wishes, _| Ok(added.plugin()))
             .alias("NodeAffinity")
-            .about("The machine matches much of what the task or the profile prefers."),
+            .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("The machine's domains have few tasks of the wished spreads."),
+            .about("Prefers domains with few tasks that the task's soft spreads count."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
-            .about("Many preferences speak for the machine, those of tasks that run too."),
+            .about("Prefers machines that meet preferred affinities of the task and of running tasks."),
         score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
             .alias("NodeResourcesFit")
-            .about("How full the machine would be, by a strategy."),
+            .about("Scores the machine's allocation with the task, by a strategy."),
         score("balanced_allocation", |balance: &Balance, kinds| balance.plugin(kinds))
             .alias("NodeResourcesBalancedAllocation")
-            .about("The task leaves the kinds of the machine in even use."),
+            .about("Prefers machines whose kinds are evenly allocated with the task."),
         score("image_locality", |_: &NoArguments, _| Ok(ImageLocality))
             .alias("ImageLocality")
-            .about("The machine holds much of the task's images."),
+            .about("Prefers machines that already have the task's images."),
     ]
 }
 
-/// Kinds that a filter does not look at.
+/// Kinds that a filter ignores.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "ignored"))]
 struct Ignored {
-    /// Kinds that are not looked at, each with a `/` in its name; a cell may be without them.
+    /// Ignored kinds, each with a `/` in its name; the cell need not have them.
     #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
     /// Ignores all kinds with this before the `/` in their names.
@@ -108,7 +107,7 @@ struct Ignored {
     ignored_groups: Vec<String>,
 }
 
-/// Reads names of kinds that a filter can ignore: others it would look at all the same.
+/// Reads names of kinds that the filter can ignore; it would check others anyway.
 fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names: Vec<String> = Vec::deserialize(from)?;
     match names.iter().find(|name| !name.contains('/')) {
@@ -120,7 +119,7 @@ fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Erro
     }
 }
 
-/// Reads what stands before the `/` in names of kinds.
+/// Reads prefixes of kind names, the part before the `/`.
 fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let groups: Vec<String> = Vec::deserialize(from)?;
     match groups.iter().find(|group| group.contains('/')) {
@@ -157,7 +156,7 @@ enum FitStrategy {
     LeastAllocated,
     /// The fuller the better.
     MostAllocated,
-    /// As these points say, with straight lines between them; ascending by percentage.
+    /// Points of the function, ascending by percentage, joined by straight lines.
     #[serde(deserialize_with = "ascending")]
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
@@ -211,13 +210,13 @@ impl Fit {
     }
 }
 
-/// Which kinds are to be in even use.
+/// Kinds to allocate evenly.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "balance"))]
 struct Balance {
-    /// The kinds that are to be in even use.
+    /// Names of the kinds to allocate evenly.
     #[serde(default = "names_of_cpu_and_memory", deserialize_with = "different_names")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     kinds: Vec<KindName>,
@@ -254,7 +253,7 @@ struct Neighbours {
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
-    /// Whether tasks without preferences are scored by those of tasks that run.
+    /// Whether tasks without preferences are scored by the preferences of running tasks.
     #[serde(default)]
     preferences: Whose,
 }
@@ -271,7 +270,7 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "whose"))]
 enum Whose {
-    /// Those of the task, and of tasks that run.
+    /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
     /// Preferences of all, but only for tasks that have preferences of their own.
@@ -288,24 +287,24 @@ impl Neighbours {
     }
 }
 
-/// An affinity that all tasks of the profile require beside their own.
+/// An affinity that all tasks of the profile require in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "required"))]
 struct Required {
-    /// Each task's machine must match one of these.
+    /// Selectors of which each task's machine must match one.
     #[serde(default)]
     required: Vec<Labelled>,
 }
 
-/// Preferences of all tasks of the profile, beside their own.
+/// Preferences of all tasks of the profile, in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "preferred"))]
 struct Wishes {
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     #[serde(default)]
     preferred: Vec<Better>,
 }
@@ -381,7 +380,7 @@ fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Erro
 }
 
 impl Label {
-    /// Refuses what no machine, or every machine, would match for want of sense.
+    /// Rejects selectors that match no machine or every machine.
     fn check(&self) -> Result<(), &'static str> {
         if self.key.is_empty() {
             return Err("an empty key: no label has such a key");

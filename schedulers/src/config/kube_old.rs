@@ -1,5 +1,4 @@
-//! Plugins that kube-scheduler once had and has no more, under its names, with their arguments in
-//! our words.
+//! Plugins of earlier versions of kube-scheduler, under its names, with Omega's argument names.
 
 use super::arguments::{ArgumentError, some_text};
 use super::built_in::{filter, relative, score};
@@ -21,12 +20,12 @@ pub(super) fn filters() -> [Plugin; 2] {
             Ok(NodeLabel::requiring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
-        .about("The machine has some labels and lacks others, whatever their values."),
+        .about("The machine has the labels `present` and lacks the labels `absent`."),
         filter("service_affinity", |same: &Same, _| {
             Ok(ServiceAffinity::same(same.labels.0.clone()))
         })
         .alias("ServiceAffinity")
-        .about("The machine has the same values of some labels as the job's tasks that run."),
+        .about("The machine has the same values of `labels` as the machines of the job's running tasks."),
     ]
 }
 
@@ -38,22 +37,22 @@ pub(super) fn scores() -> [Plugin; 4] {
             Ok(NodeLabel::preferring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
-        .about("The machine has and lacks the labels that it had better, whatever their values."),
+        .about("Prefers machines with the labels `prefer_present` and without the labels `prefer_absent`."),
         score("node_prefer_avoid", |avoided: &Avoided, _| {
             Ok(NodePreferAvoid::new(avoided.label.as_str()))
         })
         .alias("NodePreferAvoidPods")
-        .about("The machine does not say, in a label, that it would rather not have the job."),
+        .about("Avoids machines whose label `prefer-avoid` lists the job or its tenant."),
         relative("selector_spread", |zones: &Zones, _| {
             Ok(SelectorSpread::new(zones.zone.as_str()))
         })
         .alias("SelectorSpread")
-        .about("Few tasks of the job are on the machine and in its zone."),
+        .about("Prefers machines and zones with few tasks of the job."),
         relative("service_affinity", |apart: &Apart, _| {
             Ok(ServiceAffinity::spreading(apart.spread_by.0.clone()))
         })
         .alias("ServiceAffinity")
-        .about("Few tasks of the job run on machines with its values of some labels."),
+        .about("Prefers values of the labels `spread_by` with few tasks of the job."),
     ]
 }
 
@@ -81,7 +80,7 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
-/// Refuses a key in two lists, of which one contradicts the other.
+/// Rejects a key that is in two contradicting lists.
 fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
     match lacks.0.iter().position(|key| has.0.contains(key)) {
         Some(i) => {
@@ -120,7 +119,7 @@ struct Wished {
     prefer_absent: Keys,
 }
 
-/// Where machines say what they would rather not run.
+/// Label with the jobs and tenants to avoid.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -142,7 +141,7 @@ fn prefer_avoid() -> String {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "zones"))]
 struct Zones {
-    /// The label that holds a machine's zone; machines without it count for themselves.
+    /// Label of a machine's zone; a machine without it is a zone of its own.
     #[serde(default = "zone", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     zone: String,

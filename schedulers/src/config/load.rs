@@ -17,16 +17,16 @@ pub(super) fn plugins() -> [Plugin; 2] {
         filter("load_limit", |limits: &Limits, kinds| {
             Ok(LoadLimit::new(HalfLife::seconds(limits.half_life_seconds), &limits.find(kinds)?))
         })
-        .about("With the task, no more of the machine is in use, by its reports, than services or batch jobs may have of it."),
+        .about("With the task, measured use of the machine stays within the percentage for services or batch jobs."),
         score("load_aware", |args: &Aware, kinds| {
             let weights = find_all(&args.kinds, kinds)?;
             Ok(LoadAware::new(HalfLife::seconds(args.half_life_seconds), &weights))
         })
-        .about("The less of the machine is in use, by its reports, the better; what was claimed since counts, too."),
+        .about("Prefers machines with less measured use, including claims since the last report."),
     ]
 }
 
-/// After so long a report weighs half: thirty heartbeats of an agent, so that a few may be lost.
+/// Default half-life of a load report: thirty heartbeats of an agent, so that a few may be lost.
 fn half_life() -> u32 {
     300
 }
@@ -56,11 +56,11 @@ fn bounded<'de, D: Deserializer<'de>>(from: D, what: &str, most: u32) -> Result<
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Aware {
-    /// After so long a report weighs half.
+    /// Half-life of a load report, in seconds.
     #[serde(default = "half_life", deserialize_with = "some_half_life")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = HALF_LIFE_MAX)))]
     half_life_seconds: u32,
-    /// Which kinds count, and how much.
+    /// Kinds that count, with their weights.
     #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
     kinds: Vec<KindWeight>,
 }
@@ -70,16 +70,16 @@ struct Aware {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Limits {
-    /// After so long a report weighs half.
+    /// Half-life of a load report, in seconds.
     #[serde(default = "half_life", deserialize_with = "some_half_life")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = HALF_LIFE_MAX)))]
     half_life_seconds: u32,
-    /// Which kinds are limited; each must be compressible.
+    /// Limited kinds; each must be compressible.
     #[serde(default = "cpu", deserialize_with = "limited_once")]
     kinds: Vec<KindLimit>,
 }
 
-/// Part of a kind that may be in use on a machine that takes a task more.
+/// Largest used share of a kind on a machine that accepts another task.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -101,7 +101,7 @@ fn service_percent() -> u32 {
     65
 }
 
-/// Batch jobs may use what services leave, and leave them something to wake up with.
+/// Default for batch jobs: above that of services, with a rest for services that wake up.
 fn batch_percent() -> u32 {
     90
 }

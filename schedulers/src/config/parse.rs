@@ -1,7 +1,7 @@
-//! From text to profiles: syntax first, then the tables, then the plugins with their arguments.
+//! Parser of profile files: syntax first, then the tables, then the plugins with their arguments.
 //!
-//! The document is kept beside the typed tables, because each plugin reads its own arguments from
-//! it: they keep their places in the file, and need no type that fits all plugins.
+//! The document is kept together with the typed tables, because each plugin reads its own arguments
+//! from it: they keep their positions in the file, and need no common type.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
@@ -50,7 +50,7 @@ struct Reader<'a> {
     registry: &'a Registry,
     document: &'a Value<'a>,
     profile: usize,
-    /// The plugins that were named so far, with their lines.
+    /// Plugins named before, with their lines.
     named: Vec<(Point, &'a str, usize)>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Err(self.error(at, fault))
     }
 
-    /// The plugins of the base that are to be left out.
+    /// Plugins of the base to leave out.
     fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
         let base = names_of(table.base);
         let mut without = Vec::with_capacity(table.disable.len());
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         Err(self.error((place, format!("profile[{}].score[{index}].weight", self.profile)), fault))
     }
 
-    /// Refuses a plugin that was named before at its point.
+    /// Rejects a plugin that is named twice at a point.
     fn name_once(
         &mut self,
         plugin: &'a Plugin,

@@ -18,24 +18,24 @@ pub(super) fn post_filters() -> [Plugin; 1] {
     [Plugin::post_filter("default_preemption", make)
         .describe::<Arguments>()
         .alias("DefaultPreemption")
-        .about("Evicts tasks of lower precedence where that hurts least.")]
+        .about("Evicts tasks of lower precedence, as few and as unimportant as possible.")]
 }
 
-/// Extent of the search, and whom to spare.
+/// Extent of the search, and disruption budgets.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "preemption"))]
 struct Arguments {
-    /// It is tried on so many percent of the machines where evictions could help,
+    /// Percentage of the machines where evictions could help that are examined.
     #[serde(default = "percentage", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     min_candidate_nodes_percentage: u32,
-    /// and on at least so many.
+    /// Smallest number of machines that are examined.
     #[serde(default = "absolute", deserialize_with = "at_least_one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     min_candidate_nodes_absolute: u32,
-    /// Tasks of which so many are spared, if there is another way.
+    /// Disruption budgets.
     #[serde(default, deserialize_with = "with_one_bound")]
     budgets: Vec<BudgetTable>,
 }
@@ -68,12 +68,13 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 struct BudgetTable {
     /// Tenant of the tasks.
     tenant: String,
-    /// The labels of these tasks, one at least.
+    /// Labels of the protected tasks, one at least.
     labels: BTreeMap<String, String>,
-    /// At least so many have a machine: a number, or a share such as "30%". This or the other.
+    /// Least number with a machine: a count, or a share such as "30%". Exclusive with the other
+    /// bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_available: Option<ShareText>,
-    /// At most so many have none.
+    /// Largest number without a machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_unavailable: Option<ShareText>,
 }
@@ -105,9 +106,9 @@ struct ShareText(Share);
 #[schemars(rename = "share")]
 #[expect(dead_code, reason = "the forms of ShareText, for the schema alone")]
 enum ShareForms {
-    /// So many tasks.
+    /// A number of tasks.
     Tasks(u32),
-    /// So many percent of them, up to 100%, rounded up.
+    /// A percentage of them, up to 100%, rounded up.
     Percent(String),
 }
 

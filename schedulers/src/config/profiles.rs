@@ -39,7 +39,7 @@ impl Profiles {
         self.0.iter()
     }
 
-    /// Checks that each can be bound to a cell with these kinds.
+    /// Checks that each profile can be bound to a cell with these kinds.
     ///
     /// # Errors
     /// The first that cannot, as [`ProfileSpec::bind`] tells it.
@@ -51,7 +51,7 @@ impl Profiles {
 /// A profile of a file. It can be bound to any number of cells and workers.
 pub struct ProfileSpec {
     pub(super) name: String,
-    /// Where its name stands.
+    /// Position of its name in the file.
     pub(super) place: (usize, usize),
     pub(super) base: Base,
     /// Scores and post-filters of the base that are left out or replaced.
@@ -90,13 +90,13 @@ impl ProfileSpec {
         self.place
     }
 
-    /// Number of machines to search, if the file says so.
+    /// Number of machines to search, if given in the file.
     #[must_use]
     pub fn search(&self) -> Option<Search> {
         self.search
     }
 
-    /// Its plugins, for a cell with these kinds.
+    /// Returns the profile for a cell with these kinds.
     ///
     /// # Errors
     /// If the cell does not have what an argument names.
@@ -104,9 +104,8 @@ impl ProfileSpec {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// Binds profiles where tasks can have these volumes, which the base `kube` then considers without
-    /// being told. With `bind` there are none: a task that claims some is placed only by profiles
-    /// that do not look at volumes.
+    /// Binds profiles for tasks with volumes, whose filters the base `kube` then includes. With
+    /// `bind` there are none: a task with claims is placed only by profiles that ignore volumes.
     ///
     /// # Errors
     /// As [`ProfileSpec::bind`].
@@ -137,7 +136,7 @@ impl ProfileSpec {
         Ok(profile)
     }
 
-    /// The settings with what the file says of search and choice.
+    /// Returns the settings with the file's search and choice.
     #[must_use]
     pub fn apply(&self, mut settings: Settings) -> Settings {
         let placement = &mut settings.placement;

@@ -1,4 +1,4 @@
-//! Which plugins a file may name, what they are called, and how each is made of its arguments.
+//! The registry: the plugins that a file may name, their names, and their constructors.
 
 use super::arguments::ArgumentError;
 use super::describe::{Described, Description};
@@ -15,33 +15,33 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Where a scheduler asks a plugin: see [`crate::points`]. One name may stand for one plugin at each
+/// Extension point of a plugin: see [`crate::points`]. A name may belong to one plugin at each
 /// point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {
-    /// It says whether jobs may be queued.
+    /// Admits jobs to the queue.
     Admit,
-    /// It says which job goes first.
+    /// Orders jobs.
     Order,
-    /// It says where tasks may run.
+    /// Accepts or rejects machines.
     Filter,
-    /// It says how well they would run.
+    /// Scores machines.
     Score,
     /// It makes room for tasks that may run nowhere.
     PostFilter,
     /// It sets aside what goes with a claim.
     Reserve,
-    /// It allows, refuses or delays claims.
+    /// Allows, rejects or delays claims.
     Permit,
     /// It prepares machines.
     PreBind,
-    /// It is told what was taken.
+    /// Is called with committed claims.
     PostBind,
 }
 
 impl Point {
-    /// Every point, in the order in which a scheduler comes to them.
+    /// All points, in the order of a scheduling cycle.
     pub const ALL: [Point; 9] = [
         Point::Admit,
         Point::Order,
@@ -80,9 +80,9 @@ impl fmt::Display for Point {
 /// Whether files may leave a plugin out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
-    /// It is in a profile whose file or base names it.
+    /// Part of profiles whose file or base names it.
     Optional,
-    /// It is in every profile: the cell judges by it too.
+    /// Part of every profile, because the cell checks it too.
     Always,
 }
 
@@ -93,7 +93,7 @@ pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentEr
 /// Reads a plugin's arguments.
 type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + Sync;
 
-/// Arguments that are not what the plugin takes, and in which field of them.
+/// Error of arguments that do not match the plugin's type, with the field.
 pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
 
 /// A plugin as files name it.
@@ -104,7 +104,7 @@ pub struct Plugin {
     aliases: Vec<String>,
     about: String,
     description: Description,
-    /// `None` for what is always there.
+    /// `None` for the cell's own filters.
     read: Option<Arc<Read>>,
 }
 
@@ -115,9 +115,9 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// A filter of this name. `make` makes it of the arguments in the file, which are read as an
-    /// `A`, for a cell with these kinds; the cell may be another one for each call. Have serde
-    /// refuse unknown fields of `A`, so that a typing error is found.
+    /// A filter with a name. `make` creates it from the arguments in the file, read as an `A`, for
+    /// a cell with these kinds; each call may be for another cell. Let serde reject unknown fields
+    /// of `A`, so that typing errors are found.
     ///
     /// The name is the one that [`Filter::name`] gives, in snake case.
     pub fn filter<A, F>(
@@ -156,7 +156,8 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
-    /// A filter for one aspect of the volumes that a profile is bound to. It brings the others along.
+    /// A filter for one aspect of the volumes that a profile is bound to. Naming one adds the
+    /// others.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
         A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -182,9 +183,9 @@ impl Plugin {
         Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
-    /// A plugin around the decision, as [`Plugin::filter`] is a filter. `add` puts what was made
-    /// into a profile: [`Profile::with_permit`] and the like. One that is asked at several points
-    /// is added at each, as clones that share their state; files name it at the one given here.
+    /// A plugin of another extension point, registered like [`Plugin::filter`]. `add` adds it to a
+    /// profile: [`Profile::with_permit`] and the like. A plugin at several points is added at each,
+    /// as clones that share their state; files name it at the point given here.
     pub fn around<A, P>(
         point: Point,
         name: impl Into<String>,
@@ -229,7 +230,7 @@ impl Plugin {
         }
     }
 
-    /// One of the filters that the cell judges by: files may name it, but not add or disable it.
+    /// One of the cell's own filters: files may name it, but not add or disable it.
     pub(super) fn always(name: &str) -> Plugin {
         let (name, aliases, about) = (name.to_owned(), Vec::new(), String::new());
         Plugin {
@@ -264,7 +265,7 @@ impl Plugin {
         self
     }
 
-    /// Where it is asked.
+    /// Its extension point.
     #[must_use]
     pub fn point(&self) -> Point {
         self.point
@@ -299,7 +300,7 @@ impl Plugin {
         self.description.schema(generator)
     }
 
-    /// Its arguments, read. `None` for what is always there.
+    /// The parsed arguments; `None` for the cell's own filters.
     pub(super) fn read(
         &self,
         arguments: ValueDeserializer<'_>,
@@ -317,7 +318,7 @@ impl Plugin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is a {point} {name:?} already")]
 pub struct NameTaken {
-    /// At which point.
+    /// Extension point.
     pub point: Point,
     /// The name.
     pub name: String,
@@ -339,7 +340,7 @@ impl Registry {
     /// Returns `self` with one more plugin.
     ///
     /// # Errors
-    /// If one of its names is taken at its point.
+    /// If another plugin of its extension point has one of its names.
     pub fn with(mut self, plugin: Plugin) -> Result<Registry, NameTaken> {
         if let Some(name) = plugin.names().find(|name| self.find(plugin.point, name).is_some()) {
             return Err(NameTaken { point: plugin.point, name: name.to_owned() });

@@ -1,8 +1,8 @@
-//! The JSON schema of profile files: what editors complete and check by.
+//! The JSON schema of profile files, for editors.
 //!
-//! It is made of the types that the parser reads and of the registry, so that it says what the
-//! parser takes. What it cannot say (names given twice, what a base has, a cell's kinds) the parser
-//! finds.
+//! It is generated from the parser's types and the registry, so it agrees with the parser. Rules
+//! that it cannot express (duplicate names, a base's plugins, a cell's kinds) are checked by the
+//! parser.
 
 use super::error::WEIGHT_SUM_MAX;
 use super::file::FileTable;

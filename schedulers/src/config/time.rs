@@ -1,4 +1,4 @@
-//! Queues that look at time.
+//! Order plugins by time.
 
 use super::arguments::{ArgumentError, NoArguments};
 use super::registry::{Plugin, Point};
@@ -14,10 +14,12 @@ pub(super) fn plugins() -> [Plugin; 2] {
     [
         Plugin::around(Point::Order, "least_slack", slack, Profile::with_order)
             .describe::<NoArguments>()
-            .about("The job goes first that can wait least and still be done when it is due."),
+            .about("The job with the least slack before its deadline is first."),
         Plugin::around(Point::Order, "shortest_first", make, Profile::with_order)
             .describe::<Steps>()
-            .about("The shortest job goes first, and each is overtaken by a bounded number of younger ones."),
+            .about(
+                "The shortest job is first; a bounded number of younger jobs overtakes each job.",
+            ),
     ]
 }
 
@@ -26,7 +28,7 @@ fn minute() -> u32 {
     60_000
 }
 
-/// Sixty of them.
+/// One hour.
 fn hour() -> u32 {
     3_600_000
 }
@@ -36,11 +38,11 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// A job lets one younger job go first for each so many milliseconds that it is expected to run.
+    /// Longest expected run time, in milliseconds, of a younger job that may overtake.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,
-    /// Time for which a job counts as running that does not say it.
+    /// Run time assumed for a job without an estimate.
     #[serde(default = "hour")]
     unknown_ms: u32,
 }

@@ -12,26 +12,26 @@ use std::cmp::Reverse;
 /// Number of different misses a diagnosis has: enough to see what they have in common.
 const MISSES_MAX: usize = 5;
 
-/// Machines that miss being feasible by the same.
+/// Machines that are infeasible for the same obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// The first of them.
+    /// The first such machine.
     pub example: MachineId,
     /// Their number.
     pub machines: usize,
-    /// All that each of them lacks; never empty.
+    /// Obstacles of each of these machines; never empty.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// Obstacle that keeps a task from finding a machine.
+/// Why a task has no machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// Number of machines there are.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of those that would take the task now.
+    /// Number of machines feasible now.
     pub feasible: usize,
-    /// Number of machines each filter of the profile removes of those that the filters before it
-    /// left; those that have nothing to say about the task are left out.
+    /// Number of machines rejected by each applicable filter of the profile, after the filters
+    /// before it.
     pub removed: Vec<(&'static str, usize)>,
     /// The machines that come nearest: those that lack nothing but room first, then by how many
     /// things they lack, and among equals by the worst shortage as a share of the request.
@@ -42,14 +42,14 @@ pub struct Diagnosis {
 
 /// A machine that does not take the task.
 struct Near {
-    /// Number of obstacles there are beside room, and the worst shortage of room.
+    /// Number of obstacles other than room, and the largest shortage.
     distance: (usize, u64),
     row: usize,
     obstacles: Vec<Obstacle>,
 }
 
-/// Finds out why a group's tasks find no machine on a view. It looks at all that each machine
-/// lacks, so it is for people, not for the scheduling loop.
+/// Explains why a group's tasks find no machine on a view. It examines all obstacles of each
+/// machine, so it is for people, not for the scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     let tasks = tasks(view, group);
@@ -94,7 +94,7 @@ fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usi
     removed
 }
 
-/// The first misses, those that lack the same as one.
+/// The first near misses, grouped by equal obstacles.
 fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
     let mut nearest: Vec<Miss> = Vec::new();
     for miss in misses {
@@ -127,7 +127,7 @@ fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     remedies
 }
 
-/// The remedy for a lack of room, given the machines that lack nothing else, the nearest first.
+/// Remedy for a lack of room, among machines that lack nothing else, nearest first.
 fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
     let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
     let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();

@@ -1,10 +1,9 @@
-//! Why a task finds no machine: how many machines each reason rules out, which machines it misses
-//! by least, and what would have to change.
+//! Explanation of a pending task: the machines that each reason rules out, the nearest misses, and
+//! the changes that would help.
 //!
-//! [`explain`] counts reasons, one for each machine, and is cheap enough for a report of all that
-//! waits. [`diagnose`] finds *all* that each machine lacks, which a scheduler never needs and a
-//! person does: what one machine lacks alone is what a single change would mend. Both give typed
-//! values; the words for them are in `text.rs` and nowhere else.
+//! [`explain`] counts one reason for each machine, cheap enough for a report of all pending jobs.
+//! [`diagnose`] finds *all* obstacles of each machine: a machine with a single one would be opened
+//! by one change. Both return typed values; `text.rs` has the words for them.
 
 mod diagnosis;
 mod obstacle;
@@ -23,22 +22,22 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::{KindId, Reason};
 
-/// Why the machines of a cell do not take a task.
+/// Reasons for which the machines of a cell reject a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// Number of machines there are.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of those that would take the task now.
+    /// Number of machines feasible now.
     pub feasible: usize,
-    /// Number that the judge refuses for each reason, the most frequent first, or the commit would for something that
-    /// belongs to no machine. A machine that has too little of several kinds counts for each of them.
+    /// Rejected machines by reason, most frequent first. A machine short of several kinds counts
+    /// for each kind.
     pub refused: Vec<(Reason, usize)>,
-    /// Number that each filter of the profile beyond the judge's takes away.
+    /// Machines that each further filter of the profile removes.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
-/// Explains a group's chances on a view. It judges every machine, so it is for people, not for
-/// the scheduling loop.
+/// Counts the machines that accept a group on a view, and the reasons of the others. It checks
+/// every machine, so it is for people, not for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();
@@ -74,7 +73,7 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation
 }
 
-/// For what the cell would refuse the tasks on any machine.
+/// Reason for which the cell rejects the tasks on every machine.
 fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
     let exhausted = missing_of_cell(tasks).next().map(|(kind, _)| Reason::CellExhausted(kind));
     let over = tasks.view.quota_lack(tasks.compiled);

@@ -1,27 +1,27 @@
-//! All that one machine lacks for a task, and not only the first.
+//! All obstacles of a machine for a task, not only the first.
 //!
-//! It asks for the same facts as the judge, in the judge's order; a test compares: there is no
-//! obstacle exactly where the judge and the profile allow the task.
+//! They follow the facts and the order of the cell's check; a test compares: there is no obstacle
+//! exactly where the check and the profile accept the task.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
 use omega_cellstate::{BLOCK, CoresLeft, GroupRef, QuotaLack, RuleFamily};
 use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 
-/// One thing that keeps a task off one machine.
+/// An obstacle that keeps a task off a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
     /// The cell as a whole has too little of a kind left, on this machine as on any.
     Cell {
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Missing amount of the claim, in the kind's unit.
         missing: u64,
     },
     /// A tenant may claim too little more, on this machine as on any.
     Quota(QuotaLack),
-    /// The machine takes no new tasks.
+    /// The machine is draining.
     Draining,
     /// The task names another machine.
     OtherMachine,
@@ -29,37 +29,37 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
-    /// A reservation keeps the machine for others: for whom and when, in a clause.
+    /// The machine is reserved: for whom and when, as a clause.
     Reserved(String),
-    /// Batch holds its share at this time of day: until when, in a clause.
+    /// Batch is at its share at this hour; the end of the peak, as a clause.
     Peak(String),
-    /// There is too little of a kind left.
+    /// Too little of a kind is free.
     Room {
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Missing amount of the request, in the kind's unit.
         missing: u64,
     },
-    /// There are too few devices with enough left.
+    /// Too few devices have enough free.
     Devices {
         /// Number of more that are needed.
         missing: u32,
     },
-    /// There are too few cores left for tasks that need some to themselves.
+    /// Too few exclusive cores are free.
     Cores {
         /// Number of more that are needed: on one NUMA node, if they must be together.
         missing: u32,
     },
     /// A rule about other tasks: the first of its family.
     Rule(Reason),
-    /// A filter of the profile beside the judge's. Filters are asked about what the judge allows, so
-    /// this is never one of several.
+    /// A filter of the profile beyond the cell's check. It is called only for machines that the
+    /// check accepts, so it is never one of several obstacles.
     Filter(&'static str),
     /// A rejection by a filter that gives a reason.
     Told {
-        /// Which filter.
+        /// Name of the filter.
         filter: &'static str,
-        /// Why, in a clause.
+        /// The reason, as a clause.
         why: String,
     },
 }
@@ -95,7 +95,8 @@ impl Obstacle {
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// All that keeps a task off the machine in a row, which must be there. Nothing if it would run.
+/// All obstacles that keep a task off the machine in a row, which must exist; none if it is
+/// feasible.
 #[must_use]
 pub fn obstacles(
     tasks: &Tasks<'_>,
@@ -151,7 +152,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     found
 }
 
-/// The rest of it.
+/// The obstacles other than rules.
 fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     let (view, need) = (tasks.view, tasks.need);
     let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {

@@ -1,8 +1,8 @@
 //! Remedies: single changes after which a task would find a machine.
 //!
-//! A machine that one thing alone keeps the task off is opened by that change; how many machines
-//! each change opens tells which is worth making. Where every machine lacks several things, no
-//! single change helps, and the nearest misses tell what does.
+//! A machine with a single obstacle is opened by removing it, and each remedy has the number of
+//! machines that it opens. If every machine has several obstacles, no single change helps, and the
+//! nearest misses show what is missing.
 
 use super::obstacle::{Obstacle, missing_cores};
 use crate::plugin::Tasks;
@@ -12,7 +12,7 @@ use omega_core::{KindId, MachineId};
 /// Missing resources of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// Which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
@@ -37,8 +37,7 @@ impl Shortage {
         shortage
     }
 
-    /// Missing resources of a machine on which nothing runs. What its operator lets be claimed
-    /// beyond its capacity counts.
+    /// Shortage of an empty machine, with its overcommit.
     pub(super) fn when_empty(tasks: &Tasks<'_>, row: usize) -> Shortage {
         let mut shortage = Shortage::of(tasks.view.machine_id(row), &[]);
         let Some(machine) = tasks.view.machine(row) else { return shortage };
@@ -72,7 +71,7 @@ impl Shortage {
         self.amounts.is_empty() && self.devices == 0 && self.cores == 0
     }
 
-    /// Amount that is missing at worst, in millionths of what is requested.
+    /// Largest missing amount, in millionths of the request.
     pub(super) fn share(&self, tasks: &Tasks<'_>) -> u64 {
         let share = |missing: u64, of: u64| {
             let millionths = u128::from(missing) * 1_000_000 / u128::from(of.max(1));
@@ -90,7 +89,7 @@ impl Shortage {
 /// A single change after which some machine would take the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Room comes free on the machine that is short of least.
+    /// Room becomes free on the machine with the smallest shortage.
     Room {
         /// Missing resources.
         shortage: Shortage,
@@ -99,7 +98,7 @@ pub enum Remedy {
     },
     /// A larger machine joins: even empty, none that is open to the task is large enough.
     LargerMachine {
-        /// Missing resources of the machine that comes nearest even if empty.
+        /// Shortage of the nearest machine even if empty.
         shortage: Shortage,
     },
     /// Removal of the only obstacle on some machines: the taints are tolerated, the labels
@@ -107,7 +106,7 @@ pub enum Remedy {
     Lift {
         /// Kind: never room.
         obstacle: Obstacle,
-        /// Number of machines it alone keeps the task off.
+        /// Number of machines for which it is the only obstacle.
         machines: usize,
     },
 }
@@ -124,7 +123,7 @@ impl Remedy {
     }
 }
 
-/// Counts a machine that one obstacle alone keeps the task off.
+/// Counts a machine with only one obstacle.
 pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
     match lifts.iter_mut().find(|(known, _)| known == obstacle) {
         Some((_, machines)) => *machines += 1,

@@ -1,4 +1,4 @@
-//! The words for reasons, obstacles and remedies: the one place where they become text.
+//! Texts of reasons, obstacles and remedies.
 
 use super::obstacle::Obstacle;
 use super::remedy::{Remedy, Shortage};
@@ -8,33 +8,7 @@ use omega_core::{Kinds, Reason, Taint, TaintEffect};
 /// A reason in a few words for a person.
 #[must_use]
 pub fn describe(reason: Reason, kinds: &Kinds) -> String {
-    let kind = |id| kinds.get(id).map_or_else(|| format!("kind {id:?}"), |kind| kind.name.clone());
-    match reason {
-        Reason::NoRoom(id) => format!("too little {} left", kind(id)),
-        Reason::NoDevices => "no accelerator device with enough left".to_owned(),
-        Reason::NoCores => "too few cores left that a task may have to itself".to_owned(),
-        Reason::MachineChanged => "changed since it was seen".to_owned(),
-        Reason::MachineGone => "gone".to_owned(),
-        Reason::MachineDraining => "draining".to_owned(),
-        Reason::OtherMachine => "another machine is named".to_owned(),
-        Reason::AffinityUnmet => "required labels missing".to_owned(),
-        Reason::Tainted => "taint not tolerated".to_owned(),
-        Reason::PortTaken => "port taken".to_owned(),
-        Reason::AntiAffinity => "anti-affinity to a task there".to_owned(),
-        Reason::TaskAffinityUnmet => "no task of its affinity there".to_owned(),
-        Reason::Skew => "spread would be uneven".to_owned(),
-        Reason::DomainFull => "domain holds as many tasks as it may".to_owned(),
-        Reason::NoDomain => "no place in the topology".to_owned(),
-        Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
-        Reason::GangIncomplete => "gang incomplete".to_owned(),
-        Reason::RuntimeAffinityNeeded => "a task that stays there needs it near".to_owned(),
-        Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
-        Reason::CellExhausted(id) => format!("too little {} left in the cell as a whole", kind(id)),
-        Reason::Reserved => "reserved for others".to_owned(),
-        Reason::PeakHours(id) => format!("peak hours: no more {} left for batch", kind(id)),
-        Reason::EvictionsCapped => "no more evictions for now".to_owned(),
-        other => format!("{other:?}"),
-    }
+    reason.text(kinds)
 }
 
 /// Missing resources of one machine, in a few words.
@@ -83,7 +57,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// Required change where one obstacle is all there is.
+/// Change that removes an only obstacle.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),

@@ -96,7 +96,7 @@ impl CellHandle for Lossy {
     }
 }
 
-/// A cell in which somebody else is quicker than the next commit.
+/// A cell in which another scheduler commits just before the next commit.
 pub(crate) struct Rival {
     cell: SharedCell,
     slot: u32,

@@ -1,9 +1,9 @@
 //! Common parts of the frontends. A frontend is a scheduler that decides the requests of its clients.
 //!
-//! Offers as in Mesos and resource requests as in YARN are two protocols over one thing: a view of the whole
-//! cell, jobs that name the frontend as
-//! their scheduler, and transactions that the cell judges. Neither has a rule of its own for what fits, and
-//! neither is known to the cell: beside them, schedulers of any kind place on the same machines.
+//! Offers as in Mesos and resource requests as in YARN are two protocols over a view of the whole
+//! cell, jobs that name the frontend as their scheduler, and transactions that the cell checks.
+//! Neither has rules of its own for what fits, and the cell knows neither: schedulers of any kind
+//! place on the same machines.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -1,5 +1,5 @@
-//! Threads: ordinary schedulers, an offer front and an ask front on one cell at once, each on its own. All work
-//! is placed, nothing is overcommitted, and every client's account is the cell's.
+//! Threads: ordinary schedulers, an offer frontend and a request frontend on one cell at once. All
+//! work is placed, nothing is overcommitted, and every client's account agrees with the cell.
 
 use super::fixtures::{cell, submit_job};
 use crate::frontends::mesos::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};
@@ -13,14 +13,14 @@ use std::sync::Barrier;
 const TASKS: u32 = 600;
 const REQUEST: [u64; 2] = [100, 1];
 
-/// A job for one of the clients. All of them need what 30 of 40 machines have: it is crowded, and all fit.
+/// A job for one of the clients. Together they need 30 of 40 machines: crowded, but all fit.
 fn job(cell: &SharedCell, scheduler: &str, tenant: &str) -> JobId {
     let mut job = Job::batch(format!("{tenant}-job"), TaskGroup::new(TASKS, Amounts::new(REQUEST)));
     (job.scheduler, job.tenant) = (scheduler.into(), tenant.into());
     submit_job(cell, job)
 }
 
-/// Steps until all its tasks are placed. The answer is how many it placed, and how many were refused.
+/// Steps until all its tasks are placed. Returns the numbers of placed and rejected claims.
 fn scheduler(cell: &SharedCell, name: &str) -> (usize, usize) {
     let settings = Settings { claims_max: 7, ..Settings::new(name) };
     let mut scheduler = Scheduler::new(cell, Profile::batch(), settings).unwrap();
@@ -75,7 +75,7 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Asks for all containers; the others may begin once it has some where it wanted them.
+/// Requests all containers; the others begin once some are allocated.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

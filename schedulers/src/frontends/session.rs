@@ -1,8 +1,8 @@
-//! A front's place at the cell: its view, its jobs, and the transaction whose outcome nobody knows.
+//! A frontend's session: its view, its jobs, and the transaction with an unknown outcome.
 //!
-//! What is claimed is off the view until the answer is known. Where a connection breaks after a transaction
-//! was sent, the same transaction is sent again first, before anything else is decided: under its id, the
-//! cell answers as it did the first time.
+//! Claims are subtracted from the view until their result is known. If a connection breaks after a
+//! transaction was sent, the same transaction is sent again before any other decision: by its id,
+//! the cell returns the first result.
 
 use super::task_index::{Mark, TaskIndex};
 use crate::dominant::Totals;
@@ -13,20 +13,20 @@ use std::collections::BTreeSet;
 /// Outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// The cell judged it.
+    /// The cell checked it.
     Judged(Commit),
-    /// It was not judged, and none of it was taken; or the next sync tells what was.
+    /// It was not checked and changed nothing, or the next sync brings its results.
     Dropped(HandleError),
 }
 
-/// See the head of the file.
+/// The session; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) view: View,
     pub(crate) task_index: TaskIndex,
     pub(crate) totals: Totals,
     unknown: Option<Transaction>,
-    /// Jobs of which what the view compiled is out of date, while claims of them may have no answer.
+    /// Jobs whose compiled data in the view is outdated, with claims that may be unanswered.
     stale: BTreeSet<JobId>,
 }
 
@@ -71,10 +71,10 @@ impl Session {
         open.map(|(task, ..)| task).chain(unknown).collect()
     }
 
-    /// Sends the transaction again whose outcome is unknown, if there is one.
+    /// Resends the transaction with unknown outcome, if any.
     ///
     /// # Errors
-    /// If its outcome is as unknown as before.
+    /// If its outcome is still unknown.
     pub(crate) fn ask_again(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -90,10 +90,10 @@ impl Session {
         }
     }
 
-    /// Submits the open claims, and tasks that are to leave their machines. `None` if there are neither.
+    /// Submits the open claims and releases. `None` if there are neither.
     ///
     /// # Errors
-    /// If the outcome is unknown: [`Session::ask_again`] comes next.
+    /// If the outcome is unknown: call [`Session::ask_again`] next.
     pub(crate) fn submit(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

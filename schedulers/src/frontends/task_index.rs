@@ -1,11 +1,11 @@
-//! The jobs of a front and where their tasks are, as the cell tells it and as the front knows better.
+//! Index of a frontend's jobs and the states of their tasks.
 //!
-//! A front hears of its jobs by deltas; what it has claimed itself it knows before the cell says so. So a
-//! task has one mark: it waits, is claimed, has a machine, or is over. What a task needs counts as used by
-//! its job and its tenant from the claim on, and until it has left its machine.
+//! The states come from deltas, and for the frontend's own claims from itself, before the cell
+//! reports them: pending, claimed, placed, or over. A task's request counts as used by its job and
+//! its tenant from the claim until it has left its machine.
 //!
-//! Invariant: the used amounts are the sums of the needs of the tasks that are claimed or placed; a task is
-//! in its group's list of those that wait exactly if its mark says so.
+//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks; a task is
+//! in its group's list of pending tasks exactly if its state says so.
 
 use crate::dominant::{Sums, count};
 use omega_cellstate::{Delta, TaskDelta};
@@ -13,16 +13,16 @@ use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// It waits for a machine.
     Waiting,
-    /// This front has claimed a machine for it, and the answer is not known yet.
+    /// This frontend has claimed a machine for it, and the answer is pending.
     Claimed,
-    /// It has a machine.
+    /// The task has a machine.
     Placed(MachineId),
-    /// It is not to be placed: it has ended, or the cell refused it for a reason that the next sync tells.
+    /// Not to be placed: the task has ended, or the next sync explains its rejection.
     Over,
 }
 
@@ -46,7 +46,7 @@ impl Mark {
 pub(crate) struct Left {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
-    /// Current state; `None` if its job is gone.
+    /// Current state; `None` if its job was removed.
     pub(crate) state: Option<TaskState>,
     /// Tenant that pays for it.
     pub(crate) tenant: Text,
@@ -64,12 +64,12 @@ pub(crate) struct Entry {
     pub(crate) used: Sums,
 }
 
-/// See the head of the file.
+/// The task index; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct TaskIndex {
     jobs: BTreeMap<JobId, Entry>,
     tenants: BTreeMap<Text, Sums>,
-    /// Jobs that changed or ended since they were last asked for: what is compiled of them is old.
+    /// Jobs that changed or ended since the last call: their compiled form is stale.
     stale: BTreeSet<JobId>,
     left: Vec<Left>,
 }
@@ -117,7 +117,7 @@ impl Entry {
         self.waiting.get(group).map_or(0, BTreeSet::len)
     }
 
-    /// Number of tasks it was ever heard to have.
+    /// Largest number of tasks that was seen.
     pub(crate) fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -127,7 +127,7 @@ impl Entry {
         self.tasks.get(index as usize).map(|(group, mark)| (usize::from(*group), *mark))
     }
 
-    /// Sets a task's group and mark. The answer is what was there before.
+    /// Sets a task's group and mark. Returns the old ones.
     fn set(&mut self, index: u32, (group, mark): (u16, Mark)) -> (u16, Mark) {
         let at = index as usize;
         if self.tasks.len() <= at {
@@ -158,17 +158,17 @@ impl TaskIndex {
         self.jobs.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Resources that the tasks of a tenant's jobs use, as far as this front places them.
+    /// Resources used by tasks of a tenant's jobs of this frontend.
     pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }
 
-    /// Jobs of which what a view compiled is out of date. They are not named again.
+    /// Takes the jobs whose compiled data in the view is outdated.
     pub(crate) fn take_stale(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.stale)
     }
 
-    /// Tasks that have lost their machine since this was last asked.
+    /// Takes the tasks that have lost their machine since the last call.
     pub(crate) fn take_left(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.left)
     }
@@ -178,7 +178,7 @@ impl TaskIndex {
         self.jobs.get(&id.job)?.task(id.index)
     }
 
-    /// Notes what this front knows of a task before the cell tells it.
+    /// Records a state of a task before the cell reports it.
     pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
         let Some((group, _)) = self.task(id) else { return };
         self.set(id, (group as u16, mark));
@@ -200,8 +200,8 @@ impl TaskIndex {
         }
     }
 
-    /// Takes what a sync brought. `is_claimed` tells which tasks have claims without an answer: of those
-    /// the cell knows less than the front.
+    /// Applies a sync. `is_claimed` says which tasks have unanswered claims, whose state the cell
+    /// does not know yet.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = match delta.full {
             true => self.forget_all(),
@@ -251,7 +251,7 @@ impl TaskIndex {
         }
     }
 
-    /// Drops a job that is gone, with what its tasks used.
+    /// Removes a job, with the resources of its tasks.
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
@@ -270,7 +270,7 @@ impl TaskIndex {
         }
     }
 
-    /// Forgets everything, before a delta that tells all. The answer is which tasks had machines.
+    /// Clears the index before a full delta. Returns the tasks that had machines.
     fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
         let jobs = std::mem::take(&mut self.jobs);
         self.tenants.clear();
@@ -301,7 +301,7 @@ impl TaskIndex {
         }
     }
 
-    /// A delta that tells all knows nothing of claims that wait for their answers.
+    /// Marks tasks with unanswered claims, which a full delta does not contain.
     fn mark_claimed(&mut self, is_claimed: impl Fn(TaskId) -> bool) {
         let ids: Vec<TaskId> = self
             .jobs

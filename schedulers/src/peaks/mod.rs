@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a peak begins                                        it is over
-//!   batch holds more than its share of a machine         tasks want more, and it is free
+//!   batch exceeds its share of a machine         tasks want more, and it is free
 //!      ├─ tasks give up what they hold beyond             └─ they grow again
 //!      │  their request: they run on
 //!      └─ if that is not enough, tasks are released:
@@ -32,7 +32,7 @@ pub struct Settings {
     pub name: Text,
     /// The most changes in one transaction.
     pub changes_max: usize,
-    /// Number of tasks of a set that are to stay up. They are kept, even where batch then holds too much.
+    /// Disruption budgets, which are respected even where batch then exceeds its share.
     pub disruptions: Vec<DisruptionBudget>,
 }
 
@@ -53,20 +53,21 @@ impl Default for Settings {
 /// Changes of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Tasks that gave up what they held beyond their request.
+    /// Tasks that were shrunk to their request.
     pub throttled: u64,
     /// Tasks that were released.
     pub released: u64,
-    /// Tasks that grew to what they want.
+    /// Tasks that got their optional resources back.
     pub grown: u64,
-    /// Changes that the cell refused.
+    /// Changes that the cell rejected.
     pub refused: u64,
-    /// Machines on which batch holds more than its share even so: more changes are to come, or budgets keep it.
+    /// Machines on which batch tasks still exceed their share, until further changes or because of
+    /// budgets.
     pub over: u64,
 }
 
 impl Kept {
-    /// Adds what another step did; what is left is that of the later one.
+    /// Adds a later step's counters, and takes its other values.
     pub fn add(&mut self, later: Kept) {
         self.throttled += later.throttled;
         self.released += later.released;
@@ -80,15 +81,14 @@ impl Kept {
 /// that a quota or the runtime affinity of another task changes, rather than a machine.
 const REST_MS: u64 = 60_000;
 
-/// See the head of the file.
+/// The peak controller; see the head of the file.
 #[derive(Debug)]
 pub struct PeakController {
     view: View,
     settings: Settings,
     /// Tasks that are left alone until then.
     resting: BTreeMap<TaskId, u64>,
-    /// The version of the last answer. A view over the network may be behind it for a moment, and does not show
-    /// then what was done.
+    /// Version of the last result. A remote view may lag behind it, and then lacks the changes.
     answered: Version,
 }
 
@@ -108,19 +108,21 @@ impl PeakController {
         Ok(PeakController { view, settings, resting, answered })
     }
 
-    /// Its view of the cell, as of the last step.
+    /// The controller's view of the cell at the last step.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether the view does not show yet what the last step did. Then a step does nothing: look again soon.
+    /// Whether the view does not yet include the last step's changes. Then a step does nothing:
+    /// call again soon.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.view.version() < self.answered
     }
 
-    /// Looks at the cell as it is, and does what is to be done now, as much as one transaction may have.
+    /// Syncs, and throttles or restores tasks as needed, at most as many as one transaction may
+    /// have.
     ///
     /// # Errors
     /// If the cell cannot be reached, or whether it took the transaction is not known: the next step sees.

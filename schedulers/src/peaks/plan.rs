@@ -1,11 +1,12 @@
 //! Plan of the peak controller: tasks to throttle for a peak, and to restore after it.
 //!
-//! On a machine where batch holds more than its share, tasks give up what they hold beyond their request, the
-//! least important first and of those the youngest: the least work is lost that way. If that is not enough, tasks
-//! are released in the same order. Then those that need not have been are spared, the most important first.
+//! On a machine where batch exceeds its share, tasks are throttled to their requests, the least
+//! important first and of those the youngest, so that the least work is lost. If that is not
+//! enough, tasks are released in the same order. Then superfluous releases are undone, the most
+//! important first.
 //!
-//! On a machine of a calendar on which no peak holds, tasks that hold just their request and want more get it where it
-//! is free, the most important first and of those the oldest.
+//! On a machine of a calendar outside of its peaks, throttled tasks get their optional resources
+//! where they are free, the most important first and of those the oldest.
 
 use crate::preemption::Budget;
 use omega_cellstate::{BLOCK, PlacedTask, View};
@@ -15,18 +16,18 @@ use std::cmp::Reverse;
 /// Changes to make now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Tasks that give up what they hold beyond their request.
+    /// Tasks to shrink to their request.
     pub throttles: Vec<Resize>,
     /// Tasks that are released.
     pub releases: Vec<TaskId>,
-    /// Tasks that grow to what they want.
+    /// Tasks to restore with their optional resources.
     pub grows: Vec<Resize>,
-    /// On how many machines batch holds more than its share even after this.
+    /// Number of machines on which batch exceeds its share after the plan.
     pub over: usize,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Whether the plan is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,7 +90,7 @@ enum Fate {
 struct Batch {
     placed: PlacedTask,
     holds: Amounts,
-    /// Resources that it can give up and still run.
+    /// Resources beyond its request.
     surplus: Amounts,
     fate: Fate,
 }
@@ -124,7 +125,7 @@ impl Room {
         self.0.iter().any(|(_, left)| *left < 0)
     }
 
-    /// Whether it helps if so much is given back.
+    /// Whether freeing these amounts helps.
     fn needs(&self, amounts: &Amounts) -> bool {
         self.0.iter().any(|(kind, left)| *left < 0 && amounts.get(*kind) > 0)
     }
@@ -133,7 +134,7 @@ impl Room {
         self.0.iter_mut().for_each(|(kind, left)| *left += amounts.get(*kind) as i64);
     }
 
-    /// Takes so much, if there is room for it. The answer is whether there was.
+    /// Takes these amounts if they are free. Returns whether it did.
     fn take(&mut self, amounts: &Amounts) -> bool {
         let lacks = |(kind, left): &(KindId, i64)| {
             let amount = amounts.get(*kind) as i64;
@@ -147,7 +148,7 @@ impl Room {
     }
 }
 
-/// Decides who of these steps back, until there is room or nobody is left who may.
+/// Chooses the tasks to throttle, until there is room or no candidate is left.
 fn step_back(
     view: &View,
     (mut tasks, room): (Vec<Batch>, &mut Room),
@@ -184,7 +185,7 @@ fn step_back(
 }
 
 impl Batch {
-    /// Allocation once it has given up what it can.
+    /// Allocation after throttling.
     fn rest(&self) -> Amounts {
         let kinds = (0..).map(KindId).zip(self.holds.as_slice());
         Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))

@@ -8,13 +8,13 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Score: the more evenly the task leaves the kinds of the machine in use, compared with before, the
-/// better. 75 of 100 points say that nothing changes.
+/// Score: prefers machines that the task leaves evenly allocated over the kinds, compared with
+/// before. 75 of 100 points mean no change.
 #[derive(Clone, Debug)]
 pub struct BalancedAllocation(Vec<Resource>);
 
 impl BalancedAllocation {
-    /// Over the kinds of these names, as far as the cell has them.
+    /// A score over the kinds with these names that the cell has.
     #[must_use]
     pub fn new(names: &[&str], kinds: &Kinds) -> BalancedAllocation {
         let named = |name: &&str| Resource::named(name, Amount::Claimed, kinds);

@@ -5,8 +5,8 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 
-/// Filter: the cell as a whole has what the task claims of it. It refuses every machine or none, so it is asked
-/// once for all of them, and by the placer for how many tasks there is enough.
+/// Filter: enough of each cluster resource is left. It rejects every machine or none, so it is
+/// called once for all of them; the placer asks it for how many tasks there is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct CellWide;
 
@@ -15,7 +15,7 @@ impl Filter for CellWide {
         "cluster_resources"
     }
 
-    /// A claim anywhere takes from all.
+    /// A claim on any machine reduces the amount.
     fn reads(&self) -> Reads {
         Reads::OTHER_MACHINES
     }

@@ -1,10 +1,9 @@
 //! Makes room by evicting tasks of lower precedence, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! What would have to go is tried on some of the machines where it could help, from one that is
-//! drawn on, and the one that it hurts least is taken: see [`preemption`](crate::preemption). It is
-//! asked often in vain, by jobs that wait in a full cell, so what it can know cheaply it asks
-//! first: whether anybody less important runs at all, then, in one pass of the filters, whether
-//! some machine refuses for what runs there. Only then does it try.
+//! Evictions are tried on some of the machines where they could help, from a random one on, and the
+//! machine with the lowest cost is taken: see [`preemption`](crate::preemption). Most calls are for
+//! jobs that wait in a full cell, so cheap checks come first: whether any less important task runs,
+//! and, in one pass of the filters, whether evictions could change any rejection.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
@@ -20,9 +19,9 @@ use rand_pcg::Pcg64;
 /// On how many machines it is tried what would have to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CandidateMachines {
-    /// On so many percent of the machines where it could help.
+    /// Percentage of the machines where evictions could help that are examined.
     pub percentage: u32,
-    /// And on at least so many.
+    /// Smallest number of machines that are examined.
     pub absolute: u32,
 }
 
@@ -40,7 +39,7 @@ impl CandidateMachines {
     }
 }
 
-/// See the head of the file.
+/// The plugin `default_preemption`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct DefaultPreemption {
     candidates: CandidateMachines,
@@ -50,7 +49,7 @@ pub struct DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// It, respecting these budgets as far as there is another way.
+    /// The plugin with disruption budgets, which it respects where another choice exists.
     #[must_use]
     pub fn new(candidates: CandidateMachines, budgets: Vec<DisruptionBudget>) -> DefaultPreemption {
         DefaultPreemption { candidates, budgets, rng: None }
@@ -63,14 +62,14 @@ impl DefaultPreemption {
     }
 }
 
-/// Whether a job may evict somebody who runs.
+/// Whether any running task may be evicted for a job.
 fn has_victims(view: &View, job: &Job) -> bool {
     let lowest = view.lowest_precedence();
     let bound = view.displaces_below(job.precedence);
     job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
-/// Whether a limit keeps the tasks off every machine for which nobody runs who may be evicted.
+/// Whether a limit rejects the tasks on every machine without a victim that counts against it.
 fn quota_is_final(view: &View, lack: &Lack<'_>) -> bool {
     let bound = view.displaces_below(lack.job.precedence);
     let short = view.quota_lack(lack.group);

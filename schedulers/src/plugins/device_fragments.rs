@@ -1,10 +1,10 @@
-//! Amount of a machine's devices the next task could not use, whatever it is.
+//! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
-//! The tasks to come are taken to be like a list of shapes, each as likely as its weight. For a shape that does not fit,
-//! all that is left of the devices is a *fragment*; for one that does, what is left of those devices that are too small for
-//! it; for one without devices, all of it. The expected fragment of a machine is the mean over shapes, and a task goes where
-//! that shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of Fragmentation", USENIX ATC
-//! 2023. (`omega-sim fgd` makes its published table again.)
+//! Future tasks are modelled by a list of shapes with weights. For a shape that does not fit, all
+//! free devices are a *fragment*; for one that fits, the free parts of devices that are too small
+//! for it; for one without devices, all of them. A task goes where the mean fragment over shapes
+//! shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of
+//! Fragmentation", USENIX ATC 2023. (`omega-sim fgd` repeats its published table.)
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Devices};
@@ -14,11 +14,11 @@ use omega_core::{DeviceRequest, DeviceSet, KindId};
 /// Tasks that are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceShape {
-    /// The devices that each asks for; `None`: none.
+    /// Devices that each task requests; `None`: none.
     pub devices: Option<DeviceRequest>,
-    /// The processors that it asks for, in thousandths.
+    /// Processors that it requests, in thousandths.
     pub cpu_milli: i64,
-    /// Relative frequency, beside the others.
+    /// Relative frequency.
     pub weight: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct DeviceShape {
 pub struct DeviceFragments(Vec<DeviceShape>);
 
 impl DeviceFragments {
-    /// For tasks of these shapes.
+    /// A score for tasks of these shapes.
     #[must_use]
     pub fn new(shapes: Vec<DeviceShape>) -> DeviceFragments {
         DeviceFragments(shapes)
@@ -53,8 +53,8 @@ impl DeviceFragments {
         shapes.map(shape).into()
     }
 
-    /// Part of a machine with so much left that the next task could not use, in thousandths of a device, times the sum
-    /// of the weights.
+    /// Free device capacity of a machine that the next task could not use, in thousandths of a
+    /// device, times the sum of the weights.
     fn fragment(&self, cpu_milli: i64, left: &[i16]) -> i64 {
         let sum =
             |left: &mut dyn Iterator<Item = &i16>| left.map(|left| i64::from((*left).max(0))).sum();

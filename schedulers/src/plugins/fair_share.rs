@@ -4,7 +4,7 @@
 use crate::points::{Order, Queued};
 use std::cmp::Ordering;
 
-/// See the head of the file.
+/// The plugin `fair_share`; see the head of the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FairShare;
 

@@ -1,11 +1,11 @@
-//! Machines that hold a task's images. (Kubernetes' ImageLocality.)
+//! Preference for machines with a task's images. (Kubernetes' ImageLocality.)
 
 use super::normalize::POINT;
 use crate::plugin::{Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
-/// Score: the more bytes of the task's images the machine holds, the better. An image that few
-/// machines hold counts in part, so that its tasks do not all go to those.
+/// Score: prefers machines with more bytes of the task's images. An image on few machines counts in
+/// part, so that its tasks do not all go there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageLocality;
 
@@ -20,7 +20,7 @@ impl Score for ImageLocality {
         "image_locality"
     }
 
-    /// Number of machines that hold an image counts, too.
+    /// The number of machines with an image counts, too.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS
     }

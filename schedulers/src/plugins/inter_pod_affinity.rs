@@ -6,21 +6,21 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
 use omega_core::TaskRule;
 
-/// Filter: required affinities and anti-affinities hold, those of tasks that run too. Score: the
-/// more preferences speak for a machine, those of tasks that run too, the better.
+/// Filter: required affinities and anti-affinities, also those of running tasks. Score: preferred
+/// affinities of the task and of running tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinity {
     /// Weight of a task on the machine that requires this one near it, 0 to 100.
     pub required_weight: u32,
-    /// Whether the score has nothing to say about tasks that have no preference of their own.
-    /// (Kubernetes' `ignorePreferredTermsOfExistingPods`.)
+    /// Whether the score ignores tasks without preferences of their own. (Kubernetes'
+    /// `ignorePreferredTermsOfExistingPods`.)
     pub preferences: Preferences,
 }
 
 /// Tasks with preferences that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preferences {
-    /// Those of the task, and of tasks that run.
+    /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
     /// Preferences of all, but only for tasks that have preferences of their own.
@@ -50,7 +50,7 @@ impl Filter for InterPodAffinity {
         block.family_allows(tasks.need, RuleFamily::Neighbours, among)
     }
 
-    /// Where a task that must be near is not, fewer tasks do not help.
+    /// Evictions do not help where a required neighbour is missing.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         block.affinity_met(tasks.need, refused)
     }
@@ -98,7 +98,7 @@ impl Ranking for Pull<'_> {
         *raw = self.draws.of_block(block, self.required_weight);
     }
 
-    /// The least is worth nothing, the most everything.
+    /// Maps the smallest raw score to nothing and the largest to all points.
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
         let least = raw.iter().copied().min().unwrap_or(0);
         let range = raw.iter().copied().max().unwrap_or(0) - least;

@@ -37,7 +37,7 @@ pub struct HalfLife {
 }
 
 impl HalfLife {
-    /// Of so many seconds; 0 counts as 1.
+    /// A half-life in seconds; 0 counts as 1.
     #[must_use]
     pub fn seconds(seconds: u32) -> HalfLife {
         HalfLife { ms: u64::from(seconds.max(1)) * 1000 }
@@ -52,8 +52,7 @@ impl HalfLife {
         }
     }
 
-    /// The weights of the reports of some machines of a block. Many came at one time, so each time is
-    /// reckoned with once.
+    /// Weights of the load reports of some machines of a block, computed once for equal times.
     fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
         let mut weights = [0; BLOCK];
         let (mut last, mut weight) = (NEVER, 0);
@@ -78,8 +77,8 @@ struct InUse<'a> {
     capacity: &'a [i64; BLOCK],
 }
 
-/// The estimate for the machines in `among`; what it is for others does not count. `None` if the view keeps
-/// no loads.
+/// Estimated use of the machines in `among`; other entries are ignored. `None` if the view keeps no
+/// loads.
 fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Option<InUse<'_>> {
     let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
     let free = block.free(kind);
@@ -160,10 +159,10 @@ impl Score for LoadAware {
     }
 }
 
-/// Part of one kind that may be in use on a machine that takes a task more, in percent of what it has.
+/// Largest used percentage of one kind on a machine that accepts another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Of which kind.
+    /// The resource kind.
     pub kind: KindId,
     /// For tasks of services.
     pub service_percent: u32,
@@ -174,8 +173,8 @@ pub struct Limit {
 /// Filter: with the task, no more of the machine is in use than its kind of job may have. See the head of
 /// the file.
 ///
-/// So a machine whose tasks use little of what they claim takes more, up to the cell's bound on overcommit,
-/// and one that runs hot takes less. The cell judges as ever: it does not know this filter.
+/// So a machine whose tasks use little accepts more, up to the cell's bound on overcommit, and a
+/// hot one accepts less. The cell does not check it.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {
     half_life: HalfLife,

@@ -1,7 +1,7 @@
 //! The filters and scores that come with the library.
 //!
-//! The filters ask for the facts that the cell's judge asks for, each as a word of 64 machines;
-//! together they allow exactly what the judge allows, which a test compares.
+//! The filters compute the facts of the cell's check as words of 64 machines; together they accept
+//! exactly what the check accepts, which a test compares.
 
 mod affinity;
 mod balanced_allocation;

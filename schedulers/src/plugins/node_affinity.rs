@@ -8,10 +8,10 @@ use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::Affinity;
 use smallvec::SmallVec;
 
-/// Filter: the machine matches the required affinity. Score: the more the matched preferences
-/// weigh, the better.
+/// Filter: the machine matches the required affinity. Score: prefers machines that match
+/// preferences of more weight.
 ///
-/// Both go for an affinity of the profile's own, too, which all its tasks have beside their own.
+/// Both include an affinity of the profile, which all its tasks have in addition to their own.
 /// (Kubernetes' `addedAffinity`.)
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinity {
@@ -20,7 +20,7 @@ pub struct NodeAffinity {
 }
 
 impl NodeAffinity {
-    /// With an affinity that every task has beside its own.
+    /// Adds an affinity that every task has in addition to its own.
     #[must_use]
     pub fn with_added(added: &Affinity) -> NodeAffinity {
         let preferred = added.preferred.iter();

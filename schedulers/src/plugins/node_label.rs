@@ -5,16 +5,16 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, View};
 use omega_core::{MachineSelector, Operator, Requirement, Text};
 
-/// Filter: the machine has these labels and lacks those, for every task of the profile. Score: the
-/// more of its wishes the machine meets, the better.
+/// Filter: the machine has some labels and lacks others, for every task of the profile. Score:
+/// prefers machines that meet more of its preferences.
 #[derive(Clone, Debug, Default)]
 pub struct NodeLabel {
     required: Option<MachineSet>,
-    /// Of each wish, the machines that meet it.
+    /// Machines that meet each preference.
     wished: Vec<MachineSet>,
 }
 
-/// Request of the labels of these keys.
+/// Requirements on labels with these keys.
 fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requirement> + '_ {
     let asked = move |key: &Text| Requirement { key: key.clone(), operator, values: Vec::new() };
     keys.iter().map(asked)
@@ -31,7 +31,7 @@ fn matching(labels: Vec<Requirement>) -> MachineSet {
 }
 
 impl NodeLabel {
-    /// A filter that wants labels of these keys present, and of those absent.
+    /// A filter that requires labels with these keys, and the absence of those.
     #[must_use]
     pub fn requiring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let labels = both(present, absent);
@@ -40,8 +40,7 @@ impl NodeLabel {
         NodeLabel { required, wished: Vec::new() }
     }
 
-    /// A score that would rather have labels of these keys present, and of those absent. Each
-    /// counts as much as another.
+    /// A score that prefers labels with these keys, and the absence of those, with equal weight.
     #[must_use]
     pub fn preferring(present: &[Text], absent: &[Text]) -> NodeLabel {
         let wished = both(present, absent).into_iter().map(|label| matching(vec![label]));

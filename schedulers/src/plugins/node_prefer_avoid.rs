@@ -13,11 +13,10 @@ use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 
-/// The label that a machine says it in, if the profile names no other.
+/// Default label of a machine with jobs and tenants to avoid.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
-/// Score: everything for a machine that does not say that it would rather not have the job, else
-/// nothing.
+/// Score: all points for a machine whose label does not list the job or its tenant, else none.
 #[derive(Clone, Debug)]
 pub struct NodePreferAvoid {
     label: Text,
@@ -32,7 +31,7 @@ impl Default for NodePreferAvoid {
 }
 
 impl NodePreferAvoid {
-    /// Machines say it in the label with this key.
+    /// Uses the label with this key.
     #[must_use]
     pub fn new(label: impl Into<Text>) -> NodePreferAvoid {
         let label = label.into();
@@ -68,7 +67,7 @@ impl Score for NodePreferAvoid {
         Reads::DESCRIPTION | Reads::JOB
     }
 
-    /// Where no machine says anything, all are alike.
+    /// Applies only if a machine has the label.
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
         self.speaking(tasks.view).is_some_and(|set| !tasks.view.is_empty_set(set))
     }

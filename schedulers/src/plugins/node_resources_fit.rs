@@ -12,19 +12,19 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// A weight counts as no more than this, which is also the most that Kubernetes allows.
+/// Largest weight, which is also Kubernetes'.
 const WEIGHT_MAX: u32 = 100;
 
 /// Arguments of [`NodeResourcesFit`]. The defaults are those of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitArgs {
-    /// Names of kinds that the filter does not look at; those without a `/` have no effect.
+    /// Names of ignored kinds; those without a `/` have no effect.
     pub ignored: Vec<String>,
     /// Ignores all kinds with this before the `/` in their names.
     pub ignored_groups: Vec<String>,
     /// Scoring strategy by usage.
     pub strategy: Strategy,
-    /// Names of the kinds that the score looks at, each with its weight, 1 to 100.
+    /// Names of the scored kinds, each with its weight, 1 to 100.
     pub resources: Vec<(String, u32)>,
 }
 
@@ -46,8 +46,8 @@ pub enum Strategy {
     LeastAllocated,
     /// The fuller the better.
     MostAllocated,
-    /// As these points say, with straight lines between them, and level before and after. They are
-    /// ascending by their percentage.
+    /// Points of the function, ascending by percentage: straight lines between them, level before
+    /// and after.
     RequestedToCapacityRatio(Vec<ShapePoint>),
 }
 
@@ -60,11 +60,11 @@ pub struct ShapePoint {
     pub score: u8,
 }
 
-/// Filter: the machine has what the task requests of every kind, the devices and the cores. Score: how full it
-/// would be, by a [`Strategy`].
+/// Filter: the machine has enough of every requested kind, devices and cores. Score: its allocation
+/// with the task, by a [`Strategy`].
 ///
-/// Kinds that the filter ignores are still judged by the cell: a profile adds the filter for that.
-/// Leave them out of the cell if they are not to count.
+/// The cell still checks ignored kinds: a profile adds the filter for them. Leave them out of the
+/// cell if they should not count.
 #[derive(Clone, Debug)]
 pub struct NodeResourcesFit {
     /// By kind: whether the filter ignores it. Empty if it ignores none.
@@ -83,7 +83,7 @@ enum Prefer {
 }
 
 impl NodeResourcesFit {
-    /// For a cell of these kinds. Kinds that the cell does not have do not count.
+    /// The filter for a cell with these kinds. Kinds that the cell does not have do not count.
     #[must_use]
     pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
         let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());

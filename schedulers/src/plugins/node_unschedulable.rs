@@ -4,10 +4,10 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::{Block, MachineSet, View};
 use omega_core::{Taint, TaintEffect};
 
-/// The taint by which a machine of a Kubernetes cluster says that it is closed to new tasks.
+/// Taint of a cordoned node of a Kubernetes cluster.
 const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
-/// Filter: the machine takes tasks, or these tolerate that it is closed to others.
+/// Filter: the machine is not cordoned, or the task tolerates that.
 ///
 /// A machine that drains takes nobody's. One that only has the taint takes those that tolerate it.
 #[derive(Clone, Debug)]

@@ -28,12 +28,12 @@ fn points_of(raw: i64, most: i64) -> i32 {
     if most == 0 { 0 } else { hundredths(raw, most) as i32 * POINT }
 }
 
-/// Up to this a value times 100 is a whole number of a double, and so is a quotient of two such
-/// rounded down: it is never closer to the next whole number than doubles can tell.
+/// Bound up to which a value times 100, and a quotient of two such rounded down, is exact in a
+/// double.
 const EXACT: u64 = 1 << 46;
 
-/// Number of hundredths of `most` a value is, without what is left over. Processors divide doubles
-/// several times faster than integers.
+/// Value in hundredths of `most`, rounded down. Processors divide doubles several times faster than
+/// integers.
 #[inline]
 pub(super) fn hundredths(value: i64, most: i64) -> i64 {
     match value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {

@@ -5,7 +5,7 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::DAY_MS;
 
-/// Filter: at this time of day, batch may hold so much of the machine.
+/// Filter: with the task, batch stays within its share of the machine at this hour.
 #[derive(Clone, Copy, Debug)]
 pub struct PeakHours;
 
@@ -40,7 +40,7 @@ impl Filter for PeakHours {
     }
 }
 
-/// Until when services need the machine in a row more than these tasks do.
+/// End of the peak on the machine in a row that excludes these tasks.
 pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let (kind, calendar, ends_ms) = tasks.view.peak_over(row, tasks.job, tasks.need)?;
     let kind = tasks.view.kinds().get(kind).map_or("it", |kind| &kind.name);

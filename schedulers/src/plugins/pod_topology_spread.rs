@@ -1,8 +1,8 @@
 //! Tasks spread over the domains of a topology. (Kubernetes' PodTopologySpread.)
 //!
-//! A required spread is a filter, which counts as the cell's judge does. A wished one is a score:
-//! the more tasks of it run in a machine's domain the worse, and a task in one of many domains
-//! weighs more than one in one of few, by the logarithm of their number.
+//! A hard spread is a filter, which counts as the cell's check does. A soft one is a score: fewer
+//! selected tasks in a machine's domain are better, and a task in one of many domains weighs more
+//! than one in one of few, by the logarithm of their number.
 
 use super::normalize::{POINT, hundredths};
 use super::rules::lacks_place;
@@ -11,7 +11,7 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, RuleFamily, SpreadWish, WishCounts};
 use smallvec::SmallVec;
 
-/// See the head of the file.
+/// The plugin `pod_topology_spread`; see the head of the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodTopologySpread;
 
@@ -73,8 +73,7 @@ impl RelativeScore for PodTopologySpread {
     }
 }
 
-/// Of feasible machines, those that have a place at the level of each wish: the others do not take
-/// part.
+/// Feasible machines with a domain for each soft spread; the others do not take part.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
@@ -109,7 +108,7 @@ fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> u
     seen.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// One wish in a decision.
+/// A soft spread in a decision.
 struct Spread<'a> {
     counts: WishCounts<'a>,
     /// Number of tasks a domain may have more than another without harm.
@@ -117,7 +116,7 @@ struct Spread<'a> {
     weight: f64,
 }
 
-/// All wishes in a decision.
+/// All soft spreads in a decision.
 struct Spreads<'a> {
     feasible: Feasible<'a>,
     spreads: SmallVec<[Spread<'a>; 4]>,
@@ -126,7 +125,7 @@ struct Spreads<'a> {
 }
 
 impl Spreads<'_> {
-    /// Whether each feasible machine takes part, in their order.
+    /// Whether each feasible machine takes part, in order.
     fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
         let blocks = self.feasible.blocks().zip(&self.placed);
         blocks
@@ -166,7 +165,7 @@ impl Ranking for Spreads<'_> {
     }
 }
 
-/// The score of a raw value, beside the least and the most.
+/// Score of a raw value between the smallest and the largest.
 fn score_of(raw: i64, least: i64, most: i64) -> i32 {
     let points = if most == 0 { 100 } else { hundredths(most + least - raw, most) };
     points as i32 * POINT

@@ -5,8 +5,9 @@ use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::refusals::News;
 use omega_cellstate::Block;
 
-/// Filter: the task's tenant, and those above it, may claim so much more. It refuses every machine or none, so it is
-/// asked once for all of them, and by the placer for how many tasks there is enough.
+/// Filter: the claim stays within the limits of the task's tenant and of the tenants above it. It
+/// rejects every machine or none, so it is called once for all of them; the placer asks it for how
+/// many tasks there is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct WithinQuota;
 
@@ -40,7 +41,7 @@ impl Filter for WithinQuota {
         0
     }
 
-    /// Only what the same limit holds for would have to go.
+    /// Evictions help only among tasks that count against the same limit.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let Some(lack) = tasks.view.quota_lack(tasks.compiled) else { return 0 };
         let view = tasks.view;

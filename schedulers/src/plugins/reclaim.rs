@@ -1,10 +1,10 @@
-//! Makes room by having what was lent given back: evicts tasks of tenants that use more than they are
-//! guaranteed, for a task whose tenant uses less.
+//! Reclaims guarantees: evicts tasks of tenants that use more than their guarantee, for a task
+//! whose tenant uses less.
 //!
-//! The cell judges by the same rule, at commit (see [`TenantConfig`](omega_core::TenantConfig)): what two
-//! tenants may take from each other is decided where their lines part. Here it is only found out which
-//! machine would cost least: the fewest tasks, the least important of those. Claims and evictions that the view
-//! does not show yet count as what is used and given back, as they do at commit.
+//! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)), which
+//! compares the branches below the nearest common ancestor. Here only the cheapest machine is
+//! chosen: the fewest victims, the least important of those. Uncommitted claims and evictions count
+//! as used and freed, as they do at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// On how many machines with tasks that may be reclaimed it is tried.
 const MACHINES_TRIED: usize = 64;
 
-/// See the head of the file.
+/// The plugin `reclaim`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Reclaim {
     /// Drawn from the number of the scheduler: workers begin at different machines.
@@ -107,7 +107,7 @@ fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
     view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }
 
-/// The branches that have borrowed what a tenant is guaranteed and asks for, and how much of each kind.
+/// Branches that borrow a tenant's guarantee in a requested kind, and the borrowed amounts.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     let own = view.own_use();
@@ -135,7 +135,8 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     borrowed
 }
 
-/// Takes what a task has off what its branch has borrowed. The answer is whether it had borrowed any of it.
+/// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether it
+/// borrowed any.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
     let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
         return false;
@@ -151,8 +152,8 @@ fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrow
     had
 }
 
-/// Which tasks on a machine would have to go: `None` if none there may be reclaimed, `Some(None)` if
-/// those that may are not enough.
+/// Victims on a machine: `None` if no task there may be reclaimed, `Some(None)` if those that may
+/// are not enough.
 fn victims(
     view: &mut View,
     lack: &Lack<'_>,

@@ -17,8 +17,8 @@ impl Filter for Reservations {
         Reads::DESCRIPTION | Reads::JOB | Reads::TIME
     }
 
-    /// Time alone only brings reservations nearer; that one is over is a change of them. Whom it is for may
-    /// change with the tree of tenants, of which views hear as of quotas.
+    /// Time alone only brings reservations nearer; the end of one is a change. Its tenants may
+    /// change with the tenant tree, which views receive with quotas.
     fn wakes_on(&self) -> Events {
         let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
         changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED
@@ -45,7 +45,7 @@ impl Filter for Reservations {
     }
 }
 
-/// For whom the machine in a row is reserved that is kept from these tasks.
+/// Tenants of the reservation that excludes these tasks from the machine in a row.
 pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();

@@ -1,4 +1,4 @@
-//! Room: whether a task fits, and what is left when it does.
+//! Room: whether a task fits, and scores of the free resources.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
@@ -60,18 +60,18 @@ impl Filter for ResourcesFit {
     }
 }
 
-/// Of the machines in `among`, those whose devices and NUMA nodes have what is needed.
+/// Machines in `among` with enough devices and exclusive cores.
 #[inline]
 pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
     let with_devices = if need.devices.is_none() { among } else { block.devices_fit(need, among) };
     if need.cores.is_none() { with_devices } else { block.cores_fit(need, with_devices) }
 }
 
-/// The kind of which each task takes one: how many tasks a machine may have, whatever they are.
+/// Kind with one unit for each task, which bounds the number of tasks on a machine.
 const TASKS_KIND: &str = "pods";
 
-/// Of some machines, those that could hold a task if they were empty. How many tasks a machine may
-/// have is not held against it, as Kubernetes does not; nor are kinds that are ignored.
+/// Machines that could fit a task if they were empty. As in Kubernetes, the maximum number of tasks
+/// and ignored kinds do not count.
 pub(super) fn could_fit(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -97,7 +97,7 @@ pub(super) fn could_fit(
 /// Of how many kinds a score may be the mean: as many as there is a loop for.
 pub const SCORED_KINDS_MAX: usize = 4;
 
-/// The way in which a score weighs the kinds. The shares of the kinds are averaged by these weights.
+/// Weights of the kinds in a score, which is the weighted mean of their shares.
 #[derive(Clone, Debug)]
 struct Weights {
     kinds: Vec<KindId>,
@@ -164,7 +164,7 @@ impl Weights {
     }
 }
 
-/// The score of one machine by what is left of it on average.
+/// Score of one machine by its mean free share.
 #[inline(always)]
 fn average<const N: usize>(shares: &[(LeftShare<'_>, f32); N], lane: usize, better: Better) -> i32 {
     let mut left = 0.0;
@@ -206,7 +206,7 @@ impl<const N: usize> pulp::NullaryFnOnce for Write<'_, N> {
     }
 }
 
-/// Score: the more is left, the better. Spreads load; what services want.
+/// Score: prefers machines with more free resources. Spreads load, for services.
 #[derive(Clone, Debug)]
 pub struct LeastAllocated(Weights);
 
@@ -242,7 +242,8 @@ impl Score for LeastAllocated {
     }
 }
 
-/// Score: the less is left, the better. Packs; what batch wants, so that large tasks find room.
+/// Score: prefers machines with less free resources. Packs, for batch, so that large tasks find
+/// room.
 #[derive(Clone, Debug)]
 pub struct MostAllocated(Weights);
 

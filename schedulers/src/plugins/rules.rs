@@ -25,7 +25,7 @@ impl Filter for TaskRules {
         block.rules_allow(tasks.need, among)
     }
 
-    /// Where a place or a neighbour is missing, fewer tasks do not help.
+    /// Evictions do not help where a domain or a required neighbour is missing.
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let near = block.affinity_met(tasks.need, refused);
         let families = [RuleFamily::Spread, RuleFamily::Limits];
@@ -38,8 +38,8 @@ impl Filter for TaskRules {
     }
 }
 
-/// Filter: the machine's domains hold less than the most that they may hold. It is the part of
-/// [`TaskRules`] that Kubernetes does not have.
+/// Filter: the maximum of the task's rules in the machine's domains is not reached. It is the part
+/// of [`TaskRules`] that Kubernetes does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskLimits;
 
@@ -69,7 +69,7 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Of the machines in `among`, those that a family refuses first for want of a place at a level.
+/// Machines in `among` that a family of rules rejects first because they lack the label of a level.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -81,7 +81,7 @@ pub(super) fn lacks_place(
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
-/// Score: the fewer tasks of the wished spread are in the machine's domains, the better.
+/// Score: prefers domains with few tasks that a soft spread counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadWishes;
 

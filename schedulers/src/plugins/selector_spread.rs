@@ -1,9 +1,9 @@
 //! The tasks of a job spread over machines and zones. (Kubernetes' SelectorSpread of old.)
 //!
-//! What belongs together is a job, as it was a service or a replica set there. A group that wishes
-//! its tasks spread over machines says better what belongs together: then those are counted that
-//! the first such wish selects. Nobody counts at a decision: the view keeps how many tasks of a job
-//! each machine has, and the cell's rules count for the wishes.
+//! The tasks of a job belong together, as those of a service or replica set in Kubernetes. If a
+//! group has a soft spread over machines, the tasks that its first one selects are counted instead.
+//! A decision counts nothing: the view keeps the number of a job's tasks on each machine, and the
+//! cell the counts of the spread.
 
 use super::normalize::POINT;
 use crate::plugin::{Reads, Tasks, lanes};
@@ -11,10 +11,10 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View, WishCounts};
 use omega_core::Text;
 
-/// The label that holds a machine's zone, if the profile names no other: Kubernetes' own.
+/// Default label of a machine's zone: Kubernetes' own.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Weight of the zones beside the machines.
+/// Weight of the zones relative to the machines.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
 /// Score: the fewer tasks of the job are on the machine, and in its zone, the better.
@@ -30,7 +30,7 @@ impl Default for SelectorSpread {
 }
 
 impl SelectorSpread {
-    /// With zones that the label with this key tells.
+    /// The score with zones by the label with this key.
     #[must_use]
     pub fn new(zone: impl Into<Text>) -> SelectorSpread {
         SelectorSpread { zone: zone.into() }

@@ -1,12 +1,10 @@
 //! The tasks of a job on machines that have a label's value in common, or spread over its values.
 //! (Kubernetes' ServiceAffinity of old.)
 //!
-//! The filter is judged by the scheduler alone: it sees where the tasks of the job run in its view,
-//! and a job belongs to one scheduler at a time. Only where two schedulers place tasks of one job at
-//! once, which takes two of one name that do not share the jobs out, may its first two tasks come to
-//! machines with different values; then both values stand, the tasks after them follow the one in
-//! the lower row, and nobody is told. What must hold whoever schedules is a rule of the job, an
-//! affinity to its own tasks, which the cell judges.
+//! Only the scheduler checks the filter, by its view of the job's tasks. If two schedulers of one
+//! name place tasks of one job at once, its first two tasks may get machines with different values;
+//! then later tasks follow the one in the lower row. For a rule that the cell checks, use an
+//! affinity of the job to its own tasks.
 
 use super::normalize::POINT;
 use crate::plugin::{Filter, Reads, Tasks, lanes};

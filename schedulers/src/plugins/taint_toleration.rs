@@ -1,4 +1,4 @@
-//! Taints: machines that keep tasks off, or ask them to stay away. (Kubernetes' TaintToleration.)
+//! Taints and tolerations. (Kubernetes' TaintToleration.)
 
 use super::normalize::less_is_better;
 use super::taints::Taints;
@@ -7,8 +7,8 @@ use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block};
 use omega_core::TaintEffect;
 
-/// Filter: the task tolerates every taint that keeps tasks off. Score: the fewer taints that ask
-/// it to stay away, the better.
+/// Filter: the task tolerates the `NoSchedule` and `NoExecute` taints. Score: prefers machines with
+/// few untolerated `PreferNoSchedule` taints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaintToleration;
 
@@ -56,7 +56,7 @@ impl RelativeScore for TaintToleration {
     }
 }
 
-/// Number of taints that ask the tasks to stay away.
+/// Number of untolerated `PreferNoSchedule` taints.
 struct Unwelcome<'a>(Tasks<'a>);
 
 impl Ranking for Unwelcome<'_> {

@@ -1,4 +1,4 @@
-//! Taints: machines that keep tasks off, or ask them to stay away.
+//! Taints: filter, and score of soft taints.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks};
 use omega_cellstate::{BLOCK, Block};

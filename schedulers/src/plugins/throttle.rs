@@ -1,10 +1,7 @@
-//! Makes room without evicting: has tasks of lower precedence give up what they hold beyond their request.
+//! Makes room without evictions: shrinks tasks of lower precedence to their requests.
 //!
-//! A task that took what it wants runs on with less of it; one that is evicted begins again. So a profile asks this
-//! plugin before those that evict. It is for the same tasks as preemption: of lower precedence and of another band.
-//! The resizes go into the transaction of the claim. The cell judges the claim, and takes a resize from whoever
-//! asks: should the claim conflict with what others did meanwhile, the tasks hold less for nothing, until somebody
-//! has them grow again.
+//! A throttled task continues with less; an evicted one starts over. So a profile has this plugin
+//! before those that evict.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -16,10 +13,10 @@ use omega_core::{Job, Precedence, Preemption};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// On how many machines with tasks that hold more than their request it is tried.
+/// Number of machines with throttleable tasks that are tried.
 const MACHINES_TRIED: usize = 64;
 
-/// See the head of the file.
+/// The plugin `throttle`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
     /// Drawn from the number of the scheduler: workers begin at different machines.
@@ -34,7 +31,7 @@ impl Throttle {
     }
 }
 
-/// Whether somebody less important runs, from whom a job may take something.
+/// Whether a less important task runs that could be throttled for a job.
 fn has_lower(view: &View, job: &Job) -> bool {
     let bound = view.displaces_below(job.precedence);
     let lowest = view.lowest_precedence();
@@ -99,7 +96,7 @@ impl Cost {
     }
 }
 
-/// The tasks in a row below a precedence that have something to give up, the most important first.
+/// Tasks in a row below a precedence with more than their request, the most important first.
 fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> {
     let tasks = view.tasks_on(row).iter();
     let has = |task: &&PlacedTask| {

@@ -19,7 +19,7 @@ use std::cmp::{Ordering, Reverse};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastSlack;
 
-/// The last moment at which a job can start; nobody knows how long its tasks run: none at all.
+/// Latest start of a job by its deadline; a missing run time counts as zero.
 fn latest_start(job: &Job) -> Option<i128> {
     let due = i128::from(job.deadline_ms?);
     Some(due - i128::from(job.runtime_estimate_ms.unwrap_or(0)))
@@ -47,15 +47,16 @@ pub struct ShortestFirst {
 }
 
 impl Default for ShortestFirst {
-    /// A job of an hour lets sixty younger ones go first, and one of which nobody knows is taken for such a one.
+    /// With the defaults a one-hour job lets sixty younger ones pass; a job without a run time
+    /// counts as one hour.
     fn default() -> ShortestFirst {
         ShortestFirst::new(60_000, 3_600_000)
     }
 }
 
 impl ShortestFirst {
-    /// A job lets one younger job go first for each `step_ms` that it runs; one of which nobody knows how long
-    /// it runs counts as one of `unknown_ms`.
+    /// An order in which one younger job may overtake for each `step_ms` of a job's run time; a job
+    /// without an estimate counts as `unknown_ms`.
     #[must_use]
     pub fn new(step_ms: u64, unknown_ms: u64) -> ShortestFirst {
         ShortestFirst { step_ms: step_ms.max(1), unknown_ms }
@@ -134,8 +135,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes after a job, of equal precedence no more of it goes first than the job has steps; and
-        /// slack orders those that are due as it would at any moment.
+        /// A job is overtaken by at most as many younger jobs of equal precedence as its run time
+        /// has steps; and the order by slack does not change with time.
         #[test]
         fn nobody_is_overtaken_without_end(
             jobs in prop::collection::vec(

@@ -7,13 +7,13 @@ use omega_core::{Job, TaskId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Where a task stands.
+/// State of a task in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TaskMark {
     Waiting,
-    /// In a transaction that was not answered yet. It still counts as waiting.
+    /// In an unanswered transaction. It still counts as pending.
     Taken,
-    /// It has a claim that waits for a permit. It counts as waiting, too.
+    /// Its claim waits for a permit. It counts as pending.
     Held,
     Placed,
     Ended,
@@ -26,31 +26,31 @@ impl TaskMark {
     }
 }
 
-/// A task, as far as the queue cares.
+/// A task in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskNote {
     pub(super) mark: TaskMark,
     pub(super) group: u16,
 }
 
-/// Where a job stands.
+/// State of a job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It has no pending tasks, or all of them are held.
+    /// No pending tasks, or all of them wait for a permit.
     None,
     Active,
     /// Some of its tasks are in a transaction.
     Deciding,
-    /// Not before this time.
+    /// Waits until this time.
     Waiting(Nanos),
-    /// It was refused when the count of news was this; not before this time.
+    /// In backoff until this time, with the event count at its rejection.
     Cooling(Nanos, u64),
-    /// It was refused, and there were no news for it since; at this time in any case.
+    /// Sleeps until one of these events, or this time at the latest.
     Sleeping(Nanos, Events),
 }
 
 impl Turn {
-    /// Whether a job that stands so was refused, and waits for what may change that.
+    /// Whether a job in this state was rejected and waits for a change.
     #[inline]
     pub(super) fn is_of_refused(self) -> bool {
         matches!(self, Turn::Cooling(..) | Turn::Sleeping(..))
@@ -64,26 +64,26 @@ pub(super) struct Totals {
     pub(super) held: usize,
 }
 
-/// A job that the queue knows. There may be very many, so what only refused ones need is kept
-/// elsewhere, and counts are short.
+/// A job in the queue. There may be very many, so the state of rejected jobs is kept elsewhere, and
+/// counts are short.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Kind.
     pub(super) job: Arc<Job>,
-    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
+    /// State by task number, without an allocation for one group of few tasks.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
-    /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
+    /// Pending tasks by group, the next one last. May contain tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     pub(super) waiting: u32,
-    /// Number of those that are held.
+    /// Number of tasks that wait for a permit.
     pub(super) held: u32,
     pub(super) turn: Turn,
     pub(super) failures: u32,
-    /// Number of times it lost all the places that it held for its gang.
+    /// Number of gang timeouts.
     pub(super) releases: u8,
 }
 
-/// Why a job cools or sleeps.
+/// Rejection of a job that is in backoff or sleeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Refused {
     pub(super) by: Refusers,
@@ -114,7 +114,7 @@ impl Entry {
         }
     }
 
-    /// Lists a task to be taken next of its group.
+    /// Adds a task as the next of its group.
     #[inline]
     pub(super) fn list(&mut self, index: u32) {
         let group = usize::from(self.tasks[index as usize].group);

@@ -33,7 +33,7 @@ fn refused(queue: &Queue, events: Events) -> Verdict {
     Verdict::Refused { by: Refusers::waiting_for(events), news: queue.news() }
 }
 
-/// Tells the queue, and wakes who listens.
+/// Records events, and wakes the jobs that depend on them.
 fn tell(queue: &mut Queue, events: Events) {
     for (id, _) in queue.hear(events) {
         queue.wake(id);

@@ -43,7 +43,7 @@ use omega_core::{JobKind, KindId, Text};
 use search::Search;
 use sweep::Sweep;
 
-/// The way in which a pass works.
+/// Settings of a rebalancer.
 #[derive(Debug)]
 pub struct Settings {
     /// The name under which it commits.
@@ -116,7 +116,7 @@ impl Rebalancer {
         &self.view
     }
 
-    /// The way in which it works.
+    /// Settings of this rebalancer.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

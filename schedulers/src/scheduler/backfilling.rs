@@ -18,7 +18,7 @@ impl Scheduler {
         backfill.map_or_else(Vec::new, |backfill| backfill.plans().read().starts().collect())
     }
 
-    /// After a sync: drops who waits no more, and brings the plans up to date.
+    /// After a sync: drops plans of jobs that no longer wait, and updates the others.
     pub(super) fn sync_plans(&mut self, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         if backfill.plans().read().is_empty() {
@@ -58,9 +58,9 @@ impl Scheduler {
         }
     }
 
-    /// After a decision: a job that found no room has a plan if it is one of the first, before anybody else is
-    /// decided on; one that is in the transaction now needs it no more. One that waits for what belongs to no machine,
-    /// such as a quota, is not in the way of others.
+    /// After a decision: plans a job without room if it is among the first, before any other
+    /// decision, and drops the plan of a job that is in the transaction now. A job that waits for a
+    /// quota or a cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         let concerns = {
@@ -91,8 +91,8 @@ impl Scheduler {
         }
     }
 
-    /// Missing resources of a job: nothing of what it has in a transaction, and no more than its tenant may have and the cell as
-    /// a whole has. A gang that may not have enough lacks nothing.
+    /// Missing resources of a job, without its claims in a transaction, and within its tenant's
+    /// limits and the cluster resources. A gang that is not allowed enough lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
@@ -115,7 +115,7 @@ impl Scheduler {
         Lack { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
     }
 
-    /// Counts what was placed while others had plans.
+    /// Counts tasks placed while other jobs had plans.
     pub(super) fn count_backfilled(&mut self, txn: &Transaction, commit: &Commit) {
         let Some(backfill) = &self.profile.backfill else { return };
         let mut plans = backfill.plans().write();

@@ -9,14 +9,14 @@ use omega_core::JobId;
 pub(super) struct Decided {
     pub(super) job: JobId,
     pub(super) asked: usize,
-    /// Number of them that are in the transaction.
+    /// Number of tasks in the transaction.
     pub(super) placed: usize,
-    /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
-    /// used: then tasks may be left for which there is room in the cell, of this group or the next.
+    /// Whether tasks found no machine. False if the transaction was full: then the cell may have
+    /// room for the remaining tasks.
     pub(super) short: bool,
-    /// Number of those that wait for a permit.
+    /// Number of tasks that wait for a permit.
     pub(super) held: usize,
-    /// Whether a plugin refused claims after the decision.
+    /// Whether a plugin rejected claims after the decision.
     pub(super) turned_away: bool,
     /// Plugins that rejected the tasks without a machine.
     pub(super) by: Refusers,
@@ -38,7 +38,7 @@ impl Decided {
         }
     }
 
-    /// The verdict if nothing came between.
+    /// The verdict of the decision alone.
     pub(super) fn verdict(&self) -> Verdict {
         match self.turned_away || self.short {
             true => Verdict::Refused { by: self.by, news: self.news },

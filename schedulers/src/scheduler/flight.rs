@@ -24,7 +24,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, JobId, Transaction};
 use smallvec::{SmallVec, smallvec};
 
-/// A transaction with what was decided for it.
+/// A transaction with the decisions in it.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) txn: Transaction,
@@ -33,10 +33,10 @@ pub(super) struct Flight {
     resumed: bool,
 }
 
-/// Those of one step. Most cells take one at a time, which needs no memory of its own.
+/// Flights of one step. Most cells have one at a time, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
 
-/// Submits them, and waits for the answers.
+/// Submits the transactions, and waits for the answers.
 fn submit(
     cell: &(impl CellHandle + ?Sized),
     flights: &Flights,
@@ -51,7 +51,8 @@ fn submit(
 }
 
 impl Scheduler {
-    /// Decides and submits as many transactions as may be on their way, and settles their answers.
+    /// Decides and submits transactions up to the limit of unanswered ones, and settles their
+    /// answers.
     pub(super) fn fly(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -91,8 +92,8 @@ impl Scheduler {
         self.land(flights.into_iter().zip(answers), now, observer)
     }
 
-    /// Until when the open transaction is held back: `None` if it is to go. Called with a claim in it, when no job
-    /// has its turn or the transaction is full.
+    /// Time until which the open transaction is held back; `None` submits it. Called with a claim
+    /// in it, when no job has its turn or the transaction is full.
     fn hold_back(&mut self, now: Nanos) -> Option<Nanos> {
         let chain = &self.profile.chain;
         let is_full = self.open_items() >= self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
@@ -108,7 +109,7 @@ impl Scheduler {
         (now < until).then_some(until)
     }
 
-    /// Gives back what is held, before a queue is made anew in which its jobs have their turn again.
+    /// Releases the open transaction before a new queue gives its jobs their turn again.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         self.decided.clear();

@@ -1,4 +1,4 @@
-//! Report on a step to whoever measures it.
+//! The observer: reports on a step for measurements.
 
 use crate::backfill::BackfillFigures;
 use crate::delay::WaitFigures;
@@ -6,36 +6,33 @@ use crate::queue::Queue;
 use omega_cellstate::View;
 use omega_core::{Commit, JobId, TaskId, Transaction, Version};
 
-/// Behaviour in a step, for whoever measures. Every method does nothing by default.
+/// Callbacks of a step, for measurements. Every method does nothing by default.
 pub trait Observer {
-    /// View and queue are up to date with what has come from the cell.
+    /// View and queue are synced.
     fn synced(&mut self, _view: &View, _queue: &Queue) {}
 
     /// A decision begins.
     fn deciding(&mut self) {}
 
-    /// A decision has ended: so many tasks of a job were asked for, and so many have a machine in
-    /// the view.
+    /// A decision has ended, with the numbers of requested and placed tasks of a job.
     fn decided(&mut self, _job: JobId, _asked: usize, _placed: usize) {}
 
     /// A transaction was answered.
     fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
 
-    /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
+    /// A plugin rejected a claim after the decision, or a wait for its permit timed out.
     fn refused(&mut self, _task: TaskId, _by: &'static str) {}
 
-    /// Jobs wait for machines that they prefer, or have: what became of it so far. Told in each step of a
-    /// scheduler whose profile has them wait.
+    /// Counters of delay scheduling, at each step of a scheduler whose profile has it.
     fn waits(&mut self, _figures: WaitFigures) {}
 
-    /// Jobs that find no room have plans, or had: what became of them so far. Told in each step of a scheduler
-    /// whose profile makes plans.
+    /// Counters of backfill, at each step of a scheduler whose profile has it.
     fn backfill(&mut self, _figures: BackfillFigures) {}
 
-    /// A decision has panicked, with this message. Its job is set aside, and the scheduler goes on with the others.
+    /// A decision panicked with this message. Its job is set aside, and the scheduler continues.
     fn set_aside(&mut self, _job: JobId, _panic: &str) {}
 
-    /// There is nothing to do as of this version: no job has its turn.
+    /// No job has its turn at this version.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 

@@ -23,10 +23,10 @@ use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The name of who refuses what is left of a gang that has become too small.
+/// Plugin name for claims rejected because their gang became too small.
 const GANG: &str = "gang";
 
-/// The name of who refuses a claim that waits for a machine that went, or for a task that ended.
+/// Plugin name for claims rejected because their machine was removed or their task ended.
 const CELL: &str = "cell";
 
 /// A claim on its way.
@@ -36,7 +36,7 @@ struct Bound {
     machine: MachineId,
     /// The position of its group in its job.
     group: usize,
-    /// Events that may help its job if it waits in vain.
+    /// Events that may help its job if the wait times out.
     then: Refused,
 }
 
@@ -46,7 +46,7 @@ impl Bound {
         Claimed { view, task: self.task, machine: self.machine, job, group }
     }
 
-    /// Its entry among those that wait; for no plugin yet, and for ever.
+    /// The claim's entry in the permit wait, before any plugin and without a timeout.
     fn waits(&self) -> WaitingTask {
         let plugins = SmallVec::new();
         WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
@@ -61,10 +61,10 @@ pub(super) struct Part {
     claims: Vec<Bound>,
 }
 
-/// Rejection and the plugin it came from.
+/// A rejection, and the name of its plugin.
 type No = (Refused, &'static str);
 
-/// The claims of one decision, sorted by what was said to them.
+/// The claims of one decision, sorted by the plugins' answers.
 #[derive(Default)]
 struct Way {
     on: Vec<Bound>,
@@ -73,8 +73,8 @@ struct Way {
 }
 
 impl Way {
-    /// Refuses all that is left, until whatever may help what was refused first. If nothing was,
-    /// others of the gang were lost, and it is tried again soon.
+    /// Rejects the remaining claims, until the events of the first rejection. If none was rejected,
+    /// other tasks of the gang were lost, and it is retried soon.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
@@ -82,7 +82,7 @@ impl Way {
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
 
-    /// Events that may help the job whose claims were rejected.
+    /// Events after which the job whose claims were rejected is tried again.
     fn refusers(&self) -> Refusers {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
         Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))
@@ -90,7 +90,7 @@ impl Way {
 }
 
 impl Scheduler {
-    /// Asks the plugins about the open claims from `first` on, which a job has just made.
+    /// Calls the plugins for the open claims of a job from `first` on.
     #[inline(never)]
     pub(super) fn pass(
         &mut self,
@@ -117,7 +117,8 @@ impl Scheduler {
         self.hold(decided.job, spec, way.held);
     }
 
-    /// Asks a question about each claim that goes on. A gang that becomes too small is refused.
+    /// Calls the plugins of one point for each remaining claim. A gang that becomes too small is
+    /// rejected.
     fn stage(
         &mut self,
         way: &mut Way,
@@ -154,7 +155,7 @@ impl Scheduler {
         plugins.try_for_each(|plugin| plugin.pre_bind(&claimed).map_err(|no| (no, plugin.name())))
     }
 
-    /// Asks for permits. A gang waits together.
+    /// Calls the permit plugins. A gang waits as a whole.
     fn permits(&mut self, way: &mut Way, spec: &Arc<Job>, now: Nanos) {
         for claim in std::mem::take(&mut way.on) {
             match self.permit(spec, &claim, now) {
@@ -170,8 +171,8 @@ impl Scheduler {
         }
     }
 
-    /// Asks all plugins for a permit for one claim. The answer is for which it waits, and what may
-    /// help if it waits in vain.
+    /// Calls all permit plugins for a claim. Returns those that wait, and the events that may help
+    /// after a timeout.
     fn permit(
         &mut self,
         spec: &Arc<Job>,
@@ -213,7 +214,7 @@ impl Scheduler {
         self.parts.push(Part { job, spec: spec.clone(), claims });
     }
 
-    /// Gives back claims that were refused, open or held.
+    /// Returns rejected claims to the view, open or waiting.
     fn give_back(
         &mut self,
         spec: &Arc<Job>,
@@ -234,8 +235,7 @@ impl Scheduler {
 
     // --- What has waited -----------------------------------------------------------------------
 
-    /// Lets those claims go on that were allowed, and gives back those that were refused or whose
-    /// time is over.
+    /// Continues with the allowed claims, and returns those that were rejected or timed out.
     pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
         if !self.parts.is_empty() && self.waiting.any_answer(now) {
             self.let_go_all(now, observer);
@@ -290,7 +290,7 @@ impl Scheduler {
         (!rest.is_empty()).then_some(Part { job, spec, claims: rest })
     }
 
-    /// Notes that claims of a job which had waited were given back.
+    /// Records that waiting claims of a job were undone.
     fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
         self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
         let by = way.refusers();
@@ -303,8 +303,8 @@ impl Scheduler {
         }
     }
 
-    /// After a sync: gives back claims that wait for a machine that went, or for a task that is no
-    /// longer pending.
+    /// After a sync: returns waiting claims whose machine was removed or whose task is no longer
+    /// pending.
     pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
         if !self.parts.is_empty() {
             self.drop_lost_of_parts(now, observer);
@@ -341,7 +341,7 @@ impl Scheduler {
 
     // --- What was answered ---------------------------------------------------------------------
 
-    /// Tells the plugins what became of the claims of a transaction.
+    /// Calls the plugins with the results of a transaction.
     pub(super) fn follow(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {
         if self.profile.chain.follows() {
             self.follow_claims(txn, taken);
@@ -367,7 +367,7 @@ impl Scheduler {
     }
 }
 
-/// Has all plugins give back what they set aside for a claim, the last first.
+/// Calls `unreserve` of all plugins for a claim, in reverse order.
 fn unreserve(profile: &mut Profile, claimed: &Claimed<'_>) {
     profile.chain.reserve.iter_mut().rev().for_each(|plugin| plugin.unreserve(claimed));
 }

@@ -5,8 +5,8 @@ use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError};
 
 impl Scheduler {
-    /// Brings the view and the queue up to the cell, and places nothing: what is then said of jobs
-    /// that wait is said of the cell as it is.
+    /// Syncs the view and the queue, and places nothing: diagnoses then refer to the cell's present
+    /// state.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -57,7 +57,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Second half of [`Scheduler::step`]: decides on the view as it is, and commits.
+    /// Second half of [`Scheduler::step`]: decides on the present view, and commits.
     ///
     /// # Errors
     /// As of [`Scheduler::step`].

@@ -8,8 +8,8 @@ use omega_core::{Commit, Job, JobId, TaskId, Transaction};
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Claims machines for tasks of a group within the reach that it has by now. The answer is how many have one,
-    /// and whether the others wait for more.
+    /// Claims machines for tasks of a group within its present locality level. Returns the number
+    /// of placed tasks, and whether the others wait.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
@@ -31,7 +31,7 @@ impl Scheduler {
         (placed, true)
     }
 
-    /// Notes how far a group goes by now. The answer is whether that is bounded.
+    /// Limits the locality level of a group to the one accepted now. Returns whether it is limited.
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
         let reach = self.waits.reach(delay, (&self.view, id, group), now);
@@ -49,7 +49,7 @@ impl Scheduler {
         self.placer.has_room(&mut self.view, how, (group, task), &mut self.rng)
     }
 
-    /// Until when a group waits, if it does.
+    /// End of a group's wait, if it waits.
     pub(super) fn waits_until(&self, id: JobId, group: GroupRef, now: Nanos) -> Option<Nanos> {
         let left = self.view.reach(group).left()?;
         self.waits.has(id).then(|| now.saturating_add(left))

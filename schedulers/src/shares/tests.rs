@@ -7,7 +7,7 @@ use omega_core::TaskGroup;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use proptest::prelude::*;
 
-/// As much as all machines of the naive cell have.
+/// Total capacity of the naive cell.
 const WHOLE: u64 = 1000;
 
 /// Handling of the tenants of a cell.
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Whether a telling of all comes as a full delta: every other one.
+/// Whether a report of all comes as a full delta: every second one does.
 fn said_full(naive: &Naive) -> bool {
     naive.jobs.len().is_multiple_of(2)
 }

@@ -1,7 +1,6 @@
-//! Whether a task with some claims may run on a machine: the one place where it is decided, for the
-//! filters, which look, and for the reservation, which counts.
+//! The check of a task's claims on a machine, used by the filters and by the reservation.
 //!
-//! The claims are looked up once; then each machine costs a look at labels.
+//! The claims are looked up once; each machine then costs a comparison of labels.
 
 use super::catalog::{Catalog, Claim, Held};
 use super::objects::{BindingTime, StorageClass, VolumeClaim};
@@ -9,49 +8,49 @@ use omega_core::{Machine, TaskId, Text};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Request about a task's volumes on a machine. Each has a filter of its own.
+/// A check of a task's volumes on a machine. Each has its own filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
     /// Each claim has, or can have, a volume that the machine reaches.
     Binding,
     /// The volumes that claims have are reachable from the machine.
     Zone,
-    /// No more volumes of a driver are on the machine than can be.
+    /// The machine stays within each driver's limit of attached volumes.
     Limits,
-    /// Nobody uses a volume beside whom it must not be used.
+    /// No other task uses a volume against its access modes.
     Restrictions,
 }
 
 impl Aspect {
-    /// All of them, in the order in which they are asked.
+    /// All checks, in the order of their calls.
     pub const ALL: [Aspect; 4] =
         [Aspect::Restrictions, Aspect::Limits, Aspect::Binding, Aspect::Zone];
 }
 
-/// Why a claim keeps a task off a machine.
+/// Reason why a claim excludes a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VolumeReason {
-    /// There is no such claim: it must be put there.
+    /// There is no such claim: add it.
     UnknownClaim,
-    /// It is being deleted: no task may begin to use it.
+    /// The claim is being deleted, so no task may begin to use it.
     IsEnding,
-    /// There is no class of the name that the claim gives.
+    /// There is no class of the claim's class name.
     UnknownClass,
-    /// Its class binds early, and it has no volume: whoever keeps the volumes must give it one.
+    /// Its class binds early, and it has no volume: the volume controller must bind one.
     NotBound,
-    /// The volume that it has is not there.
+    /// The claim's volume does not exist.
     NoSuchVolume,
     /// The volume that it has is not reachable from the machine.
     OutOfReach,
     /// No free volume of its class is large enough, suits it and is reachable from the machine, and
     /// its class makes none there.
     NoVolume,
-    /// It is for one task, and another one uses it.
+    /// The claim is for one task at a time, and another task uses it.
     UsedByTask,
-    /// It is for one machine, and a task on another one uses it.
+    /// The claim is for one machine at a time, and a task on another machine uses it.
     UsedElsewhere,
-    /// The machine has as many volumes of its driver as it can.
+    /// The machine has the maximum number of volumes of the driver.
     TooMany,
 }
 
@@ -78,14 +77,14 @@ impl fmt::Display for VolumeReason {
 pub struct VolumeObstacle {
     /// The claim that is in the way.
     pub claim: Text,
-    /// Why.
+    /// The reason.
     pub reason: VolumeReason,
 }
 
-/// Where the volume of a claim is to come from.
+/// Source of a claim's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// This one, which is free.
+    /// This free volume.
     Free(Text),
     /// A new one.
     Made,
@@ -104,7 +103,7 @@ pub(super) struct Resolved<'a> {
     task: Option<TaskId>,
     /// Claims that have a volume.
     bound: SmallVec<[(&'a Text, &'a Claim, &'a Held); 4]>,
-    /// Claims that have none, the smallest first: so that none takes what a larger one needs.
+    /// Unbound claims, the smallest first, so that none takes a volume that a larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
     /// The first that no machine can help.
     hopeless: Option<(&'a Text, VolumeReason)>,
@@ -153,7 +152,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Whether nothing is in the way on a machine, in one aspect.
+    /// Checks one aspect of the claims on a machine.
     pub(super) fn judge(&self, aspect: Aspect, machine: &Machine) -> Result<(), VolumeObstacle> {
         match aspect {
             Aspect::Binding => self.choices(machine).map(drop),
@@ -169,7 +168,7 @@ impl<'a> Resolved<'a> {
         far.map_or(Ok(()), |(claim, ..)| refuse(claim, VolumeReason::OutOfReach))
     }
 
-    /// Where the volumes of the claims without one are to come from.
+    /// Sources of volumes for the unbound claims.
     pub(super) fn choices(
         &self,
         machine: &Machine,
@@ -237,8 +236,8 @@ impl<'a> Resolved<'a> {
 }
 
 impl<'a> Late<'a> {
-    /// The volume that the claim would take on a machine: of those that are kept for it, if there
-    /// are any, or else of the free ones that nobody has `taken`.
+    /// The volume that the claim would get on a machine: one reserved for it, or else a free one
+    /// not in `taken`.
     fn existing(
         &self,
         catalog: &'a Catalog,

@@ -41,22 +41,22 @@ use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// Knowledge of a process of volumes. Clones are the same list. See the head of the file.
+/// A process's list of volumes. Clones share it. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// Guards all of it; held for one question or one change. With it held, listeners are told, so
-    /// it comes before the lock of a [`Waiting`].
+    /// Locked for one query or one change. Listeners are notified under it, so it is taken before
+    /// the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
-/// A claim as it is now.
+/// Present state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// Request; `None` if tasks use a claim that nobody has put there.
+    /// Request; `None` if tasks use a claim that does not exist.
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
-    /// Whether it keeps that volume if no task comes to run.
+    /// Whether the volume stays bound if the task is not placed.
     pub is_final: bool,
     /// The tasks that use it, ascending.
     pub users: Vec<TaskId>,
@@ -65,20 +65,20 @@ pub struct ClaimState {
 impl Volumes {
     // --- What is there -------------------------------------------------------------------------
 
-    /// Adds a class, or replaces the one of its name.
+    /// Adds a class, or replaces the one with its name.
     pub fn put_class(&self, class: StorageClass) {
         self.change(|catalog| catalog.put_class(class));
     }
 
-    /// Adds a volume, or replaces the one of its name, which keeps its claim.
+    /// Adds a volume, or replaces the one with its name, which keeps its claim.
     ///
     /// # Errors
-    /// If it is to be for another claim than the one that has it.
+    /// If it is reserved for another claim than its current one.
     pub fn put_volume(&self, volume: Volume) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_volume(volume))
     }
 
-    /// Takes a volume away.
+    /// Removes a volume.
     ///
     /// # Errors
     /// If there is none of this name, or a claim has it.
@@ -94,7 +94,7 @@ impl Volumes {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
 
-    /// Takes a claim away. Its volume is free again, unless it was made for it: then it goes too.
+    /// Removes a claim. Its volume is free again, or removed if it was provisioned for it.
     ///
     /// # Errors
     /// If there is none of this name, or tasks use it.
@@ -127,7 +127,7 @@ impl Volumes {
         self.catalog.read().attached(machine)
     }
 
-    /// Has a scheduler told of every change that may help a job: [`Events::VOLUMES_CHANGED`].
+    /// Registers a scheduler for changes that may help a job: [`Events::VOLUMES_CHANGED`].
     pub fn tell(&self, waiting: &Waiting) {
         self.catalog.write().listeners.push(waiting.clone());
     }
@@ -170,8 +170,8 @@ impl Volumes {
 
     // --- What tasks do with it -----------------------------------------------------------------
 
-    /// Sets aside what a task uses on a machine: each claim that has no volume yet gets one. Judged
-    /// anew, whatever the scheduler saw before; all of it or nothing.
+    /// Reserves the claims of a task on a machine: each unbound claim gets a volume. Everything is
+    /// checked again; all or nothing.
     ///
     /// # Errors
     /// What is in the way.
@@ -189,18 +189,18 @@ impl Volumes {
         self.catalog.write().bind(task);
     }
 
-    /// Gives back what was set aside for a task that does not come to run. Volumes that are not
-    /// final, and that no other task has reserved, are free again.
+    /// Releases the reservation of a task that will not run. Volumes that are not final, and that
+    /// no other task has reserved, are free again.
     pub fn unreserve(&self, task: TaskId) {
         self.change_if(|catalog| catalog.unreserve(task));
     }
 
-    /// Notes that a task with these claims runs on the machine of this name, whoever placed it.
+    /// Records that a task with these claims runs on the machine of this name.
     pub fn runs(&self, task: TaskId, claims: &[Text], machine: &Text) {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
 
-    /// Notes that a task runs nowhere any more. One that is reserved anew stays reserved.
+    /// Records that a task no longer runs. A newer reservation stays.
     pub fn left(&self, task: TaskId) {
         self.change_if(|catalog| catalog.left(task));
     }
@@ -223,7 +223,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Tells the listeners if the change says that it may help someone.
+    /// Notifies the listeners if the change may help a job.
     fn change_if(&self, change: impl FnOnce(&mut Catalog) -> bool) {
         let mut catalog = self.catalog.write();
         if change(&mut catalog) {
@@ -233,7 +233,7 @@ impl Volumes {
 }
 
 impl Catalog {
-    /// Tells the schedulers that are still there.
+    /// Notifies the schedulers that still exist.
     fn raise(&mut self) {
         self.listeners.retain(|listener| !listener.is_alone());
         self.listeners.iter().for_each(|listener| listener.raise(Events::VOLUMES_CHANGED));

@@ -3,13 +3,13 @@
 use omega_core::{LabelSelector, Labels, Machine, MachineSelector, Text};
 use std::ops::BitOr;
 
-/// From which machines something is reachable.
+/// Machines from which something is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// From all.
+    /// All machines.
     #[default]
     Everywhere,
-    /// From those that match one of these.
+    /// Machines that match one of these.
     Matching(Vec<MachineSelector>),
 }
 
@@ -24,7 +24,7 @@ impl Reach {
     }
 }
 
-/// Access modes of a volume: a set of the ways that it can be, or is to be, used.
+/// A set of access modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessModes(u8);
 
@@ -44,12 +44,12 @@ impl AccessModes {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a claim with these is used by one task at a time.
+    /// Whether a claim with these modes is used by one task at a time.
     pub(super) fn is_for_one_task(self) -> bool {
         self.includes(AccessModes::ONE_TASK)
     }
 
-    /// Whether a claim with these is used on one machine at a time.
+    /// Whether a claim with these modes is used on one machine at a time.
     pub(super) fn is_for_one_machine(self) -> bool {
         self.0 & (AccessModes::MANY_READERS | AccessModes::MANY_WRITERS).0 == 0
     }
@@ -73,27 +73,27 @@ pub enum VolumeMode {
     Block,
 }
 
-/// When a claim of a class gets its volume.
+/// Time at which a claim of a class is bound to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingTime {
-    /// At once, by whoever keeps the volumes: no scheduler chooses.
+    /// At once, by the volume controller: no scheduler chooses.
     Early,
-    /// When a task that uses it has a machine. (Kubernetes' `WaitForFirstConsumer`.)
+    /// When a task that uses it is placed. (Kubernetes' `WaitForFirstConsumer`.)
     Late,
 }
 
 /// Volumes that a class makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioning {
-    /// For tasks on which machines it makes them.
+    /// Machines for whose tasks it provisions volumes.
     pub within: Reach,
-    /// A volume is reachable from machines that have the same values of these labels as the one
-    /// that it was made for; without labels, from wherever the class makes them.
+    /// Labels whose values the machines that reach a volume share with the machine it was
+    /// provisioned for; without labels, the class's own reachability.
     pub by: Vec<Text>,
 }
 
 impl Provisioning {
-    /// From where a volume would be reachable that is made for a machine.
+    /// Reachability of a volume provisioned for a machine.
     pub(super) fn reach_from(&self, machine: &Machine) -> Reach {
         let value = |key: &Text| Some((key.clone(), machine.labels.get(key)?.clone()));
         let labels: Vec<_> = self.by.iter().filter_map(value).collect();
@@ -115,7 +115,7 @@ pub struct StorageClass {
     pub name: Text,
     /// The driver of the volumes that it makes.
     pub driver: Text,
-    /// When claims get their volumes.
+    /// Binding time of claims.
     pub binding: BindingTime,
     /// Volumes that it makes; `None` if it makes none.
     pub provisions: Option<Provisioning>,
@@ -126,7 +126,7 @@ pub struct StorageClass {
 pub struct Volume {
     /// Its name.
     pub name: Text,
-    /// By which claims may choose it.
+    /// Labels by which claims may select it.
     pub labels: Labels,
     /// The class that it is of; empty if it is of none.
     pub class: Text,
@@ -134,11 +134,11 @@ pub struct Volume {
     pub driver: Text,
     /// Size.
     pub bytes: u64,
-    /// The way in which it can be used.
+    /// Access modes that the volume supports.
     pub modes: AccessModes,
     /// Content: a file system or a block device.
     pub mode: VolumeMode,
-    /// From where.
+    /// Reachability.
     pub reach: Reach,
     /// The only claim that may have it, if it is kept for one. Of several that are kept for one
     /// claim, it takes whichever suits.
@@ -150,15 +150,15 @@ pub struct Volume {
 pub struct VolumeClaim {
     /// Its name.
     pub name: Text,
-    /// The class that its volume is to be of.
+    /// Class of its volume.
     pub class: Text,
     /// Minimum size.
     pub bytes: u64,
-    /// The way in which it is to be used.
+    /// Access modes that the claim requests.
     pub modes: AccessModes,
     /// Required content: a file system or a block device.
     pub mode: VolumeMode,
-    /// Which labels its volume is to have. A volume that is made for it, or kept for it, need not.
+    /// Labels that its volume must have, unless the volume is provisioned or kept for it.
     pub selector: LabelSelector,
     /// The volume that it has.
     pub volume: Option<Text>,

@@ -50,7 +50,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Where the volumes of the claims without one are to come from, if nothing is in the way.
+    /// Sources of volumes for the unbound claims, if nothing prevents the placement.
     fn choices(
         &self,
         task: TaskId,
@@ -63,7 +63,7 @@ impl Catalog {
         Ok(choices.map(|(claim, choice)| (claim.clone(), choice)).collect())
     }
 
-    /// Makes a volume for a claim, of which its class makes some.
+    /// Provisions a volume for a claim from its class.
     fn make_volume(&mut self, claim: &Text, machine: &Machine) -> Text {
         let mut name: Text = format!("for {claim}").into();
         while self.volumes.contains_key(&name) {
@@ -101,7 +101,7 @@ impl Catalog {
         }
     }
 
-    /// See [`super::Volumes::unreserve`]. The answer is whether it may help somebody.
+    /// See [`super::Volumes::unreserve`]. Returns whether it may help another task.
     pub(super) fn unreserve(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Reserved) && self.end(task)
     }
@@ -142,7 +142,7 @@ impl Catalog {
         }
     }
 
-    /// Ends a task's use. The answer is whether there was one.
+    /// Ends a task's use. Returns whether there was one.
     fn end(&mut self, task: TaskId) -> bool {
         let Some(Use { machine, claims, .. }) = self.uses.remove(&task) else { return false };
         for name in claims {

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-/// The most bytes of a message: what a server sends is far below it, and the largest command is
+/// Largest message. Servers send far less, and the largest command is
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// The most bytes of a message to an agent: all tasks of a machine are told at once, and each has its images.
+/// Largest message to an agent: all tasks of a machine come at once, and each has its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Time that a connection may take.
@@ -27,12 +27,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
 
-/// Where a cell is, and how to speak to it.
+/// Addresses and certificates of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Address {
     /// The replicas, as `host:port`.
     pub replicas: Vec<String>,
-    /// Certificates, where the cell asks for them.
+    /// Certificates, if the cell requires them.
     pub tls: Option<Tls>,
 }
 
@@ -69,10 +69,10 @@ pub struct Connections {
     speaks: Speaks,
     tls: Option<Arc<Tls>>,
     channels: Arc<[(String, Channel)]>,
-    /// The leader, if a replica has told its address. Held for a look-up.
+    /// The leader, if a replica has named its address. Locked for a look-up.
     leader: Arc<Mutex<Option<(String, Channel)>>>,
-    /// Counts the moves from one replica to the next; with the number of replicas it tells which one
-    /// is used. A stale value costs one call to a replica that does not answer.
+    /// Counts the switches between replicas; modulo the number of replicas it is the current one. A
+    /// stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
 }
 
@@ -80,7 +80,7 @@ impl Connections {
     /// Prepares connections; they are made when they are first used. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If there is no address, or one is not an address.
+    /// If there is no address, or one is invalid.
     pub fn new(address: &Address) -> Result<Connections, ApiError> {
         if address.replicas.is_empty() {
             let say = "name at least one replica of the cell, as host:port";
@@ -107,9 +107,9 @@ impl Connections {
         Connection { channel: channel.clone(), address: address.clone(), moves }
     }
 
-    /// Goes to the next replica, unless somebody has since this connection was got.
+    /// Switches to the next replica, unless this connection was replaced already.
     pub fn leave(&self, connection: &Connection) {
-        // What was told may be old: from a leader that does not answer, back to the replicas that were given.
+        // A named leader that does not answer may be an old one: back to the given replicas.
         let is_it = |leader: &mut (String, Channel)| leader.0 == connection.address;
         if self.leader.lock().take_if(is_it).is_some() {
             return;
@@ -119,7 +119,7 @@ impl Connections {
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Goes where an error of this connection leads: to the leader if it names one, or else to the next replica.
+    /// Switches to the leader that an error of this connection names, or else to the next replica.
     pub fn leave_for(&self, connection: &Connection, error: &ApiError) {
         self.leave(connection);
         let Some(address) = &error.leader_address else { return };
@@ -135,8 +135,8 @@ impl Connections {
         }
     }
 
-    /// The error of a call, or why no call on this connection can ever succeed: then its code is
-    /// [`ErrorCode::Tls`], and it is to be told at once.
+    /// Returns the error of a call, or the reason for which no call on this connection can succeed:
+    /// then its code is [`ErrorCode::Tls`], and it is reported at once.
     pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
         match error.code {
             // What a connection ends with that nobody understood. Else the replica has answered.
@@ -159,7 +159,7 @@ impl Connections {
 pub struct Connection {
     /// Channel of the calls.
     pub channel: Channel,
-    /// Where it leads.
+    /// Address of the replica.
     pub address: String,
     moves: usize,
 }
@@ -185,7 +185,7 @@ fn endpoint(replica: &str, tls: Option<&Tls>) -> Result<Endpoint, ApiError> {
     })
 }
 
-/// An endpoint that shows a certificate, and asks for one.
+/// An endpoint with mutual TLS.
 ///
 /// # Errors
 /// If the certificates cannot be used.

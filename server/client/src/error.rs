@@ -1,8 +1,7 @@
-//! Why a call failed: a stable code, a sentence that says what to do, and the gRPC status that tools
-//! know.
+//! Errors of calls: a stable code, a message with the remedy, and a gRPC status.
 //!
-//! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
-//! where waiting helps. The sentence is for people and may change; the code does not.
+//! The code is sent as `google.rpc.ErrorInfo` with the domain `omega`, with `google.rpc.RetryInfo`
+//! where waiting helps. The message is for people and may change; the code does not.
 
 use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -16,7 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The domain of the codes.
 pub const DOMAIN: &str = "omega";
 
-/// Defines the codes: each with its name on the wire and the gRPC status that goes with it.
+/// Defines the codes, each with its wire name and its gRPC status.
 macro_rules! define_codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $code:ident;)*) => {
         /// Failure, for programs.
@@ -30,7 +29,7 @@ macro_rules! define_codes {
             /// All of them.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),*];
 
-            /// Its name on the wire.
+            /// Its wire name.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -50,11 +49,12 @@ macro_rules! define_codes {
 }
 
 define_codes! {
-    /// The client and the replica do not agree on TLS: one does not speak it, or a certificate is refused.
+    /// The client and the replica do not agree on TLS: one does not use it, or a certificate is
+    /// rejected.
     Tls = "TLS", FailedPrecondition;
-    /// The message means nothing; the sentence names the field.
+    /// The message is invalid; the text names the field.
     Malformed = "MALFORMED", InvalidArgument;
-    /// Something else has the name.
+    /// Another object has the name.
     NameTaken = "NAME_TAKEN", AlreadyExists;
     /// A name, label or value is too long, or has control or format characters.
     BadName = "BAD_NAME", InvalidArgument;
@@ -90,9 +90,9 @@ define_codes! {
     BaseFromFuture = "BASE_FROM_FUTURE", FailedPrecondition;
     /// Register first.
     UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
-    /// No transaction of this number was judged.
+    /// No transaction of this number was checked.
     UnknownTransaction = "UNKNOWN_TRANSACTION", NotFound;
-    /// The answer to this transaction is forgotten: sync, and see what its tasks do.
+    /// The result of this transaction is no longer kept: sync, and inspect the tasks.
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.
     IdReused = "ID_REUSED", AlreadyExists;
@@ -100,25 +100,25 @@ define_codes! {
     NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     /// Another process has the scheduler's name: stop.
     Fenced = "FENCED", FailedPrecondition;
-    /// Another process holds the scheduler's name: wait, or choose another name.
+    /// Another process owns the scheduler's name: wait, or choose another name.
     LeaseHeld = "LEASE_HELD", FailedPrecondition;
-    /// The process does not hold the scheduler's name any more: stop.
+    /// The process no longer owns the scheduler's name: stop.
     LeaseLost = "LEASE_LOST", FailedPrecondition;
     /// A lease has from one second to one minute.
     BadLease = "BAD_LEASE", InvalidArgument;
     /// Choose another parent, guarantee or weight for the tenant.
     BadTenant = "BAD_TENANT", InvalidArgument;
-    /// The tenant's jobs ask for as much as they may: ask for less, or wait until some have ended.
+    /// The tenant's request limit is reached: request less, or wait until jobs end.
     NotAdmitted = "NOT_ADMITTED", ResourceExhausted;
     /// Choose other bands of precedence, or another cap of evictions.
     BadPolicy = "BAD_POLICY", InvalidArgument;
     /// Choose other machines, tenants or times for the reservation.
     BadReservation = "BAD_RESERVATION", InvalidArgument;
-    /// The reservation is over, was ended, or never was.
+    /// The reservation expired, was deleted, or never existed.
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
     /// The machine contradicts itself.
     BadMachine = "BAD_MACHINE", InvalidArgument;
-    /// The cores of a machine's NUMA nodes can change only while no task has any to itself.
+    /// The cores of a machine's NUMA nodes can change only while no task has exclusive cores.
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
     /// Too few cores of the machine are left for a task alone.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
@@ -128,29 +128,29 @@ define_codes! {
     UnknownPeaks = "UNKNOWN_PEAKS", NotFound;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
-    /// No leader is known: wait, or ask another replica.
+    /// No leader is known: wait, or try another replica.
     NoLeader = "NO_LEADER", Unavailable;
-    /// The cell takes no more now: wait as long as it says.
+    /// The cell is busy: wait for the given delay.
     Busy = "BUSY", ResourceExhausted;
     /// The leader's disk is full: make room there.
     DiskFull = "DISK_FULL", ResourceExhausted;
-    /// This replica has stopped, or is about to: ask another one.
+    /// This replica has stopped, or is about to: try another one.
     Stopped = "STOPPED", Unavailable;
-    /// Nobody knows whether it was done: send it again, it is not done twice.
+    /// The outcome is unknown: send it again, it is not applied twice.
     OutcomeUnknown = "OUTCOME_UNKNOWN", Unknown;
     /// The cell has no replicas: it is in memory alone.
     NotReplicated = "NOT_REPLICATED", FailedPrecondition;
     /// The replicas cannot change so.
     BadChange = "BAD_CHANGE", FailedPrecondition;
-    /// Nobody said who is calling: connect with a certificate.
+    /// The caller is not identified: connect with a certificate.
     Unauthenticated = "UNAUTHENTICATED", Unauthenticated;
     /// The role of the caller does not allow it.
     Denied = "DENIED", PermissionDenied;
-    /// A bound of the server was reached: wait as long as it says.
+    /// A limit of the server was reached: wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
-    /// The deadline passed before there was an answer: send it again, it is not done twice.
+    /// The deadline passed before an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
-    /// This server does not do that: ask another one.
+    /// This server does not have the call: try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;
     /// A defect of Omega, or an answer of a newer server.
     Internal = "INTERNAL", Internal;
@@ -162,7 +162,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -170,18 +170,18 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// Action, for people.
     pub message: String,
-    /// Time for which to wait before trying again, if that helps.
+    /// Delay before a retry, if a retry can succeed.
     pub retry_after: Option<Duration>,
-    /// Id of the leader, if somebody else knows more.
+    /// Id of the leader, if another replica leads.
     pub leader: Option<String>,
-    /// Where the leader's clients reach it, as `host:port`, if that is known.
+    /// Address of the leader for clients, as `host:port`, if it is known.
     pub leader_address: Option<String>,
     /// The version of the cell, where it matters.
     pub version: Option<Version>,
 }
 
 impl ApiError {
-    /// An error with no more than this to say.
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
         let (retry_after, leader, leader_address, version) = (None, None, None, None);
         ApiError { code, message: message.into(), retry_after, leader, leader_address, version }
@@ -194,7 +194,7 @@ impl ApiError {
         self
     }
 
-    /// Whether nothing was done, and another try may succeed.
+    /// Whether nothing was done, and a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use ErrorCode::{Busy, DiskFull, Limit, NoLeader, Stopped};
@@ -276,7 +276,7 @@ impl From<Status> for ApiError {
     }
 }
 
-/// The code of this name, if this version knows it.
+/// The code with this name, if this version has it.
 #[must_use]
 pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)

@@ -1,9 +1,8 @@
-//! Connections that cannot work however often they are tried: one side speaks TLS and the other does not, or a
-//! certificate is refused.
+//! Connections that can never work: only one side uses TLS, or a certificate is rejected.
 //!
-//! What a transport reports of the first kind is a broken connection or a strange frame. So after a call failed, a client
-//! looks once what the other end speaks: it sends what an HTTP/2 connection begins with, and reads the first bytes of
-//! the answer. A server of TLS answers with an alert, one of HTTP/2 with its settings.
+//! A transport reports a TLS mismatch as a broken connection or an invalid frame. So after a failed
+//! call, a client probes the server once: it sends the HTTP/2 preface and reads the first bytes. A
+//! TLS server replies with an alert, an HTTP/2 server with its settings.
 
 use crate::{ApiError, ErrorCode};
 use std::error::Error;
@@ -17,7 +16,7 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// The beginning of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A TLS record that holds an alert.
+/// Type of a TLS record with an alert.
 const ALERT: u8 = 0x15;
 
 /// The type of an HTTP/2 frame of settings, which is the fourth byte.
@@ -35,11 +34,11 @@ enum Spoken {
 pub(crate) enum Speaks {
     /// It shows a certificate.
     Tls,
-    /// It does not.
+    /// The server does not use TLS.
     Plain,
 }
 
-/// Why TLS failed, if an error says so: a certificate was refused, by this side or by the other.
+/// Reason of a TLS failure: a certificate was rejected by this side or the other.
 pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
     let mut cause = Some(error);
     while let Some(error) = cause {

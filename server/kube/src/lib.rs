@@ -12,4 +12,8 @@
 //! In reading order: [`adapter`] (the step machine, without I/O), [`workers`].
 
 pub mod adapter;
+pub mod client;
+pub mod explain;
+pub mod run;
+pub mod watch;
 pub mod workers;

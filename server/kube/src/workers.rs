@@ -2,7 +2,7 @@
 
 use crate::adapter::WORKERS;
 use omega_cellstate::SharedCell;
-use omega_core::{Commit, MachineId, TaskId, Transaction};
+use omega_core::{Commit, JobId, MachineId, TaskId, Transaction};
 use omega_schedulers::{Observer, Profile, Scheduler, Settings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -18,15 +18,38 @@ pub struct Accepted {
     pub machine: MachineId,
 }
 
-/// The observer that collects accepted claims.
+/// The observer that collects decisions.
 #[derive(Debug, Default)]
-pub struct Collect(pub Vec<Accepted>);
+pub struct Collect {
+    /// Accepted claims.
+    pub accepted: Vec<Accepted>,
+    /// Jobs that found no machine.
+    pub unplaced: Vec<JobId>,
+    /// Number of claims that conflicted with those of other workers.
+    pub conflicts: usize,
+}
+
+impl Collect {
+    /// Whether there is nothing to report.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.accepted.is_empty() && self.unplaced.is_empty() && self.conflicts == 0
+    }
+}
 
 impl Observer for Collect {
+    fn decided(&mut self, job: JobId, _asked: usize, placed: usize) {
+        if placed == 0 {
+            self.unplaced.push(job);
+        }
+    }
+
     fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        let before = self.accepted.len();
         let claims = txn.claims.iter().enumerate();
         let accepted = claims.filter(|(i, _)| commit.conflict_of_claim(*i).is_none());
-        self.0.extend(accepted.map(|(_, c)| Accepted { task: c.task, machine: c.machine }));
+        self.accepted.extend(accepted.map(|(_, c)| Accepted { task: c.task, machine: c.machine }));
+        self.conflicts += txn.claims.len() - (self.accepted.len() - before);
     }
 }
 
@@ -59,22 +82,22 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts workers, which pass accepted claims on.
+    /// Starts workers, which pass their decisions on.
     ///
     /// # Errors
     /// If the cell refuses a worker's name, or the system a thread.
     pub fn start(
         cell: &SharedCell,
         count: u32,
-        accepted: impl Fn(Vec<Accepted>) + Clone + Send + 'static,
+        decided: impl Fn(Collect) + Clone + Send + 'static,
     ) -> std::io::Result<Workers> {
         let bell = Arc::<Bell>::default();
         let mut threads = Vec::new();
         for index in 0..count {
             let scheduler = worker(cell, index, count).map_err(std::io::Error::other)?;
-            let (cell, bell, accepted) = (cell.clone(), Arc::clone(&bell), accepted.clone());
+            let (cell, bell, decided) = (cell.clone(), Arc::clone(&bell), decided.clone());
             let name = format!("worker-{index}");
-            let work = move || work(scheduler, &cell, &bell, &accepted);
+            let work = move || work(scheduler, &cell, &bell, &decided);
             threads.push(std::thread::Builder::new().name(name).spawn(work)?);
         }
         Ok(Workers { bell, threads })
@@ -98,12 +121,7 @@ impl Drop for Workers {
 }
 
 /// Steps a scheduler until the workers stop.
-fn work(
-    mut scheduler: Scheduler,
-    cell: &SharedCell,
-    bell: &Bell,
-    accepted: &impl Fn(Vec<Accepted>),
-) {
+fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl Fn(Collect)) {
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let read = || *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,8 +130,8 @@ fn work(
         let rung = read();
         let mut collect = Collect::default();
         let step = scheduler.step(cell, now(), &mut collect);
-        if !collect.0.is_empty() {
-            accepted(collect.0);
+        if !collect.is_empty() {
+            decided(collect);
         }
         match step {
             Ok(step) if step.idle => {

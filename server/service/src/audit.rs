@@ -1,12 +1,12 @@
 //! Audit log: one line of JSON for each change and each denial.
 //!
-//! Each line holds the hash of the line before it, so that one that was changed or taken out is noticed
-//! by [`verify`], and so is a line that was put in. Lines that were cut off at the end of the newest file
-//! cannot be noticed here: send the lines on to where the server's owner cannot write. A key in them is
-//! never written: a line names who called, what, of which, and how it ended, and nothing of the content.
+//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and
+//! inserted lines. Lines cut off at the end of the newest file cannot be detected here: ship the
+//! lines to another machine. A line has caller, call, object and result, and nothing of the
+//! content, so it never contains a key.
 //!
-//! A file that has grown to its bound becomes `FILE.1`, that `FILE.2`, and so on; the oldest goes. The
-//! chain goes on from file to file.
+//! A full file is renamed to `FILE.1`, that to `FILE.2`, and so on; the oldest is removed. The
+//! chain continues from file to file.
 
 use crate::identity::Caller;
 use parking_lot::Mutex;
@@ -23,10 +23,10 @@ use tonic::Request;
 /// Bytes of one file: some hundred thousand lines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Files that are kept beside the newest.
+/// Number of rotated files.
 const FILES_MAX: u32 = 9;
 
-/// The longest of a caller's words in a line: more tells a reader nothing.
+/// Largest text from a caller in a line.
 const WORD_BYTES_MAX: usize = 1024;
 
 /// Predecessor named in the first line of all.
@@ -39,22 +39,22 @@ pub struct Event<'a> {
     pub caller: &'a str,
     /// Name of the call.
     pub call: &'a str,
-    /// Of which, if the call said it: a transaction, a job, a machine.
+    /// Object of the call, if any: a transaction, a job, a machine.
     pub of: &'a str,
-    /// The way in which it ended: `OK`, or the code of the error.
+    /// Result of the call: `OK`, or the code of the error.
     pub outcome: &'a str,
 }
 
-/// The log. It is written line by line, under a lock that is held for one write to a file.
+/// The audit log. Each line is written under a lock.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     file_bytes_max: u64,
-    /// Held for a line.
+    /// Locked while a line is written.
     end: Mutex<End>,
 }
 
-/// Where the log ends.
+/// End of the log.
 #[derive(Debug)]
 struct End {
     file: File,
@@ -63,10 +63,10 @@ struct End {
 }
 
 impl AuditLog {
-    /// Opens a log, or begins one. What a crash has left of a last line is cut off.
+    /// Opens or creates a log. An incomplete last line, left by a crash, is removed.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn open(path: &Path) -> io::Result<AuditLog> {
         AuditLog::with_bound(path, FILE_BYTES_MAX)
     }
@@ -74,7 +74,7 @@ impl AuditLog {
     /// Opens the log with files of another size.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn with_bound(path: &Path, file_bytes_max: u64) -> io::Result<AuditLog> {
         let mut file = append(path)?;
         let bytes = file.metadata()?.len();
@@ -94,7 +94,7 @@ impl AuditLog {
     /// Adds a line.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn write(&self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
         let mut end = self.end.lock();
         if end.bytes >= self.file_bytes_max {
@@ -139,7 +139,7 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
     }
 }
 
-/// The last whole line of a file. What a crash has left of one more is cut off: it was never written.
+/// The last complete line of a file. An incomplete one after it, left by a crash, is removed.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let length = file.metadata()?.len();
     // Longer than any line, with what may be left of the next.
@@ -195,7 +195,7 @@ fn quoted(word: &str) -> String {
     text
 }
 
-/// Where a call's event goes, and what it was about. Clones are of one call.
+/// Destination of a call's audit event, and its object. Clones belong to one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Audited {
     log: Arc<AuditLog>,
@@ -222,7 +222,7 @@ impl Audited {
     }
 }
 
-/// Says what a call is about, if anyone writes it down.
+/// Records the object of a call, if there is an audit log.
 pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     if let Some(audited) = request.extensions().get::<Audited>() {
         // A call is about one thing; what was said first stays.
@@ -236,24 +236,25 @@ pub enum VerifyError {
     /// It cannot be read.
     #[error("{}: {why}", file.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
     },
-    /// The line before it was changed or is missing, or this one was.
+    /// This line or the one before was changed, or the one before is missing.
     #[error("{}:{line}: does not go on from the line before it", file.display())]
     Broken {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// Which line, from 1 on.
+        /// Number of the line, from 1.
         line: u64,
     },
 }
 
-/// Checks a log with all its older files. The result is how many lines it has.
+/// Checks a log with all its older files. Returns the number of lines.
 ///
-/// The first line of the oldest file is believed, because what was before it may have gone with its file.
+/// The first line of the oldest file is trusted, because the lines before it may have been rotated
+/// away.
 ///
 /// # Errors
 /// If a line cannot be read, or is not the one that followed the line before it.
@@ -355,7 +356,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a caller is called, it is one line of ASCII, and the same word when it is read.
+        /// Any caller's name is written as one line of ASCII, and reads back as the same name.
         #[test]
         fn no_word_leaves_its_line(word in any::<String>()) {
             let text = quoted(&word);
@@ -366,7 +367,7 @@ mod tests {
             prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
         }
 
-        /// Any byte that is changed, and any line that is taken out, is noticed, but for the end.
+        /// Each changed byte and each removed line is detected, except at the end.
         #[test]
         fn what_was_changed_is_noticed(at in 0..1_000_000_usize, to in any::<u8>(), line in 0..7_usize) {
             let (_dir, path) = log_of(8, FILE_BYTES_MAX);

@@ -26,16 +26,16 @@ use tonic::Status;
 /// The pieces of one backup.
 pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
 
-/// Pieces that wait to be sent: each has a mebibyte.
+/// Pieces of one MiB that wait to be sent.
 const PIECES_MAX: usize = 4;
 
-/// Time that a caller may take none of them.
+/// Time for which a caller may read nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// When somebody may ask again who came during another backup: what a large cell takes.
+/// Retry delay for a caller during another backup: the time that a large cell takes.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The place of the one backup that goes on. Clones share it.
+/// The slot of the one backup in progress. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backups(Arc<Semaphore>);
 
@@ -46,10 +46,10 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// Begins a backup of the state that is here. It ends by itself when nobody reads it, or at `end`.
+    /// Starts a backup of this replica's state. It ends when its reader closes it, or at `end`.
     ///
     /// # Errors
-    /// If another one goes on.
+    /// If another backup is in progress.
     pub(crate) fn begin(
         &self,
         host: &Host,

@@ -1,10 +1,11 @@
-//! The bodies of calls on their way: messages that are not whole, and answers that are not read.
+//! Bodies of calls in progress: incomplete messages, and unread replies.
 //!
-//! A message must be whole within a time from the call's first frame, or for streams of messages, from its own first
-//! byte: a client that begins and does not go on keeps its place, and what it has sent, no longer than that.
+//! A message must be complete within a time from the call's first frame, or in a stream of
+//! messages, from its own first byte: so a client that sends a part keeps its slot and its bytes no
+//! longer than that.
 //!
-//! Answers go to the transport in small parts, the next one when it has room for it: the transport keeps what it was
-//! given until the client reads, and tells nobody how much that is.
+//! Replies go to the transport in small parts, each when it has room: the transport buffers what it
+//! gets until the client reads, and does not report how much that is.
 
 use crate::held::{Held, Holder};
 use crate::limits::Place;
@@ -30,12 +31,12 @@ const PART_BYTES: usize = 16 << 10;
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const HEADER_BYTES: usize = 5;
 
-/// The messages of a call, and the time that they may take to come.
+/// Messages of a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// There is one, which must be whole by then, with the end of the call's body.
+    /// One message, which must be complete, with the end of the body, by then.
     One(Instant),
-    /// There are many, each of which must be whole within this time. Between them the client may be silent.
+    /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Incoming {
     body: Body,
     messages: Messages,
     framing: Framing,
-    /// When the message must be whole that has begun.
+    /// Deadline of the message that has begun.
     until: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
     held: Arc<Mutex<Held>>,
@@ -60,7 +61,7 @@ impl Incoming {
         Incoming { body, messages, framing: Framing::default(), until, alarm: None, held }
     }
 
-    /// Counts what came.
+    /// Counts received bytes.
     fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
         self.framing.feed(data);
         let is_whole = !self.framing.is_within();
@@ -120,7 +121,7 @@ impl http_body::Body for Incoming {
     }
 }
 
-/// Where the messages in a body begin and end.
+/// Boundaries of the messages in a body.
 #[derive(Debug, Default)]
 struct Framing {
     header: [u8; HEADER_BYTES],
@@ -160,25 +161,26 @@ impl Framing {
 /// The body of an answer.
 pub(crate) struct Outgoing {
     body: Body,
-    /// Bytes that were taken of the body and not given to the transport.
+    /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
     held: Held,
-    /// The reader for whose room a stream waits before more is made; none where the answer is there already.
+    /// The reader for whose memory a stream waits before it makes more; `None` for a reply that
+    /// exists already.
     waits: Option<Holder>,
     _place: Option<Place>,
 }
 
 impl Outgoing {
-    /// The body of a stream, which keeps its place until it ends.
+    /// The body of a stream, which keeps its slot until it ends.
     pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
         let (rest, held) = (Bytes::new(), holder.nothing());
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The answer to a call, which was made. Its place is free again: an answer that nobody reads costs its bytes.
+    /// The reply to a call. The call's slot is free; an unread reply counts with its bytes.
     ///
     /// # Errors
-    /// If the caller only looked, and holds as much as he may. What was done is told in any case.
+    /// If the caller only read, and unread replies fill its share. The reply to a write is always sent.
     pub(crate) async fn answer(
         response: Response<Body>,
         holder: &Holder,
@@ -260,7 +262,7 @@ impl http_body::Body for Ended {
     }
 }
 
-/// The refusal of what a caller has no room for.
+/// Error for a caller whose memory share is full.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
     let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
@@ -274,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However the bytes of messages are cut, it is known whether one is whole.
+        /// However bytes are split, complete messages are recognised.
         #[test]
         fn messages_are_found_in_any_cuts(
             lengths in proptest::collection::vec(0..40_u32, 1..20),

@@ -1,5 +1,5 @@
-//! Tests of what clients can make a server do and hold: a served cell on loopback, and clients that send the most that
-//! is taken, or read nothing.
+//! Tests of the server's resources that clients can use: a served cell on loopback, and clients
+//! that send the largest accepted messages, or read nothing.
 
 use crate::identity::{Caller, Role};
 use crate::limits::{Deadlines, Limits, Places};
@@ -37,7 +37,7 @@ struct Served {
     address: String,
 }
 
-/// A cell in memory that is served to several callers, each at an address of its own, within the same limits.
+/// A cell in memory, served to several callers at separate addresses under shared limits.
 struct Shared {
     cell: SharedCell,
     addresses: Vec<String>,
@@ -58,7 +58,7 @@ impl Shared {
         Shared { cell, addresses, places }
     }
 
-    /// A connection of a caller, which takes 64 KiB of each stream and of all together until they are read.
+    /// A connection of a caller, with flow-control windows of 64 KiB for each stream and for all.
     async fn channel(&self, caller: usize) -> Channel {
         let endpoint = Channel::from_shared(self.addresses[caller].clone()).unwrap();
         let endpoint = endpoint.initial_stream_window_size(65_535);
@@ -74,7 +74,7 @@ impl Shared {
         self.places.accounts().bytes()
     }
 
-    /// Waits until no more than this is held for readers.
+    /// Waits until at most this many bytes are held for readers.
     async fn held_falls_to(&self, bytes: usize) {
         while self.held() > bytes {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -104,7 +104,7 @@ impl http_body::Body for Hung {
     }
 }
 
-/// The beginning of a message of 4 MiB: what comes before it, and so many bytes.
+/// The beginning of a message of 4 MiB: its header, and some bytes.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend((4_u32 << 20).to_be_bytes());
@@ -135,7 +135,7 @@ async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
 const GET_JOB: &str = "/omega.v1.JobService/GetJob";
 const COMMIT_STREAM: &str = "/omega.v1.SchedulingService/CommitStream";
 
-/// Limits by which no time passes in a test.
+/// Limits without time bounds, for tests.
 fn patient() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits { deadlines: Deadlines { usual: hour, max: hour }, ..Limits::default() }
@@ -184,7 +184,7 @@ impl Served {
         whole
     }
 
-    /// The jobs of all pages, and how many pages there are.
+    /// The jobs of all pages, and the number of pages.
     async fn listed(&self) -> (Vec<u64>, usize) {
         let mut client = JobServiceClient::new(self.channel().await);
         let mut ids = Vec::new();
@@ -219,7 +219,7 @@ impl Served {
     }
 }
 
-/// A job with so many labels of a thousand bytes.
+/// A job with a number of labels of a thousand bytes each.
 fn labelled(name: &str, labels: usize) -> Job {
     let group = |number: usize, labels: usize| {
         let label = |at| (format!("{at}-{}", "k".repeat(500)), "v".repeat(490));
@@ -233,7 +233,7 @@ fn labelled(name: &str, labels: usize) -> Job {
     job
 }
 
-/// The largest such job that the cell takes.
+/// The largest such job that the cell accepts.
 fn largest(name: &str) -> Job {
     let jobs = (1..).map(|labels| labelled(name, labels));
     let fitting = jobs.take_while(|job| bytes_at_most(job) <= JOB_BYTES_MAX);

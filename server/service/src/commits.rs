@@ -1,16 +1,16 @@
-//! A stream of transactions: judged in the order in which they come, and answered in that order.
+//! A stream of transactions, checked and answered in their order.
 //!
-//! What has come together goes to the cell together, and is answered together: to take a lock or to wake a
-//! task costs as much as to judge a transaction.
+//! Transactions that arrive together go to the cell together, and are answered together: taking a
+//! lock or waking a task costs as much as checking a transaction.
 
 use crate::audit::Audited;
+use crate::commit_log::{self, SlowCommits};
+use crate::counters::Judged;
 use crate::gate::reword;
 use crate::grants;
 use crate::held::{Held, Holder};
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
-use crate::tally::Judged;
-use crate::told::{self, SlowCommits};
 use crate::traces::{Choice, Trace, Traces};
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
@@ -29,10 +29,10 @@ use tonic::{Status, Streaming};
 /// Transactions of one stream that were begun and not answered. A scheduler that sends more waits.
 const COMMITS_MAX: usize = 256;
 
-/// The most that go to the cell together: it is locked for so many.
+/// Maximum number of transactions passed to the cell at once, under one lock.
 const TOGETHER_MAX: usize = 64;
 
-/// Answers to so many groups of one stream wait for a slow reader.
+/// Maximum number of groups of results of a stream that wait for a slow reader.
 const GROUPS_MAX: usize = 4;
 
 /// The path of the call, as the audit log has it.
@@ -46,7 +46,7 @@ pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), 
     Ok((request.try_into()?, try_))
 }
 
-/// The way in which a transaction is called in the audit log.
+/// Name of a transaction in the audit log.
 pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
     format!("transaction {} of scheduler {}", request.number, request.scheduler)
 }
@@ -66,11 +66,11 @@ pub(crate) struct Judge {
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
-    /// Time for which a transaction may wait until it is known whether it is allowed.
+    /// Time limit of the check whether a transaction is allowed.
     pub(crate) deadline: Duration,
     /// Tracer of some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
-    /// Where the bytes of transactions are counted until they are judged.
+    /// Account of the bytes of transactions that are not yet checked.
     pub(crate) holder: Option<Holder>,
 }
 
@@ -83,11 +83,11 @@ struct Begun {
     evictions: usize,
     /// Version that it was decided on.
     base: Version,
-    /// The way in which the audit log calls it, where there is one.
+    /// Name of the transaction in the audit log, if there is an audit log.
     of: String,
-    /// Why it did not get as far as the cell.
+    /// Error of a transaction that did not reach the cell.
     refused: Option<ApiError>,
-    /// Trace, if it is one of the sample: few are, so the others carry a pointer and no more.
+    /// The trace of a sampled transaction. Few are sampled, so it is boxed.
     trace: Option<Box<Trace>>,
 }
 
@@ -160,15 +160,15 @@ impl Judge {
         }
     }
 
-    /// Counts the bytes of transactions until they are judged.
+    /// Counts the bytes of transactions until they are checked.
     fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
         let mut held = self.holder.as_ref()?.nothing();
         held.add(requests.iter().map(Message::encoded_len).sum());
         Some(held)
     }
 
-    /// Begins transactions, so that the order of the stream is kept; their answers may take longer. Only
-    /// what this replica must first ask its leader about holds up those behind it.
+    /// Starts transactions in the order of the stream; their results may take longer. Only a
+    /// request to the leader delays those behind it.
     async fn begin(
         &self,
         requests: Vec<proto::CommitRequest>,
@@ -223,7 +223,7 @@ impl Judge {
         Ok((txn, try_))
     }
 
-    /// Counts what became of transactions that were answered together, and tells of it.
+    /// Counts and logs the results of transactions that were answered together.
     fn count(&self, answered: &[Answered], took: Duration) {
         fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
             let Begun { scheduler, claims, evictions, base, .. } = *begun;
@@ -232,7 +232,7 @@ impl Judge {
         }
         self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            answered.iter().for_each(|one| told::answered(one.0.number, judged(one), took));
+            answered.iter().for_each(|one| commit_log::answered(one.0.number, judged(one), took));
         }
         if let Some((first, _)) = answered.first() {
             let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
@@ -241,7 +241,7 @@ impl Judge {
         self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
     }
 
-    /// Writes down what became of a transaction, and says it.
+    /// Logs a transaction's result, and writes it to the audit log.
     fn tell(
         &self,
         mut begun: Begun,
@@ -267,7 +267,7 @@ impl Judge {
     }
 }
 
-/// The answers to transactions, once the state that is here has what was taken of them.
+/// Results of transactions, once this replica has applied them.
 async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
     let commit = |answer: Answer| match answer {
         Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),

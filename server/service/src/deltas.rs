@@ -1,7 +1,7 @@
-//! The deltas of one `Sync`: what leads to the present state, and then what changes.
+//! The deltas of one `Sync`: first the present state, then changes.
 //!
-//! A delta is made when the transport asks for it, which is when the reader has room for it; what changes until then
-//! comes as one delta. A large one goes in pieces (`snapshots.rs`).
+//! A delta is made when the transport has room for it; changes until then are one delta. A large
+//! one is sent in pieces (`snapshots.rs`).
 
 use crate::held::Holder;
 use crate::host::Host;
@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// The time that changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
-/// within which a remote view is to follow. One that comes alone is sent at once.
+/// Time for which changes collect between two deltas: a tenth of the 50 milliseconds within which a
+/// remote view should follow. A single change is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// The time between two looks at the cell's time: it is told each second at most.
+/// Interval of checks of the cell's time, which is sent once a second at most.
 const TIME_LOOK: Duration = Duration::from_millis(500);
 
 /// Changes from which on a delta is large: it is made when no other large one is, and shared if it is a whole state.
@@ -33,9 +33,9 @@ const LARGE: usize = 4096;
 /// The reader of a stream.
 pub(crate) struct Reader {
     pub(crate) caller: Arc<Caller>,
-    /// Where what is held for him is counted.
+    /// Account of the bytes held for the reader.
     pub(crate) holder: Option<Holder>,
-    /// The time that a large delta may take, beside what its bytes take.
+    /// Longest time of a large delta, beyond that for its bytes.
     pub(crate) patience: Duration,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct DeltaStream {
     reader: Reader,
     interest: Interest,
     versions: watch::Receiver<Version>,
-    /// Where the next delta begins, and the cell's time that the last one had.
+    /// Version of the next delta's start, and the cell's time in the last one.
     since: Version,
     lineage: Version,
     now_ms: u64,
     /// The delta that is being sent.
     sending: Option<Sending>,
-    /// When the last delta was sent; none before the first one.
+    /// Time of the last delta; `None` before the first.
     sent: Option<Instant>,
     is_over: bool,
     _counted: Open,
@@ -61,9 +61,9 @@ pub(crate) struct DeltaStream {
 /// A delta on its way.
 struct Sending {
     pieces: Rest,
-    /// When it was made.
+    /// Time at which it was made.
     made: Instant,
-    /// The number of versions that it goes on, and since when the reader's state was old.
+    /// Number of versions that it covers, and the time since which the reader's state was stale.
     late: Option<(u64, Instant)>,
 }
 
@@ -82,8 +82,8 @@ impl Rest {
     }
 }
 
-/// Takes out of a delta the jobs, tasks and tenants that somebody may not see. What is left of machines, and what rules
-/// about other tasks count, everyone sees who may sync: no placement could be explained without it.
+/// Removes jobs, tasks and tenants that the caller may not see. Free amounts of machines, and
+/// counts of rules about other tasks, stay: they are needed to explain placements.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // Of a job that is forgotten by now nobody knows whose it was: its number is told.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
@@ -167,7 +167,7 @@ impl DeltaStream {
         self.change_count().is_none_or(|count| count >= LARGE)
     }
 
-    /// Counts the changes that the next delta tells of; none where it tells everything.
+    /// Counts the changes of the next delta; `None` for a full delta.
     fn change_count(&self) -> Option<usize> {
         self.host.read(|cell| cell.change_count_since(self.since, self.lineage))
     }
@@ -220,8 +220,8 @@ impl DeltaStream {
         is_new && self.change_count().is_none()
     }
 
-    /// Waits until there is something to tell. The answer is since when the reader's state is old; none where only
-    /// the time has gone on.
+    /// Waits for changes. Returns the time since which the reader's state is stale; `None` if only
+    /// the cell's time has advanced.
     async fn wait(&mut self) -> Result<Option<Instant>, ApiError> {
         // A change while the delta was sent may be as old as the delta.
         let was_overtaken = self.versions.has_changed().unwrap_or(false);
@@ -243,8 +243,8 @@ impl DeltaStream {
     }
 }
 
-/// Waits until the cell was told a later time than the last delta has: that alone is no new version, and the
-/// reader waits for hours of the day, reservations and plans by it.
+/// Waits until the cell's time is later than in the last delta: that alone is no new version, and
+/// readers need it for peaks, reservations and plans.
 async fn time_goes_on(host: &Host, now_ms: u64) {
     while host.read(Cell::now_ms) <= now_ms {
         tokio::time::sleep(TIME_LOOK).await;

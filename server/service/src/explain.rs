@@ -1,9 +1,9 @@
-//! Why a job waits, found out beside the commits.
+//! Explanations of pending jobs, outside of the commit path.
 //!
-//! The services know no scheduler, and it takes one to tell why a job has no machine. So whoever starts a
-//! server brings an [`Explainer`]; without one, the call is refused. It looks at the cell as a scheduler does,
-//! through its deltas, on a thread of its own, and a few at a time: what it costs is the copy that any
-//! new scheduler gets, and time on a processor.
+//! Services know no scheduler, but an explanation needs one. So the program that starts a server
+//! passes an [`Explainer`]; without one, the call is rejected. It reads the cell through deltas, as
+//! a scheduler does, on its own thread, and a few at a time: its cost is the copy of a new
+//! scheduler, and processor time.
 
 use crate::host::Host;
 use crate::jobs::find_any;
@@ -17,24 +17,24 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Jobs that are explained at once. Each may keep a processor busy for a second in a large cell, and the
-/// rest of them is for commits.
+/// Concurrent explanations. Each may use a processor for a second in a large cell; the other
+/// processors serve commits.
 const EXPLAINED_MAX: usize = 2;
 
-/// When somebody may come again who found all places taken: what one explanation takes.
+/// Retry delay for a caller who found all slots in use: the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest profile: the largest sensible one has some kilobytes.
 const PROFILE_BYTES_MAX: usize = 1 << 20;
 
-/// A job that waits, and what is asked about it.
+/// A pending job, and the question about it.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Its id.
     pub id: JobId,
     /// Its request.
     pub job: Arc<Job>,
-    /// Number of tasks of each of its groups that wait; 0 of those that are not asked about.
+    /// Number of pending tasks of each of its groups; 0 for groups outside of the question.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
@@ -42,7 +42,7 @@ pub struct Question {
     pub profile: String,
 }
 
-/// Tells why a job waits.
+/// Explains why a job is pending.
 pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// Explains a job by what `cell` shows of the machines. It is called on a thread that may take its time, by
     /// a few callers at once.
@@ -59,21 +59,21 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 
-/// Why a job waits, for people.
+/// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    /// In a line.
+    /// Summary of one line.
     pub summary: String,
-    /// All of it, in lines.
+    /// Full text.
     pub text: String,
 }
 
-/// A cell that is only looked at.
+/// A cell for reading only.
 #[derive(Debug)]
 pub struct Onlooker(Host);
 
 impl CellHandle for Onlooker {
-    /// Nobody is registered: without a commit, no id is needed.
+    /// Registration is not needed: without a commit, no id is used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
     }
@@ -93,7 +93,7 @@ impl CellHandle for Onlooker {
     }
 }
 
-/// The explainer of a server, and the places at it. Clones share them.
+/// The explainer of a server, with its slots. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Explanations {
     explainer: Option<Arc<dyn Explainer>>,
@@ -119,10 +119,10 @@ impl Explanations {
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
-    /// Explains a job of the cell that is here.
+    /// Explains a job of this replica's state.
     ///
     /// # Errors
-    /// If it is not there, all places are taken, or it takes too long.
+    /// If it does not exist, no slot is free, or the time limit passes.
     pub(crate) async fn explain(
         &self,
         host: &Host,
@@ -155,7 +155,7 @@ impl Explanations {
     }
 }
 
-/// Request, of the cell as it is.
+/// Builds the question from a request, on the present state.
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {

@@ -1,9 +1,10 @@
-//! The bytes that clients make this process hold: requests that are not whole, and answers that are not read.
+//! Accounts of bytes in memory for clients: incomplete requests, and unread replies.
 //!
-//! Each byte is counted where it comes in or goes out (`bodies.rs`, `deltas.rs`), for the caller and for all callers
-//! together. Whoever holds as much as he may gets no further call until he has read something; his streams wait. So
-//! what a process holds for its clients is bounded whatever they send or do not read. Operators and replicas have an
-//! account of their own, and so have agents, for they must get in when everything else is full.
+//! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for the caller and
+//! for all callers together. A caller at its limit gets no further call until it has read
+//! something; its streams wait. So the memory for clients is bounded whatever they send or do not
+//! read. Operators and replicas, and agents, have accounts of their own, because they must get in
+//! when everything else is full.
 //!
 //! Invariant: `all` is the sum of `callers`, and no caller there has 0.
 
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// The accounts of a listener. Clones share them.
+/// Memory accounts of a listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
     usual: Account,
@@ -42,7 +43,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// The bytes that are held for all callers without an account of their own.
+    /// The account of callers without one of their own.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all
@@ -52,7 +53,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// See the head of the file. Held for a look-up.
+/// Bytes held by callers; see the head of the file.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,
@@ -77,7 +78,7 @@ impl Sums {
     }
 }
 
-/// A caller, and the account on which his bytes are.
+/// A caller with its account.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     account: Account,
@@ -85,12 +86,12 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Whether the caller may hold anything more.
+    /// Whether the caller is below its limit.
     pub(crate) fn has_room(&self) -> bool {
         self.account.0.lock().has_room(&self.caller)
     }
 
-    /// Waits for that; the task is woken when there is room.
+    /// Polls for room; the task is woken when there is some.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sums = self.account.0.lock();
         if sums.has_room(&self.caller) {
@@ -102,13 +103,13 @@ impl Holder {
         Poll::Pending
     }
 
-    /// Nothing yet, to which bytes are added.
+    /// An empty account entry, to which bytes are added.
     pub(crate) fn nothing(&self) -> Held {
         Held { holder: self.clone(), bytes: 0 }
     }
 }
 
-/// Bytes that are held for a caller. They are given back when this is dropped.
+/// Bytes held for a caller. They are released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     holder: Holder,
@@ -116,7 +117,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts bytes that are there already, whatever the bounds are.
+    /// Counts existing bytes, regardless of limits.
     pub(crate) fn add(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -127,7 +128,7 @@ impl Held {
         self.bytes += bytes;
     }
 
-    /// Counts bytes if the caller has room for any; otherwise nothing is counted, and the answer is `false`.
+    /// Counts bytes if the caller's share has room for any. Returns `false`, uncounted, otherwise.
     #[must_use]
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let has_room = self.holder.has_room();
@@ -137,7 +138,7 @@ impl Held {
         has_room
     }
 
-    /// Gives all of them back.
+    /// Releases all counted bytes.
     pub(crate) fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes == 0 {

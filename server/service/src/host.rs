@@ -1,8 +1,8 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services ask here and await; the cell and its replicas know no runtime. A replica answers by a
-//! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
-//! deltas.
+//! The services call it and await; the cell and its replicas know no async runtime. A replica
+//! replies by a callback that wakes the awaiting task, and a thread publishes the applied version
+//! for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
@@ -20,25 +20,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-/// Time that a request that nobody took is kept back before it is asked again: a tenth of the time that
-/// an election takes.
+/// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
-/// takes, and shorter than people wait.
+/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
+/// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Time that a snapshot of this replica is waited for before another image is taken: far longer than the
+/// Longest wait for this replica's snapshot before another state is captured: far longer than the
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a change of the membership is tried again. A leader counts afresh who answers once in each election timeout,
-/// so just after that it refuses a change for want of a quorum.
+/// Time for which a membership change is retried. A leader counts the responding voters once in
+/// each election timeout, so just after that it rejects a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two tries: some heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 
-/// Number of times the end of a replica is looked for, where nothing happens.
+/// Interval of checks for a replica's end, while nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Number of times it is looked whether the replica has stopped: a process without one should end soon.
@@ -53,7 +52,7 @@ pub struct Host {
     leases: Leases,
     observer: Arc<Observer>,
     peers_heard: PeersHeard,
-    /// Where the others are reached, for a replica that sends to them over the network.
+    /// Connections to peers, for a replica with a network.
     peers: Option<Peers>,
 }
 
@@ -107,14 +106,14 @@ impl Host {
         Host { peers: Some(peers), ..self }
     }
 
-    /// Where the clients of a replica reach it, if this one has heard that.
+    /// Address of a replica for clients, if it is known here.
     #[must_use]
     pub fn client_address(&self, of: ReplicaId) -> Option<String> {
         self.peers.as_ref()?.client_address(of)
     }
 
-    /// The refusal of what only the leader does (`what`: "agents attach to"). It names the leader and its address, as far
-    /// as they are known.
+    /// Refusal of a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address, if they
+    /// are known.
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {
         let Some(leader) = self.leadership().leader else {
             let say = format!("{what} the leader, and nobody leads now");
@@ -127,13 +126,13 @@ impl Host {
         ApiError { leader: Some(leader.0.to_string()), leader_address: address, ..error }
     }
 
-    /// When each other replica was heard last.
+    /// Time of the last message from each other replica.
     #[must_use]
     pub fn peers_heard(&self) -> &PeersHeard {
         &self.peers_heard
     }
 
-    /// Looks at the state that is here. Nothing is applied while `look` runs.
+    /// Reads this replica's state. No command is applied while `look` runs.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         match &self.cell {
             HostedCell::Memory(cell, _) => cell.read(look),
@@ -167,7 +166,7 @@ impl Host {
         &self.metrics
     }
 
-    /// Processes that hold names of schedulers, as far as this server knows.
+    /// Processes that own scheduler names, as known to this server.
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -187,14 +186,14 @@ impl Host {
         }
     }
 
-    /// Why the replica has stopped, and what helps, if it has.
+    /// Reason why the replica has stopped, with the remedy, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<(String, Remedy)> {
         let status = self.running()?.status();
         status.stopped.zip(status.remedy)
     }
 
-    /// Waits until the replica has stopped by itself: for ever, where it never does.
+    /// Waits until the replica has stopped by itself.
     pub async fn until_stopped(&self) -> (String, Remedy) {
         loop {
             if let Some(stopped) = self.stopped() {
@@ -204,7 +203,7 @@ impl Host {
         }
     }
 
-    /// The leader. A cell in memory has no other replica, so this one does.
+    /// The leader. In a cell in memory, it is this replica.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -223,8 +222,8 @@ impl Host {
         self.begin_all(vec![(command, try_)])
     }
 
-    /// Begins to apply commands. The order, of those of one call and of calls, is the order in which
-    /// commands are taken, as far as they are taken at the first try.
+    /// Starts to apply commands. Their order, within a call and over calls, is the order in which
+    /// they are accepted, as far as they are accepted at the first attempt.
     #[must_use]
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
@@ -251,10 +250,10 @@ impl Host {
         }
     }
 
-    /// Applies a command, and asks until there is an answer.
+    /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
+    /// If it changed nothing, no leader takes it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -303,10 +302,10 @@ impl Host {
         self.insist(|| replica.begin(vec![Ask::Read]), until).await.map(drop)
     }
 
-    /// Changes who the replicas are.
+    /// Changes the membership.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,
@@ -334,7 +333,7 @@ impl Host {
         }
     }
 
-    /// Refuses to add a replica without an address: it would never hear of the cell.
+    /// Rejects a new replica without an address: no replica could connect to it.
     fn check_reachable(&self, change: &MembershipChange) -> Result<(), ApiError> {
         let Some(peers) = &self.peers else { return Ok(()) };
         let is_located = |id| {
@@ -356,7 +355,7 @@ impl Host {
         Ok(())
     }
 
-    /// Asks another voter to lead.
+    /// Requests that another voter leads.
     ///
     /// # Errors
     /// If it does not vote, or no leader answers in time.
@@ -384,7 +383,7 @@ impl Host {
         }
     }
 
-    /// Asks until there is an answer, or it is too late.
+    /// Repeats a request until there is a reply, or the time is over.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
@@ -403,8 +402,8 @@ impl Host {
         }
     }
 
-    /// Waits until the state that is here has a version, but not for long: a replica that is cut off
-    /// answers with what it knows.
+    /// Waits until this replica has a version, but not for long: an isolated replica replies with
+    /// its own state.
     pub(crate) async fn reach(&self, version: Version) {
         if *self.versions.borrow() >= version {
             return;
@@ -431,21 +430,21 @@ impl Replica {
     }
 }
 
-/// Whether a command is asked for the first time.
+/// Whether a command is sent for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Try {
-    /// Nobody was asked before.
+    /// It was not sent before.
     First,
-    /// Somebody was, and may have taken it.
+    /// It was sent before, and may have been applied.
     Again,
 }
 
-/// Answers that may have to be awaited, one for each request in order.
+/// Pending answers, one for each request, in order.
 #[derive(Debug)]
 pub enum Pending {
-    /// They are here.
+    /// The results are here.
     Here(Vec<Answer>),
-    /// So many come; an end without them means that nobody knows.
+    /// This many results will arrive; if the sender is dropped, their outcome is unknown.
     ToCome(oneshot::Receiver<Vec<Answer>>, usize),
 }
 
@@ -479,14 +478,14 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
     }
 }
 
-/// Information for a caller if nobody knows what became of a request.
+/// Error for a caller if a request's outcome is unknown.
 #[must_use]
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";
     ApiError::new(ErrorCode::OutcomeUnknown, say)
 }
 
-/// Tells a cell in memory the time, where what commands do depends on it: as a replica that leads does.
+/// Advances the time of a cell in memory if commands depend on it, as a leading replica does.
 fn tell_time(cell: &SharedCell) {
     let now_ms = unix_ms();
     let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
@@ -501,7 +500,7 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Tells how far the replica has applied, until nobody listens.
+/// Publishes the replica's applied version, until all receivers are gone.
 fn follow(cell: &ReplicatedCell, to: &watch::Sender<Version>) {
     while !to.is_closed() {
         let known = *to.borrow();

@@ -25,13 +25,13 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// The longest name in a certificate: what the names of the cell state allow.
 const NAME_BYTES_MAX: usize = 512;
 
-/// Tenants that one certificate may name: more than that is better said by another certificate.
+/// Tenants in one certificate; more need a second certificate.
 const TENANTS_MAX: usize = 64;
 
-/// Somebody who calls.
+/// A caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The URI of the certificate, or where the call comes from, for the audit log.
+    /// URI of the certificate, or the caller's address, for the audit log.
     pub name: Arc<str>,
     /// Role of the caller.
     pub role: Role,
@@ -40,21 +40,21 @@ pub struct Caller {
 /// Definition of a caller, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Looks at everything, or at what is of these tenants.
+    /// Reads everything, or objects of these tenants.
     Reader(Vec<Box<str>>),
-    /// Submits jobs of its tenants, and sees and ends them.
+    /// May submit, read and kill jobs of its tenants.
     Submitter(Owner),
     /// A submitter of jobs whose names begin with its own.
     Application(Owner),
     /// Places the jobs of one scheduler.
     Scheduler(Grant),
-    /// Speaks for the machine of this name.
+    /// Manages the machine of this name.
     Agent(Box<str>),
     /// Everything.
     Operator,
-    /// A replica of the cell, on the listener of peers; which one, if a certificate says it.
+    /// A replica of the cell, on the listener for peers; with its id, if it has a certificate.
     Replica(Option<ReplicaId>),
-    /// Nobody that is known; the reason is for the caller.
+    /// An unidentified caller, with the reason.
     Nobody(IdentityError),
 }
 
@@ -78,8 +78,7 @@ impl Role {
 /// Permissions of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The jobs that it places name this scheduler; it calls itself so, or so with a worker's number
-    /// behind it.
+    /// Scheduler that its jobs name; its own name is this, or this with a worker's number appended.
     pub scheduler: Box<str>,
     /// Tenants of the jobs it may place; empty: all.
     pub tenants: Vec<Box<str>>,
@@ -98,7 +97,8 @@ pub struct Owner {
     pub precedence_max: i32,
 }
 
-/// Why somebody is nobody, mostly what is wrong with a certificate. The sentence goes to its owner.
+/// Reason why a caller is not identified, mostly a defect of its certificate. The caller gets the
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Show one.
@@ -126,8 +126,8 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Caller on a listener without certificates: only this machine reaches it, unless an
-    /// operator said that others may.
+    /// Caller on a listener without certificates, which is reachable from this machine alone unless
+    /// an operator decided otherwise.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
@@ -182,7 +182,7 @@ fn uri_names(der: &[u8]) -> Option<Vec<String>> {
     Some(names.value.general_names.iter().filter_map(uri).collect())
 }
 
-/// Whether a name can be part of such a URI. So no name needs an escape, and none has two forms.
+/// Whether a name may be part of such a URI: without escapes, so that each name has one form.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);
@@ -259,8 +259,8 @@ fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
     Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
 }
 
-/// Without a tenant nothing would be its own, and whoever signs such a certificate meant something else.
-/// Nobody said how high it may go: as high as whoever says nothing of it.
+/// The owner of a submitter's or an application's certificate. It needs at least one tenant;
+/// without a precedence limit, that is 0.
 fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     let precedence_max = bounds.precedence_max.unwrap_or(0);
     let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };

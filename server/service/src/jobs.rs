@@ -8,7 +8,7 @@ use crate::identity::Caller;
 use crate::jobs_watch::JobsWatch;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
-use crate::{describe, reach};
+use crate::{reach, responses};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
@@ -28,14 +28,14 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The service of a cell, what explains its jobs, if anything does, and how many tasks each tenant may have.
+    /// The service of a cell, with its explainer, if any, and the limit of tasks for each tenant.
     #[must_use]
     pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
         let explanations = Explanations::new(explainer);
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. The same one again is found, and not refused for what it has asked for already.
+    /// Submits a job. An identical one is found, and its requests do not count twice.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {
@@ -60,7 +60,7 @@ impl Jobs {
     }
 }
 
-/// The job that a caller means, as far as he sees it.
+/// The named job, if the caller may see it.
 pub(crate) fn find(
     cell: &Cell,
     job: Option<proto::JobRef>,
@@ -71,7 +71,7 @@ pub(crate) fn find(
     if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
 }
 
-/// The job that somebody means who sees all.
+/// The referenced job, without regard to visibility.
 pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
@@ -94,7 +94,7 @@ fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
     )
 }
 
-/// The way in which a job is called in the audit log.
+/// Name of a job in the audit log.
 fn named(job: Option<&proto::JobRef>) -> String {
     use proto::job_ref::Job as Given;
     match job.and_then(|job| job.job.as_ref()) {
@@ -170,7 +170,7 @@ impl JobService for Jobs {
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
             let id = find(cell, request.into_inner().job, &caller)?;
-            Ok::<_, ApiError>(describe::job(cell, id))
+            Ok::<_, ApiError>(responses::job(cell, id))
         })?;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }
@@ -203,7 +203,7 @@ impl JobService for Jobs {
                     answer.next_page_token = page_token(id.0);
                     break;
                 }
-                answer.jobs.push(room.take(describe::job(cell, id)));
+                answer.jobs.push(room.take(responses::job(cell, id)));
             }
             answer
         });
@@ -249,7 +249,7 @@ impl JobService for Jobs {
     }
 }
 
-/// The version at which something was done.
+/// The version of a result.
 pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
     match outcome {
         Outcome::Done(version) => Ok(version),

@@ -9,9 +9,9 @@
 //! keeps its place among the jobs, or among the changes, and nothing of what it tells. So a reader who stops reading
 //! holds one message, of some [`MESSAGE_BYTES`], however large the cell is.
 
-use crate::describe;
 use crate::host::Host;
 use crate::identity::Caller;
+use crate::responses;
 use futures_util::stream::{self, Stream, StreamExt};
 use omega_cellstate::{Cell, Changed};
 use omega_client::proto::{JobTasks, WatchJobResponse, WatchJobsResponse};
@@ -24,13 +24,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// The time that changes gather: a program waits for them, so less than for people.
+/// Time for which changes are batched: shorter than for people, because programs wait for them.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Jobs or changes that are looked at under the cell's lock at once: some hundred microseconds.
+/// Jobs or changes that are read under the cell's lock at once: some hundred microseconds.
 const LOOK_MAX: usize = 2048;
 
-/// Bytes of a message from which on nothing is added to it.
+/// Size of a message beyond which nothing is added to it.
 const MESSAGE_BYTES: usize = 64 << 10;
 
 /// One watch.
@@ -40,7 +40,7 @@ pub(crate) struct JobsWatch {
     wanted: Wanted,
     versions: watch::Receiver<Version>,
     place: Place,
-    /// Whether all was told, so that a change is waited for.
+    /// Whether everything was sent, and the stream waits for changes.
     is_idle: bool,
 }
 
@@ -53,7 +53,7 @@ enum Wanted {
 /// The place of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Among all jobs: nothing was told yet, or too much has changed since.
+    /// Within the list of all jobs: at the start, or after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
     /// Among the changes after a version.
     Changes { since: Version, told: Changes },
@@ -61,25 +61,25 @@ enum Place {
     Over,
 }
 
-/// The part of the changes after a version that was told.
+/// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// So many of them were.
+    /// Number of them.
     count: usize,
-    /// There is more of a job that the last one of those is of.
+    /// Position in the last job, if its message did not fit.
     rest: Option<Cursor>,
-    /// The last message said that more comes.
+    /// Whether the last message announced a continuation.
     is_open: bool,
 }
 
-/// The first task of a job that was not told; with its first task, the job.
+/// The first unsent task of a job; with its first task, the job.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     job: JobId,
     task: u32,
 }
 
-/// The next place, and the message that leads there, if there is anything to tell.
+/// The next place, and the message that leads there, if any.
 struct Step {
     place: Place,
     told: Option<Told>,
@@ -88,7 +88,7 @@ struct Step {
 /// A message.
 struct Told {
     response: WatchJobsResponse,
-    /// Whether all tasks of the only job have ended, and the messages have told it.
+    /// Whether all tasks of the only job have ended, and this was sent.
     ended: bool,
 }
 
@@ -162,7 +162,7 @@ impl JobsWatch {
         Some(Err(error.into()))
     }
 
-    /// Returns the next message and place; nothing where the stream is over.
+    /// Returns the next message and place; `None` at the end of the stream.
     fn step(&self, cell: &Cell) -> Option<Result<Step, ApiError>> {
         if let Wanted::One(id) = self.wanted
             && !matches!(self.place, Place::Over)
@@ -177,7 +177,7 @@ impl JobsWatch {
         }))
     }
 
-    /// Tells of jobs from a place on.
+    /// Reads jobs from a place on.
     fn all(&self, cell: &Cell, (began, is_first): (Version, bool), from: Cursor) -> Step {
         let first = match self.wanted {
             Wanted::One(id) => from.job.max(id),
@@ -213,7 +213,8 @@ impl JobsWatch {
         Step { place, told: is_told.then_some(Told { response, ended }) }
     }
 
-    /// Tells of what changed after a version; of everything, where that is too long ago.
+    /// Reads changes after a version; everything, if the list of changes does not reach back that
+    /// far.
     fn changes(&self, cell: &Cell, since: Version, told: Changes) -> Step {
         let Some(changed) = cell.changed_since(since) else {
             return Step { place: Place::start(cell), told: None };
@@ -279,7 +280,7 @@ impl Place {
 #[derive(Default)]
 struct Page {
     jobs: BTreeMap<JobId, JobTasks>,
-    /// The tasks of jobs that are not told of as a whole.
+    /// Tasks of jobs that are not sent as a whole.
     tasks: BTreeSet<TaskId>,
     bytes: usize,
 }
@@ -289,9 +290,9 @@ impl Page {
         self.bytes >= MESSAGE_BYTES
     }
 
-    /// Adds a job from a task on, in place of tasks of it that are there. The answer is where to go on, if the page
-    /// was full before the job's end. A job that begins here has a task beside it, so that a job of one task is
-    /// never told of without it.
+    /// Adds a job from a task on, replacing its included tasks. Returns the place to continue from,
+    /// if the page was full before the job's end. A job that begins here has at least one task with
+    /// it.
     fn add_job(&mut self, cell: &Cell, from: Cursor) -> Option<Cursor> {
         let id = from.job;
         let spec = cell.job(id)?;
@@ -306,7 +307,7 @@ impl Page {
                 rest = Some(Cursor { job: id, task: task.index });
                 break;
             }
-            let status = describe::task(cell, task, state);
+            let status = responses::task(cell, task, state);
             self.bytes += status.encoded_len();
             told.tasks.push(status);
         }
@@ -314,13 +315,13 @@ impl Page {
         rest
     }
 
-    /// Adds a task that changed, unless it is there.
+    /// Adds a changed task, unless it is included already.
     fn add_task(&mut self, cell: &Cell, id: TaskId) {
         let Some(state) = cell.task(id) else { return };
         let told = self.jobs.entry(id.job);
         let told = told.or_insert_with(|| JobTasks { id: id.job.0, ..JobTasks::default() });
         if told.job.is_none() && self.tasks.insert(id) {
-            let status = describe::task(cell, id, state);
+            let status = responses::task(cell, id, state);
             self.bytes += status.encoded_len();
             told.tasks.push(status);
         }

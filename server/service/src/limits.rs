@@ -1,12 +1,11 @@
-//! Amount that a caller may ask for at once, and how often.
+//! Limits on concurrent calls and call rates of callers.
 //!
-//! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
-//! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
-//! when everything else is full, which is when they are needed. Agents and the leases of schedulers get in
-//! before others do.
+//! Calls beyond a limit are rejected at once with a retry delay; nothing queues here, so admitted
+//! calls are answered, and the newest are shed. Operators have slots of their own, so that they get
+//! in when everything else is full. Agents and schedulers' leases have priority.
 //!
-//! Refusals cost, too, so whoever nears a bound is held back first: his connections are read later, as
-//! `turns.rs` has it. Only what comes nevertheless is refused.
+//! Rejections cost, too, so callers near a limit are slowed first: their connections are read later
+//! (`turns.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::held::{Accounts, Holder};
 use crate::identity::{Caller, Role};
@@ -39,7 +38,7 @@ pub struct Limits {
     pub calls_burst: u32,
     /// Connections that are open at once.
     pub connections: u32,
-    /// Connections of one address among them.
+    /// Connections of one address.
     pub connections_each: u32,
     /// Calls and streams that are open at once on one connection.
     pub connection_streams: u32,
@@ -49,12 +48,11 @@ pub struct Limits {
     pub message_bytes: u32,
     /// Tasks of one tenant that have not ended: a job that would exceed it is refused.
     pub tenant_tasks: u32,
-    /// Bytes that are held for one caller: of requests that are not whole, and of answers that are not read.
+    /// Bytes held for one caller: of incomplete requests and of unread answers.
     pub held_bytes_each: u64,
-    /// Bytes that are held for all callers together but operators, who may hold as many beside them.
+    /// Bytes held for all callers except operators, who have a separate bound of the same size.
     pub held_bytes: u64,
-    /// Time that a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
-    /// until its headers are there.
+    /// Time for a connection's TLS handshake and first HTTP/2 frame, and for a browser's headers.
     pub handshake: Duration,
     /// Time that a call may take.
     pub deadlines: Deadlines,
@@ -63,26 +61,27 @@ pub struct Limits {
 /// Time that calls may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Where the caller says nothing of it. A message must be whole within this time, whatever the caller says.
+    /// Deadline of a call that sets none. A message must arrive within this time in any case.
     pub usual: Duration,
-    /// The most that a caller may ask for.
+    /// Longest deadline that a caller may set.
     pub max: Duration,
 }
 
-/// The fewest bytes of headers that a listener may be held to: what the reader of HTTP/1.1 begins with.
+/// Smallest limit of header bytes: the first buffer of the HTTP/1.1 reader.
 pub const HEADER_BYTES_MIN: u32 = 8 << 10;
 
 impl Default for Deadlines {
-    /// A commit takes milliseconds and an election some seconds; who asks for a minute waits in vain.
+    /// A commit takes milliseconds and an election some seconds; a minute is more than any call
+    /// needs.
     fn default() -> Deadlines {
         Deadlines { usual: Duration::from_secs(5), max: Duration::from_secs(60) }
     }
 }
 
 impl Default for Limits {
-    /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
-    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection. A tenant may have
-    /// four of the largest jobs: with each task in a job of its own, some four gigabytes.
+    /// A replica answers some ten thousand calls a second: one caller gets half of it, and a burst
+    /// of two seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant
+    /// may have four of the largest jobs: with one task in each job, some four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -108,19 +107,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Calls of one caller that are answered at once: a quarter of all, so that nobody has all places.
+    /// Concurrent calls of one caller: a quarter of all.
     fn calls_each(&self) -> u32 {
         self.calls.div_ceil(4)
     }
 }
 
-/// Callers whose rate is remembered. Beyond it those are forgotten that could make a whole burst.
+/// Number of tracked callers. Beyond it, those with a full burst are dropped.
 const CALLERS_MAX: usize = 4096;
 
-/// When somebody may come again who found no place: what most calls take, several times.
+/// Retry delay for a caller without a slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The places among the calls. Clones share them.
+/// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     limits: Limits,
@@ -161,7 +160,7 @@ enum Open {
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: Taken,
-    /// None for what has places of its own.
+    /// `None` for calls with slots of their own.
     _of_caller: Option<OfCaller>,
 }
 
@@ -199,7 +198,7 @@ impl Places {
         self.limits.deadlines
     }
 
-    /// Returns the account of the bytes that are held for a caller.
+    /// Returns the account of the bytes held for a caller.
     pub(crate) fn holder(&self, caller: &Caller) -> Holder {
         self.accounts.of(caller)
     }
@@ -210,7 +209,7 @@ impl Places {
         &self.accounts
     }
 
-    /// Where somebody's calls take their places, if they may have to wait for them: machines do not.
+    /// The lane of a caller whose calls may have to wait for slots; `None` for agents.
     pub(crate) fn lane(&self, caller: &Caller) -> Option<&Lane> {
         match &caller.role {
             Role::Operator => Some(&self.operator_calls),
@@ -219,12 +218,12 @@ impl Places {
         }
     }
 
-    /// Until when somebody who calls often should not be listened to, if he should not.
+    /// Time until which a frequent caller is not read, if any.
     pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
         self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
     }
 
-    /// Counts a call, whatever becomes of it.
+    /// Counts a call, whatever its result.
     ///
     /// # Errors
     /// If the caller comes too often.
@@ -240,10 +239,10 @@ impl Places {
         used.bucket.take(need, now).map_err(|pause| full("you call too often", pause))
     }
 
-    /// Takes a place for a call that was counted.
+    /// Takes a slot for a call that was counted.
     ///
     /// # Errors
-    /// If there is none now.
+    /// If none is free.
     pub(crate) fn enter(
         &self,
         caller: &Caller,
@@ -292,7 +291,7 @@ fn full(why: &str, pause: Duration) -> ApiError {
 /// A token bucket: tokens are nanoseconds, so that nothing is lost to rounding.
 #[derive(Debug)]
 struct Bucket {
-    /// When it would have been empty, had it filled without end.
+    /// Time at which the bucket would have been empty, had it filled without bound.
     empty_at: Instant,
     /// Cost of one call.
     cost: Duration,
@@ -311,8 +310,8 @@ impl Bucket {
         now.saturating_duration_since(self.empty_at) >= self.burst
     }
 
-    /// Takes a token, or tells how long it takes until there is one. What is vital may take a quarter of the
-    /// burst beyond the last one.
+    /// Takes a token, or returns the time until there is one. Vital calls may take a quarter of the
+    /// burst beyond the last token.
     fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
         if let Some(oldest) = now.checked_sub(self.burst) {
             self.empty_at = self.empty_at.max(oldest);
@@ -331,7 +330,7 @@ impl Bucket {
         }
     }
 
-    /// When a quarter of the burst is there again, if it is not now.
+    /// Time at which a quarter of the burst is available again, if it is not now.
     fn spare_at(&self, now: Instant) -> Option<Instant> {
         Some(self.empty_at + self.burst / 4).filter(|at| *at > now)
     }
@@ -420,7 +419,7 @@ mod tests {
     }
 
     proptest! {
-        /// However calls come, no span of time has more than its share and one burst.
+        /// No interval allows more calls than its share and one burst.
         #[test]
         fn nobody_gets_more_than_the_rate(
             per_second in 1..500_u32,

@@ -1,11 +1,11 @@
 //! Calls about machines, for operators and agents.
 
 use crate::audit::about;
-use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, unknown};
 use crate::identity::Caller;
 use crate::jobs::done;
+use crate::responses;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
@@ -47,7 +47,7 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
-    /// Number of machines a selector matches now: whoever mistyped it learns of that.
+    /// Number of machines that a selector matches now, which reveals typing errors.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
@@ -55,7 +55,7 @@ impl Machines {
         self.host.read(matched)
     }
 
-    /// Makes a machine that is there what it is now said to be.
+    /// Updates a registered machine to its new description.
     async fn update(
         &self,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Machines {
     }
 }
 
-/// The way in which a machine is called in the audit log.
+/// Name of a machine in the audit log.
 fn named(machine: Option<&proto::MachineRef>) -> String {
     use proto::machine_ref::Machine as Given;
     match machine.and_then(|machine| machine.machine.as_ref()) {
@@ -251,7 +251,7 @@ impl MachineService for Machines {
         self.host.refresh(deadline(&request)).await?;
         let machine = self.host.read(|cell| {
             let id = find(cell, request.into_inner().machine)?;
-            Ok::<_, ApiError>(cell.machine(id).map(|state| describe::machine(&state)))
+            Ok::<_, ApiError>(cell.machine(id).map(|state| responses::machine(&state)))
         })?;
         Ok(Response::new(proto::GetMachineResponse { machine }))
     }
@@ -276,7 +276,7 @@ impl MachineService for Machines {
                     answer.next_page_token = page_token(state.id.slot.into());
                     break;
                 }
-                answer.machines.push(room.take(describe::machine(&state)));
+                answer.machines.push(room.take(responses::machine(&state)));
             }
             answer
         });

@@ -1,7 +1,7 @@
 //! Metrics of a server.
 //!
-//! What happens is counted where it happens, for a group of transactions and not for each; what is, is looked
-//! at when somebody asks, so that nobody pays for a figure that is not read. `metrics/text.rs` writes it down.
+//! Events are counted where they happen, for a group of transactions and not for each; gauges are
+//! computed when they are read, so an unread metric costs nothing. `metrics/text.rs` writes them.
 
 mod policies;
 mod tenants;
@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use text::text;
 
-use crate::tally::{Judged, Tallies, Tally};
+use crate::counters::{Counters, Judged, SchedulerCounters};
 use crate::tls::Certificates;
 use omega_core::SchedulerId;
 use omega_store::replica::Durations;
@@ -24,17 +24,17 @@ pub struct Metrics {
     counted: Arc<Counted>,
 }
 
-/// Each number stands for itself: no order between them is needed.
+/// Independent counters, without order between them.
 #[derive(Debug, Default)]
 struct Counted {
-    tallies: Tallies,
-    /// Server certificates, if there are any.
+    scheduler_counters: Counters,
+    /// Server certificates, if any.
     certificates: OnceLock<Arc<Certificates>>,
-    /// Transactions that were not judged.
+    /// Transactions that were not checked.
     failed: AtomicU64,
-    /// From the request of a transaction to its answer.
+    /// Time from the request of a transaction to its answer.
     commit: Durations,
-    /// Groups that a cell in memory applied. A replica has stages of its own.
+    /// Times of groups in a cell in memory. A replica has stages instead.
     applied: Durations,
     streams: AtomicU64,
     agents: AtomicU64,
@@ -73,14 +73,14 @@ impl Drop for Open {
 }
 
 impl Metrics {
-    /// Transactions were judged together, and it took so long from their requests to their answers.
+    /// Counts transactions that were checked together, with the time from request to result.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>, took: Duration) {
         let mut count = 0;
-        self.counted.tallies.judged(group.inspect(|_| count += 1));
+        self.counted.scheduler_counters.judged(group.inspect(|_| count += 1));
         self.counted.commit.note_many(took, count);
     }
 
-    /// So many transactions were not judged.
+    /// Counts transactions that were not checked.
     pub(crate) fn failed(&self, count: usize) {
         self.counted.failed.fetch_add(count as u64, Ordering::Relaxed);
     }
@@ -90,9 +90,9 @@ impl Metrics {
         self.counted.applied.note(took);
     }
 
-    /// Counters of each scheduler, and how many transactions were not judged.
-    pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
-        (self.counted.tallies.all(), self.counted.failed.load(Ordering::Relaxed))
+    /// Counters of each scheduler, and the number of transactions that were not checked.
+    pub(crate) fn scheduler_counters(&self) -> (BTreeMap<SchedulerId, SchedulerCounters>, u64) {
+        (self.counted.scheduler_counters.all(), self.counted.failed.load(Ordering::Relaxed))
     }
 
     /// Number of views that are kept up to date now.
@@ -100,40 +100,40 @@ impl Metrics {
         u32::try_from(self.counted.streams.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
 
-    /// A stream of deltas began. It ends with what is returned.
+    /// Counts an open stream of deltas, until the result is dropped.
     pub(crate) fn stream(&self) -> Open {
         Open::begin(self, |counted| &counted.streams)
     }
 
-    /// An agent is connected, until what is returned ends.
+    /// Counts a connected agent, until the result is dropped.
     pub(crate) fn agent(&self) -> Open {
         Open::begin(self, |counted| &counted.agents)
     }
 
-    /// An agent said something.
+    /// Counts a message from an agent.
     pub(crate) fn reported(&self) {
         self.counted.reports.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A delta, or a piece of one, of so many bytes is sent.
+    /// Counts a sent delta, or a piece of one, with its bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.counted.sync.deltas.fetch_add(1, Ordering::Relaxed);
         self.counted.sync.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Clients are shown these.
+    /// Sets the certificates presented to clients.
     pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
         // Every listener of clients shows the same.
         let _ = self.counted.certificates.set(certificates.clone());
     }
 
-    /// For how long what clients are shown is good.
+    /// Remaining validity of the certificate presented to clients.
     fn certificate_left(&self) -> Option<Duration> {
         let ends = self.counted.certificates.get()?.ends();
         Some(ends.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
-    /// A delta of so many versions was sent, and the cell had changed so long before.
+    /// Counts a sent delta with its number of versions, and the age of its first change.
     pub(crate) fn told(&self, versions: u64, delay: Duration) {
         self.counted.sync.versions.fetch_add(versions, Ordering::Relaxed);
         self.counted.sync.delay.note(delay);

@@ -1,7 +1,7 @@
 //! Visible jobs of a caller: those of its tenants, and of an application those that have its name.
 //!
-//! What is looked at never changes while a job is known, so what was right when it was checked is right
-//! when the command is applied. A job that somebody may not see is to him as if it were not there.
+//! The checked properties never change while a job is known, so a check stays valid until the
+//! command is applied. A job that the caller may not see does not exist for it.
 
 use crate::identity::{Caller, Owner, Role};
 use crate::roles::denied;
@@ -19,7 +19,7 @@ impl Caller {
         }
     }
 
-    /// Whether the caller sees what is of a tenant.
+    /// Whether the caller may see objects of a tenant.
     pub(crate) fn sees_tenant(&self, tenant: &str) -> bool {
         match &self.role {
             Role::Reader(tenants) => tenants.is_empty() || has(tenants, tenant),
@@ -33,7 +33,8 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// Whether the caller sees a job that the cell may have forgotten: only callers who see all jobs do.
+    /// Whether the caller may see a job that the cell may have forgotten: only callers who see all
+    /// jobs may.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
         !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
     }
@@ -61,7 +62,7 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
     tenants.iter().any(|own| **own == *tenant)
 }
 
-/// Whether somebody may submit a job, or make one larger.
+/// Whether the caller may submit a job, or grow one.
 ///
 /// # Errors
 /// If it is for another tenant, has another's name, or too high a precedence.
@@ -84,8 +85,8 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Whether somebody may watch the jobs whose names begin so. What he may not see of them is left out; an
-/// application that asks for what can never be its own has a mistake to be told of.
+/// Whether the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted;
+/// an application with a prefix outside of its own names gets an error.
 ///
 /// # Errors
 /// If it is an application, and the names are not its own.
@@ -100,10 +101,10 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Whether somebody may look at what is told of all jobs together.
+/// Whether the caller may read sums over all jobs.
 ///
 /// # Errors
-/// If he sees only some of them.
+/// If it may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
     match caller.is_bounded() {
         false => Ok(()),

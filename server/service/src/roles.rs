@@ -1,8 +1,7 @@
 //! Permissions: one table for every call of every service.
 //!
-//! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
-//! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
-//! call (whose jobs, which machine) is in `grants.rs`, and is asked by the services that read it.
+//! A call without a rule here is denied to everyone, and a test fails for it. Rules that depend on
+//! the content of a call are in `grants.rs`, and checked by the services that read it.
 
 use crate::identity::{Caller, Role};
 use crate::turns::Need;
@@ -21,14 +20,13 @@ const REPLICA: Roles = Roles(1 << 4);
 const SUBMITTER: Roles = Roles(1 << 5);
 const APPLICATION: Roles = Roles(1 << 6);
 
-/// Roles with jobs of their own: see `reach.rs` for which.
+/// Roles that own jobs: see `reach.rs`.
 const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
 /// Every role of the listener of clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Roles that may read the cell, as far as each may. An agent knows its own machine, which is all it is
-/// asked for.
+/// Roles that may read the cell, within their rights. An agent reads only its own machine.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
@@ -52,7 +50,7 @@ impl Roles {
         self.0 & bit.0 != 0
     }
 
-    /// Their names, for people.
+    /// Names of the roles, as text.
     #[must_use]
     pub fn names(self) -> String {
         let all = [
@@ -69,32 +67,32 @@ impl Roles {
     }
 }
 
-/// Actions of a call, as far as limits and the audit log care.
+/// Kind of a call, for limits and the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// It looks, and ends.
     Look,
-    /// It changes something, and ends.
+    /// A single change.
     Change,
-    /// It tells how something is, again and again: a change that nobody asks about later.
+    /// It reports a state repeatedly, and is not audited.
     Report,
-    /// It goes on until somebody ends it, and only looks.
+    /// It runs until the caller ends it, and only reads.
     Watch,
-    /// It goes on, and changes something with every message.
+    /// A stream in which each message is a change.
     Stream,
-    /// It goes on, and hands out the whole state to be kept elsewhere: somebody may ask later who has it.
+    /// It is a stream that exports the whole state, and is audited.
     Export,
 }
 
 impl Nature {
-    /// Whether it goes on until somebody ends it.
+    /// Whether it runs until the caller ends it.
     #[must_use]
     pub fn is_stream(self) -> bool {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
     }
 
-    /// Whether the audit log has a line of it, however it ends. What changes something with every message
-    /// has a line for each of them.
+    /// Whether the audit log has a line of each call. A stream of changes has a line for each
+    /// message.
     #[must_use]
     pub fn is_audited(self) -> bool {
         matches!(self, Nature::Change | Nature::Export)
@@ -113,8 +111,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether a call gets in before others do: without agents machines are lost, without leases schedulers
-    /// are fenced, and who asks for health may start a server anew that does not tell it.
+    /// Whether a call is vital: without agents machines are lost, without leases schedulers are
+    /// fenced, and failed health checks may restart a server.
     pub(crate) fn need(&self, caller: &Caller) -> Need {
         let is_vital = matches!(caller.role, Role::Agent(_))
             || self.nature == Report
@@ -200,10 +198,10 @@ pub fn find(path: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.path == path)
 }
 
-/// Whether somebody may make a call, and the rule of it.
+/// Whether the caller may make a call, and the call's rule.
 ///
 /// # Errors
-/// If nobody knows who it is, or the role is another one.
+/// If the caller is not identified, or its role does not allow the call.
 pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     if let Role::Nobody(why) = &caller.role {
         return Err(ApiError::new(ErrorCode::Unauthenticated, why.to_string()));
@@ -223,7 +221,7 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
 }
 
-/// The services that somebody else than a replica may call, apart from reflection.
+/// Services for other callers than replicas, apart from reflection.
 pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
     let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
     let services = open.filter_map(|rule| rule.path.split('/').next());

@@ -1,6 +1,6 @@
 //! The listeners of a server: one for clients, one for peers.
 //!
-//! What a connection may ask for is bounded here, before any service sees it.
+//! Limits apply here, before any service is called.
 
 use crate::audit::AuditLog;
 use crate::connection::{Door, incoming};
@@ -29,8 +29,8 @@ use tower::layer::util::{Identity, Stack};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes that a stream, and a connection, may have on the way: a scheduler's commits and the deltas to it
-/// are small, and a snapshot is taken in pieces.
+/// HTTP/2 window of a stream and of a connection: commits and deltas are small, and snapshots are
+/// sent in pieces.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
@@ -126,38 +126,38 @@ fn client_services(
 /// A listener, who may come in, and where it is written down.
 #[derive(Debug)]
 pub struct Entrance {
-    /// Where is listened.
+    /// The bound listener.
     pub listener: TcpListener,
     /// Callers that may come in.
     pub door: Door,
     /// Audit log, if any.
     pub audit: Option<Arc<AuditLog>>,
-    /// Amount that may be asked for.
+    /// Limits of requests.
     pub limits: Limits,
 }
 
 impl Entrance {
-    /// One where everyone may come in, nothing is written down, and the limits are the usual ones.
+    /// A server without certificates and audit log, with the default limits.
     #[must_use]
     pub fn open(listener: TcpListener) -> Entrance {
         Entrance { listener, door: Door::Open, audit: None, limits: Limits::default() }
     }
 }
 
-/// Actions of a server beside answering for the cell.
+/// Parts of a server beside its API.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// When machines are lost.
+    /// Settings for unreachable machines.
     pub monitor: MonitorSettings,
     /// Explainer of pending jobs, if any.
     pub explainer: Option<Arc<dyn Explainer>>,
-    /// A commit that takes longer, from its request to its answer, is told of.
+    /// Threshold, from request to reply, above which a commit is logged.
     pub slow_commit: SlowCommit,
     /// Traces of commits, if any.
     pub traces: Option<Traces>,
 }
 
-/// After what time a commit is slow.
+/// Threshold of a slow commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowCommit(pub Duration);
 
@@ -168,11 +168,11 @@ impl Default for SlowCommit {
     }
 }
 
-/// Serves clients until `end` is there, and while this replica leads, watches the machines of agents.
-/// Through an open door, everyone is an operator.
+/// Serves clients until `end` resolves, and while this replica leads, monitors the machines of
+/// agents. Without certificates every caller is an operator.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_clients(
     Entrance { listener, door, audit, limits }: Entrance,
     host: Host,
@@ -192,10 +192,10 @@ pub async fn serve_clients(
     served.map_err(io::Error::other)
 }
 
-/// Serves whoever comes as one caller, with places that are shared with others.
+/// Serves all callers as one, with shared slots.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 #[cfg(test)]
 pub(crate) async fn serve_as(
     caller: Caller,
@@ -209,10 +209,11 @@ pub(crate) async fn serve_as(
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
-/// Takes what peers send, until `end` is there. Through an open door, everyone is any replica.
+/// Receives messages of peers until `end` resolves. Without certificates, callers can claim to be
+/// any replica.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_peers(
     Entrance { listener, door, audit, limits }: Entrance,
     peers: PeerListener,

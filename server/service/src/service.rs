@@ -10,14 +10,14 @@ use tonic::{Request, Response, Status};
 /// Answer to a call.
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
-/// The most items of a page, and how many there are if the caller does not say.
+/// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
-/// Bytes of a page from which on nothing is added to it: a quarter of what a message may have. The last item may be
-/// large, and is below another quarter by the bounds of jobs and machines.
+/// Size of a page beyond which nothing is added to it: a quarter of the largest message. The last
+/// item may be large, and is below another quarter by the bounds of jobs and machines.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
-/// The room that is left on a page. There is always room for one item.
+/// Remaining bytes of a page. One item always fits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     items: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room of an empty page of so many items; 0 items are as many as a page has at most.
+    /// The room of an empty page of this many items; 0 means the maximum.
     pub(crate) fn of_page(asked: u32) -> Room {
         Room { items: page_size(asked), bytes: PAGE_BYTES }
     }
@@ -51,11 +51,11 @@ impl Room {
     }
 }
 
-/// When the first frame of a call came.
+/// Arrival time of a call's first frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived(pub(crate) Instant);
 
-/// When a call must have been answered: its time runs from its first frame on.
+/// Deadline of a call, counted from its first frame.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
     let Deadlines { usual, max } = deadlines(request);
@@ -69,13 +69,13 @@ pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
     request.extensions().get().copied().unwrap_or_default()
 }
 
-/// When a stream must have ended, if the caller said so.
+/// Deadline of a stream, if the caller set one.
 pub(crate) fn stream_end<T>(request: &Request<T>) -> Option<Instant> {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
     asked.and_then(timeout).and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Whether a call had no time left when it came.
+/// Whether a call's deadline had passed when it arrived.
 pub(crate) fn is_late(headers: &http::HeaderMap) -> bool {
     let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());
     asked.and_then(timeout).is_some_and(|left| left.is_zero())
@@ -108,7 +108,7 @@ pub(crate) fn page_size(asked: u32) -> usize {
     }
 }
 
-/// Where a page begins: after so much of what is listed. The token of the first page is empty.
+/// Start of a page: the number of items before it. The token of the first page is empty.
 ///
 /// # Errors
 /// If no page has ended with such a token.

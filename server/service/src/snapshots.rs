@@ -1,8 +1,8 @@
-//! Large deltas on their way: encoded once, and held once for all who read the same.
+//! Large deltas: encoded once, and shared by all readers of the same state.
 //!
-//! A delta from nothing to the present state is as large as the cell, and as many readers may ask for it as there
-//! are streams. So one is made at a time, what was made is shared while somebody reads it, and its bytes are counted
-//! for whoever it was made for, who gets no other one while he holds as much as he may.
+//! A full delta is as large as the cell, and as many readers may request it as there are streams.
+//! So only one is made at a time, it is shared while it has readers, and its bytes count for the
+//! reader that it was made for, which gets no further one while it is at its limit.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
@@ -16,21 +16,23 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Bytes a second that a reader takes at least of a large delta, beside the longest time of a call.
+/// Slowest accepted rate of a large delta's reader, in bytes per second, beside the longest time of
+/// a call.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
-/// The time between two looks whether it is one's turn: a part of what a large delta takes to be made.
+/// Interval at which a waiting caller checks for its turn: a fraction of the time to build a large
+/// delta.
 const TURN_LOOK: Duration = Duration::from_millis(5);
 
 /// Whole states that are read, by their content.
 type Shared = Vec<(Key, Weak<Snapshot>)>;
 
-/// The large deltas that are read now. Clones share them.
+/// The large deltas being read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    /// Whole states, by what they tell. Held for a look-up.
+    /// Whole states by interest.
     whole: Arc<Mutex<Shared>>,
-    /// The place of the one that is made.
+    /// The slot of the one that is built.
     making: Arc<Semaphore>,
 }
 
@@ -40,7 +42,7 @@ impl Default for Snapshots {
     }
 }
 
-/// The content of a whole state: what of the cell it tells, and the reader, if he may not see all of that.
+/// Key of a whole state: its content, and the reader if its view is restricted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     interest: Interest,
@@ -55,8 +57,8 @@ impl Key {
 }
 
 impl Snapshots {
-    /// Waits until a large delta may be made for somebody. Nobody is given the turn who does not ask at that moment: a
-    /// stream that waits for its reader does not, and would keep the turn from all others.
+    /// Waits until a large delta may be made for a reader. Only a stream that is waiting at that
+    /// moment gets the turn, so that one with a slow reader does not delay the others.
     pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
         loop {
             if let Some(holder) = holder {
@@ -69,13 +71,13 @@ impl Snapshots {
         }
     }
 
-    /// The whole state of a key, if somebody reads it.
+    /// The whole state of a key, if it has a reader.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Snapshot>> {
         let whole = self.whole.lock();
         whole.iter().find(|(known, _)| known == key).and_then(|(_, snapshot)| snapshot.upgrade())
     }
 
-    /// Shares a whole state with those who come as long as it is read.
+    /// Shares a whole state while it has readers.
     pub(crate) fn share(&self, key: Key, snapshot: &Arc<Snapshot>) {
         let mut whole = self.whole.lock();
         whole.retain(|(known, other)| *known != key && other.strong_count() > 0);
@@ -95,7 +97,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Encodes a delta, and counts it for somebody.
+    /// Encodes a delta, and counts its bytes for a caller.
     pub(crate) fn of(delta: Delta, holder: Option<&Holder>) -> Snapshot {
         let Delta { full, to, lineage, now_ms, .. } = delta;
         let message = proto::Delta::from(&delta);
@@ -115,7 +117,7 @@ impl Snapshot {
     }
 }
 
-/// Somebody's place in a large delta. It lets go of it when he takes too long.
+/// A reader's position in a large delta. It is dropped when the reader is too slow.
 #[derive(Debug)]
 pub(crate) struct Reading {
     snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
@@ -123,7 +125,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Begins to read, for at most so long beside what its bytes take.
+    /// Starts reading, within the given time plus the time for its bytes.
     pub(crate) fn begin(snapshot: Arc<Snapshot>, patience: Duration) -> Reading {
         let bytes = snapshot.bytes() as u64;
         let patience = patience + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
@@ -138,7 +140,7 @@ impl Reading {
         Reading { snapshot, next: 0 }
     }
 
-    /// The next piece; none after the last one.
+    /// The next piece; `None` after the last one.
     ///
     /// # Errors
     /// If the reader took too long.

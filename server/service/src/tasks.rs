@@ -4,7 +4,7 @@ use crate::audit::about;
 use crate::grants::{self, caller};
 use crate::host::Host;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
-use crate::{describe, jobs, machines};
+use crate::{jobs, machines, responses};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -100,7 +100,7 @@ impl TaskService for Tasks {
                 if room.is_full() {
                     break;
                 }
-                tasks.push(room.take(describe::task(cell, *id, *state)));
+                tasks.push(room.take(responses::task(cell, *id, *state)));
             }
             let next_page_token = match tasks.len() < rest.len() {
                 true => page_token((start + tasks.len()) as u64),

@@ -92,7 +92,7 @@ impl TenantService for Tenants {
     }
 }
 
-/// A tenant, what it may have, and what it has.
+/// Message with a tenant's configuration and usage.
 fn described(
     cell: &Cell,
     (name, quota, used): (&Text, Option<&Amounts>, &[i64]),

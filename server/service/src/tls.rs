@@ -1,8 +1,8 @@
 //! The certificates of a listener: read from files, checked, and read again when the files change.
 //!
-//! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
-//! connection shows its certificate anew, so one that has expired or was revoked, or whose authority was taken
-//! away, opens no more connections. Those that are open stay open.
+//! Both sides present a certificate, by TLS 1.3 without session resumption: each connection
+//! presents its certificate anew, so expired and revoked ones, and those of a removed authority,
+//! open no more connections. Open connections stay.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
@@ -21,40 +21,40 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// When is warned that a certificate ends: two weeks, so that a week of holidays is no reason.
+/// Time before a certificate's expiry at which warnings begin: two weeks.
 const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Interval between warnings.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where the certificates of a listener are, in PEM.
+/// PEM files with the certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The replica's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key, which nobody else may read.
+    /// Its key, readable only by its owner.
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
-    /// Their lists of certificates that are not good any more, if there are any.
+    /// Certificate revocation lists, if any.
     pub revoked: Option<PathBuf>,
 }
 
-/// Why certificates cannot be used. One line for the user.
+/// Error of certificates that cannot be used: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
     },
-    /// Take the right from them.
+    /// Remove the permission.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Mode bits of the file.
         mode: u32,
@@ -62,7 +62,7 @@ pub enum TlsError {
     /// Name another file.
     #[error("{}: holds no {what} in PEM", file.display())]
     Empty {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Subject of the search.
         what: &'static str,
@@ -86,7 +86,7 @@ pub struct TlsBytes {
     pub key: Vec<u8>,
     /// The authorities.
     pub authority: Vec<u8>,
-    /// Their lists of revoked certificates.
+    /// Revocation lists of the authorities.
     pub revoked: Option<Vec<u8>>,
 }
 
@@ -116,7 +116,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(file).map_err(|why| TlsError::File { file: file.to_owned(), why })
 }
 
-/// Reads a key that nobody but its owner may read.
+/// Reads a key that only its owner may read.
 ///
 /// # Errors
 /// If it cannot be read, or others may.
@@ -130,11 +130,11 @@ pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-/// The certificates of a listener, as they are now.
+/// The current certificates of a listener.
 #[derive(Debug)]
 pub struct Certificates {
     files: TlsFiles,
-    /// Held for a look.
+    /// The lock is taken for a look-up.
     now: Mutex<Loaded>,
 }
 
@@ -142,7 +142,7 @@ pub struct Certificates {
 struct Loaded {
     bytes: TlsBytes,
     config: Arc<ServerConfig>,
-    /// For browsers and probes: without a certificate one gets in, and may ask nearly nothing.
+    /// Configuration for browsers and probes, which accepts connections without a certificate.
     config_http1: Arc<ServerConfig>,
     ends: SystemTime,
 }
@@ -166,16 +166,16 @@ impl Certificates {
         }
     }
 
-    /// When the certificate ends.
+    /// Expiry of the certificate.
     #[must_use]
     pub fn ends(&self) -> SystemTime {
         self.now.lock().ends
     }
 
-    /// Reads the files again. The result is whether they had changed.
+    /// Reads the files again. Returns whether they had changed.
     ///
     /// # Errors
-    /// If they cannot be used now; what was read before is used on.
+    /// If they are unusable; the previous ones stay in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let bytes = self.files.read()?;
         if self.now.lock().bytes == bytes {
@@ -245,9 +245,9 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 
 /// Verifier of the certificates of callers.
 ///
-/// A list says which certificates of its authority are revoked, those between an authority and a caller among
-/// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let
-/// nobody in would help who can keep it from coming.
+/// A list revokes certificates of its authority, including intermediate ones. An authority without
+/// a list revokes nothing. An overdue list is still used: rejecting everyone would help an attacker
+/// who can withhold it.
 fn callers(
     roots: RootCertStore,
     revoked: Vec<CertificateRevocationListDer<'static>>,
@@ -289,7 +289,7 @@ fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
 }
 
-/// The lists of a file. One that holds none is a mistake, and must not pass for a list of nothing.
+/// The lists of a file. A file without a list is an error, and must not count as an empty list.
 fn revocations(
     file: &Path,
     pem: &[u8],

@@ -33,23 +33,23 @@ use std::time::{Duration, Instant, SystemTime};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Endpoint, Error};
 
-/// Time that the collector may take for some spans. What it does not take is lost, and told of by nobody: traces
-/// are a sample.
+/// Export timeout of spans. Unaccepted spans are dropped silently: traces are a sample.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Time for which the end of a server waits for the last spans.
+/// Time for which a stopping server waits for the last spans.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// Sampling of traces, and their collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSettings {
-    /// Where the collector listens: `http://host:4317`.
+    /// Address of the collector: `http://host:4317`.
     pub endpoint: String,
-    /// Which part of all transactions is traced, from 0 to 1: of those whose sender says nothing of it.
+    /// Fraction of the transactions without a sampling decision of their sender that is traced,
+    /// from 0 to 1.
     pub fraction: f64,
 }
 
-/// Makes traces. Clones share what sends them.
+/// Source of traces. Clones share the exporter.
 #[derive(Clone, Debug)]
 pub struct Traces {
     shared: Arc<Shared>,
@@ -65,9 +65,9 @@ struct Shared {
 /// Sampler: decides whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Its sender, if the call belongs to a trace; chance, if not.
+    /// The caller's sampling decision, if the call belongs to a trace; else at random.
     Sender,
-    /// Chance alone: the call is a stream, and has too many of them.
+    /// At random only: the call is a stream of many transactions.
     Chance,
 }
 
@@ -86,7 +86,7 @@ impl Extractor for Metadata<'_> {
 }
 
 impl Traces {
-    /// Begins to send spans to a collector; that it is not there is no error. Needs a tokio runtime.
+    /// Begins to export spans to a collector, which need not be reachable. Needs a tokio runtime.
     ///
     /// # Errors
     /// If the address is none.
@@ -106,19 +106,19 @@ impl Traces {
         Ok(Traces { shared: Arc::new(shared) })
     }
 
-    /// Sends what is left, for a moment. Blocks.
+    /// Exports the remaining spans, within two seconds. Blocks.
     pub fn end(&self) {
         if let Err(error) = self.shared.provider.shutdown_with_timeout(END_MAX) {
             tracing::debug!(%error, "the last traces were not sent");
         }
     }
 
-    /// Which trace a call belongs to.
+    /// Trace that a call belongs to.
     pub(crate) fn parent(&self, metadata: &MetadataMap) -> Context {
         TraceContextPropagator::new().extract_with_context(&Context::new(), &Metadata(metadata))
     }
 
-    /// Begins to follow a transaction whose request came at `began`, if it is one of the sample.
+    /// Begins to trace a transaction whose request arrived at `began`, if it is sampled.
     pub(crate) fn begin(
         &self,
         host: &Host,
@@ -173,7 +173,7 @@ impl Drop for Trace {
 }
 
 impl Trace {
-    /// It is given to the cell now.
+    /// Records that it was passed to the cell.
     pub(crate) fn given(&mut self) {
         self.given = Some(Instant::now());
     }
@@ -182,7 +182,7 @@ impl Trace {
         self.running.as_ref().and_then(|running| running.stages().followed(self.id))
     }
 
-    /// It is answered now: tells of it.
+    /// Records the reply, and exports the span.
     pub(crate) fn end(self, claims: usize, answer: Result<&Commit, &ApiError>) {
         let now = Instant::now();
         let followed = self.followed();
@@ -253,7 +253,7 @@ impl Trace {
         all
     }
 
-    /// A moment by the clock on the wall.
+    /// Wall-clock time of an instant.
     fn at(&self, moment: Instant) -> SystemTime {
         self.wall + moment.saturating_duration_since(self.began)
     }

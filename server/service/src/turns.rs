@@ -24,26 +24,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// The longest that a connection is not read: half of what our clients wait for the answer to a ping, and
-/// several times what it takes until all have had a turn, unless there are very many.
+/// Longest time for which a connection is not read: half of the clients' ping timeout, and several
+/// times the duration of a full round, unless there are very many connections.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// So many calls may come with what is read of a connection at once: it holds some hundred small ones, and a
-/// connection may have no more (`connection_streams`).
+/// Number of calls that one read of a connection may contain: it has room for some hundred small
+/// ones, and a connection may have no more streams (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
-/// The places of some calls. Clones share them.
+/// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane(Arc<Mutex<State>>);
 
-/// See the head of the file. Held for a look-up.
+/// Turns of callers; see the head of the file.
 #[derive(Debug)]
 struct State {
     max: usize,
     taken: usize,
     /// The connections that wait, each by its ticket.
     wakers: HashMap<u64, Waker>,
-    /// Their tickets by caller, in the order in which they came; nobody has none.
+    /// Their tickets by caller, in order of arrival.
     tickets: HashMap<Arc<str>, VecDeque<u64>>,
     /// The callers with tickets, whose turn it is first.
     turns: VecDeque<Arc<str>>,
@@ -74,7 +74,7 @@ impl Drop for Taken {
 }
 
 impl Lane {
-    /// So many places.
+    /// A lane with this many slots.
     pub(crate) fn new(max: u32) -> Lane {
         Lane(Arc::new(Mutex::new(State {
             max: max as usize,
@@ -87,7 +87,7 @@ impl Lane {
         })))
     }
 
-    /// Takes a place, if there is one.
+    /// Takes a slot, if one is free.
     pub(crate) fn enter(&self, need: Need) -> Option<Taken> {
         let mut state = self.0.lock();
         let max = match need {
@@ -102,9 +102,9 @@ impl Lane {
         Some(Taken(self.clone()))
     }
 
-    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the turn if there
-    /// is nothing to be read. If not, it is woken when it may; to be asked with the same ticket then, which
-    /// is `None` at first.
+    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the
+    /// turn if there is nothing to read. If not, it is woken later; call again with the same
+    /// ticket, which is `None` at first.
     pub(crate) fn turn(
         &self,
         caller: &Arc<str>,
@@ -133,12 +133,12 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Lets somebody else have the turn, if there is room: this connection has nothing to be read.
+    /// Passes the turn to the next caller, because this connection has nothing to read.
     pub(crate) fn pass_on(&self) {
         self.0.lock().call_next();
     }
 
-    /// The connection does not wait any more.
+    /// Removes a waiting connection.
     pub(crate) fn leave(&self, caller: &Arc<str>, ticket: &mut Option<u64>) {
         let Some(own) = ticket.take() else { return };
         let mut state = self.0.lock();
@@ -151,7 +151,8 @@ impl Lane {
 }
 
 impl State {
-    /// From here on connections wait: the rest is for what comes with those that are read.
+    /// Whether connections are read freely: beyond this, the remaining slots are for those being
+    /// read.
     fn has_room(&self) -> bool {
         self.taken < self.max.div_ceil(4) * 3
     }
@@ -177,7 +178,7 @@ impl State {
         }
     }
 
-    /// Calls the next connection, if there is room for what may come with it.
+    /// Gives the turn to the next connection, if there is memory for its next message.
     fn call_next(&mut self) {
         if self.turns.is_empty() || !self.has_room() {
             return;
@@ -210,7 +211,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A connection that is ready to be read whenever it may be.
+    /// A connection that always has data to read.
     struct Reader {
         caller: Arc<str>,
         ticket: Option<u64>,
@@ -291,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever connections and calls do, nobody waits while there is room and nobody was called.
+        /// In random sequences, no connection waits while a slot is free and nobody has the turn.
         #[test]
         fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);

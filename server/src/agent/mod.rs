@@ -7,6 +7,7 @@ mod simulation;
 
 use crate::ask::pairs;
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::events::LogArgs;
 use crate::signals::Signals;
 use clap::Args;
@@ -68,11 +69,14 @@ pub(crate) struct AgentArgs {
 /// Why an agent does not start, or ends early. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// Correct the address or the machines, or start the cell.
     #[error(transparent)]
     Cell(#[from] ApiError),
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(#[from] io::Error),
 }
 
@@ -87,7 +91,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
-        let (agent, orders) = Agent::start(&args.cell.address(), settings)?;
+        let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
         let mut signals = Signals::listen()?;
         tokio::select! {
             () = signals.end() => Ok(()),

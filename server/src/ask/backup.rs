@@ -1,8 +1,9 @@
-//! `omega backup`: all that a cell knows in one file, from which `omega restore` makes a new cell.
+//! `omega backup`: the whole state of a cell in one file, from which `omega restore` creates a new
+//! cell.
 //!
-//! The pieces go into a file of another name, which gets its own only when every byte of it was read
-//! again and checked: whatever has the name that was asked for is a backup. A stream that breaks is
-//! begun anew, at the next replica.
+//! The pieces go into a temporary file, which gets its final name only after every byte was read
+//! again and checked: so a file with the final name is a backup. A broken stream is started again
+//! at the next replica.
 
 use super::call::{Caller, another_try_may_help};
 use super::show::{self, facts};
@@ -19,22 +20,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of times that a broken stream is begun anew.
+/// Number of attempts after a broken stream.
 const TRIES: usize = 3;
 
-/// Time for which a piece is waited for: the cell gives up a reader that takes as long.
+/// Timeout for a piece: the cell drops a reader that takes as long.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
-/// Where to, or what to check.
+/// Target of a backup, or the file to check.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
 )]
 pub(crate) struct BackupArgs {
-    /// The file. One that is there is replaced, in one step, when the new one is whole.
+    /// File to write. An existing one is replaced atomically once the new one is complete.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Ask no cell: read the file, check every byte of it, and say what it holds.
+    /// Call no cell: read the file, check every byte, and print its content.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -45,7 +46,7 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupShape {
     file: PathBuf,
-    /// The cell that it was taken of.
+    /// Id of the cell that was backed up.
     cell: String,
     version: u64,
     bytes: u64,
@@ -81,7 +82,7 @@ impl BackupShape {
     }
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &BackupArgs) -> Result<(), AskError> {
     let content = if args.verify { check(&args.file)? } else { take(args)? };
     let shape = BackupShape::new(&args.file, &content);
@@ -142,7 +143,7 @@ fn publish(partial: &Path, file: &Path) -> io::Result<()> {
     File::open(folder_of(file))?.sync_all()
 }
 
-/// Writes every piece where it belongs. The answer is the version of the cell that is in them.
+/// Writes every piece at its offset. Returns the version of the cell.
 async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
     let mut pieces = caller
         .ask(&proto::BackupRequest {}, |channel, mut request| async move {

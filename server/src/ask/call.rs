@@ -1,7 +1,6 @@
-//! Calls from the command line: round the replicas until one answers or the time is up.
+//! Calls from the command line: the replicas are tried in turn until one answers or time is up.
 //!
-//! Every call of the API may be sent again, so a replica that does not answer costs a moment and no
-//! more: the next one is asked the same.
+//! Every call of the API may be repeated, so an unresponsive replica costs only a moment.
 
 use super::AskError;
 use omega_client::connect::Connections;
@@ -19,10 +18,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The least that one replica of several gets: an answer that takes longer is as good as none.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
-/// The most items of a page that are asked for at once; servers give no more.
+/// Largest page size; servers return no more.
 const PAGE_MAX: u32 = 1000;
 
-/// A cell, as one command asks it.
+/// A connection of one command to a cell.
 #[derive(Debug)]
 pub(super) struct Caller {
     runtime: Runtime,
@@ -31,12 +30,12 @@ pub(super) struct Caller {
     timeout: Duration,
 }
 
-/// A list that came in pages.
+/// A list from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Contents.
     pub(super) items: Vec<T>,
-    /// Whether there is more than the limit.
+    /// Whether more items exist beyond the limit.
     pub(super) more: bool,
     /// The version of the cell when the last page was made.
     pub(super) version: u64,
@@ -46,7 +45,7 @@ pub(super) struct Listed<T> {
 pub(super) type Page<T> = (Vec<T>, String, u64);
 
 impl Caller {
-    /// Prepares to ask. Nothing is sent yet.
+    /// Prepares a connection. Nothing is sent yet.
     ///
     /// # Errors
     /// If the address is none.
@@ -63,10 +62,10 @@ impl Caller {
         &self.runtime
     }
 
-    /// Asks until there is an answer.
+    /// Sends a call until there is a reply.
     ///
     /// # Errors
-    /// If the cell refuses, or nobody answers in time.
+    /// If the cell refuses, or no replica answers in time.
     pub(super) fn call<Q: Clone, A, F>(
         &self,
         request: &Q,
@@ -131,18 +130,18 @@ impl Caller {
         self.connections.count()
     }
 
-    /// Asks the next replica from now on.
+    /// Switches to the next replica.
     pub(super) fn pass_on(&self) {
         self.connections.leave(&self.connections.current());
     }
 
-    /// Leaves a replica whose stream has broken, and gives the next one a moment.
+    /// Turns to the next replica after a broken stream, with a delay.
     pub(super) async fn go_on(&self) {
         self.pass_on();
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Time for which one replica is waited for: so that each has its turn.
+    /// Timeout of one attempt, so that every replica can be tried.
     fn attempt(&self) -> Duration {
         match self.connections.count() as u32 {
             0 | 1 => self.timeout,
@@ -150,7 +149,7 @@ impl Caller {
         }
     }
 
-    /// Asks for page after page, up to `limit` items.
+    /// Requests page after page, up to `limit` items.
     ///
     /// # Errors
     /// Those of the calls.
@@ -205,7 +204,7 @@ fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
     why
 }
 
-/// Whether the next replica, or the next moment, may bring an answer.
+/// Whether a retry, here or at the next replica, may succeed.
 pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     use ErrorCode::{Late, OutcomeUnknown};
     // A full disk does not empty itself, and people should hear of it.

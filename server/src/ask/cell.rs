@@ -1,4 +1,4 @@
-//! `omega cell`: what a cell is, and how much of it is taken.
+//! `omega cell`: identity and use of a cell.
 
 use super::shape::{self, ByKind, MemberShape};
 use super::show::{self, Align, columns, facts};
@@ -8,7 +8,7 @@ use omega_client::{convert, proto};
 use omega_core::{Kinds, ResourceKind};
 use serde::Serialize;
 
-/// Which cell.
+/// The cell to describe.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega cell\n  omega cell --cell 10.0.0.1:7600,10.0.0.2:7600 -o json"
@@ -26,7 +26,7 @@ struct CellShape {
     machines: u32,
     jobs: u64,
     resources: ByKind<SumShape>,
-    /// Time for which a job that has ended is remembered, in milliseconds.
+    /// Retention of ended jobs, in milliseconds.
     ttl_after_finished_ms: u64,
     /// `null`: the cell is in memory alone.
     members: Option<Vec<MemberShape>>,
@@ -41,7 +41,7 @@ struct SumShape {
     claimed: u64,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &DescribeArgs) -> Result<(), AskError> {
     let told = args.ask.caller()?.describe()?;
     let kinds = convert::kinds(told.kinds.clone())?;

@@ -1,7 +1,7 @@
-//! `omega job explain`: why a job of a live cell waits, and what would help.
+//! `omega job explain`: explains why a job of a served cell is pending.
 //!
-//! The cell is asked, which looks at its machines as a scheduler with this profile would. Nothing is
-//! written: not even a scheduler is registered.
+//! The cell computes the explanation as a scheduler with this profile would. Nothing is written:
+//! not even a scheduler is registered.
 
 use super::call::Caller;
 use super::job::by_name;
@@ -15,10 +15,10 @@ use omega_workload::command_line::argument_error;
 use omega_workload::profiles::{self, ProfileError};
 use std::path::{Path, PathBuf};
 
-/// Which job.
+/// The job.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
     /// Explain by the profile of its scheduler in this file, as `omega scheduler --profile` has it.
@@ -38,7 +38,7 @@ struct Environment {
     ask: AskArgs,
 }
 
-/// Why a job of the cell of these replicas waits.
+/// Explains why a job of a served cell is pending.
 pub(crate) fn served(
     cell: &str,
     job: &str,
@@ -55,13 +55,13 @@ pub(crate) fn served(
     })
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     let told = told(args)?;
     show::print(args.ask.output, &told, || text(&told, args.profile.is_some()))
 }
 
-/// The explanation, with what it cannot know: machines that only a profile's own filters refuse.
+/// The explanation, with a note on machines that only a profile's own filters reject.
 fn text(told: &WaitingJob, by_profile: bool) -> String {
     let mut text = render_job(told);
     if !by_profile && told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0) {
@@ -82,7 +82,7 @@ fn told(args: &ExplainArgs) -> Result<WaitingJob, AskError> {
     explained(&args.ask.caller()?, &request)
 }
 
-/// Why a job waits, as the cell says.
+/// Requests the explanation of a pending job.
 pub(super) fn explained(
     caller: &Caller,
     request: &proto::ExplainJobRequest,
@@ -93,7 +93,7 @@ pub(super) fn explained(
     Ok(from_message(told))
 }
 
-/// The text of a profile file. What is wrong with the file alone is told here, with its name and place.
+/// The text of a profile file. Errors of the file alone are reported here, with name and place.
 fn profile(file: &Path) -> Result<String, AskError> {
     profiles::read(file)?;
     let read = |why| ProfileError::Read { file: file.to_owned(), why };

@@ -5,7 +5,7 @@ use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
 use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, listed};
-use super::show::{self, Align, and_more, clean_name, columns, facts};
+use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
 use crate::file;
@@ -20,57 +20,57 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What to do with jobs.
+/// Commands for jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs, and how far they are.
+    /// List the jobs and their progress.
     #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
     List(ListArgs),
-    /// Show one job, and where its tasks are.
-    #[command(after_help = "Example:\n  omega job get web")]
+    /// Show one job, and the machines of its tasks.
+    #[command(visible_alias = "status", after_help = "Example:\n  omega job get web")]
     Get(NameArgs),
-    /// Submit a job. The same job under the same name again does nothing twice.
+    /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
         omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Change how many tasks a group of a job wants.
-    #[command(after_help = "Example:\n  omega job resize web 5")]
+    /// Change the number of tasks of a group.
+    #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
     /// End a job and all its tasks.
-    #[command(after_help = "Example:\n  omega job kill web")]
+    #[command(visible_alias = "stop", after_help = "Example:\n  omega job kill web")]
     Kill(NameArgs),
-    /// Tell of every change of a job's tasks.
+    /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
-    /// Tell why a job waits and what would help. It looks at the cell and changes nothing of it.
+    /// Explain why a job is pending and what would help. It changes nothing.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
 }
 
-/// Which jobs.
+/// Selection of jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this tenant.
+    /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
-    /// Only those that this scheduler places.
+    /// Only jobs of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only those whose tasks have all ended. Without it, only those whose tasks have not.
+    /// Only jobs whose tasks have all ended [default: the others].
     #[arg(long)]
     ended: bool,
-    /// All jobs that the cell remembers, whether they have ended or not.
+    /// All jobs that the cell keeps, ended or not.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// What the job is, or a file that says it.
+/// The job by flags, or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
@@ -85,13 +85,13 @@ pub(crate) struct SubmitArgs {
     ask: AskArgs,
 }
 
-/// Which group, and its new size.
+/// The group, and its new size.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
-    /// The job's name.
+    /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// How many tasks it is to want.
+    /// New number of tasks.
     #[arg(value_name = "COUNT")]
     count: u32,
     /// The group.
@@ -101,7 +101,7 @@ pub(crate) struct ResizeArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     match command {
         JobCommand::List(args) => list(args),
@@ -122,7 +122,7 @@ pub(super) fn by_name(name: &str) -> Option<proto::JobRef> {
 fn list(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
         let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
         let ended = args.ended || args.all;
         let request = proto::ListJobsRequest {
@@ -144,16 +144,18 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
         let shapes = shapes.collect::<Result<_, _>>()?;
         Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
     })?;
+    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
     let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
 }
 
 /// The most bytes of a page of jobs: sixteen times what other messages have.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
-fn table(jobs: &[JobShape]) -> String {
+fn table(jobs: &[JobShape], wide: bool) -> String {
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
-    let heading = [
+    let mut heading = vec![
         left("name"),
         left("kind"),
         left("tenant"),
@@ -164,6 +166,9 @@ fn table(jobs: &[JobShape]) -> String {
         right("running"),
         right("ended"),
     ];
+    if wide {
+        heading.extend([right("failed"), right("precedence"), left("id")]);
+    }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
         let ended = tasks.finished + tasks.failed + tasks.killed;
@@ -171,13 +176,16 @@ fn table(jobs: &[JobShape]) -> String {
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
+        if wide {
+            row.extend([tasks.failed.to_string(), job.precedence.to_string(), job.id.clone()]);
+        }
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
     columns(&heading, &rows)
 }
 
-/// How many machines of a job are named.
+/// Largest number of a job's machines that are printed.
 const MACHINES_SHOWN: usize = 20;
 
 /// A job, and the first machines that its tasks have.
@@ -189,7 +197,7 @@ struct WhereShape {
     machines_more: usize,
 }
 
-/// A job, as the cell tells of it.
+/// Finds a job by name.
 pub(super) fn find(
     caller: &Caller,
     job: Option<proto::JobRef>,
@@ -216,7 +224,7 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
 }
 
-/// How far a gang is that holds places, and until when.
+/// Progress and timeout of an incomplete gang.
 fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     let places = format!("{} of {} places", held.have, held.needs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -224,7 +232,7 @@ fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     left.map_or(places.clone(), |left| format!("{places}, for {} s more", left.div_ceil(1000)))
 }
 
-/// What each task of a group has, in a line.
+/// Request of each task of a group, in a line.
 fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let listed = |amounts: &ByKind<u64>| listed(kinds, amounts);
     let demand_profile = |(name, points): (&String, &Vec<u64>)| {
@@ -294,7 +302,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
 struct SubmittedShape {
     name: String,
     id: String,
-    /// It was submitted before, and all its tasks have ended.
+    /// Whether it was submitted before, and all its tasks have ended.
     ended: bool,
 }
 
@@ -350,7 +358,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// A flag beside a file would say nothing.
+    /// A flag beside a file is an error.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

@@ -21,57 +21,57 @@ use std::time::Duration;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobFile {
-    /// Its name, of its own among the jobs of the cell.
+    /// Name, unique in the cell.
     name: String,
-    /// Who pays: quotas count by tenant.
+    /// Name of the tenant, whose quotas apply.
     #[serde(default = "default")]
     tenant: String,
-    /// The name of the scheduler that places it.
+    /// Name of the scheduler that places it.
     #[serde(default = "default")]
     scheduler: String,
     /// Service or batch.
     #[serde(default)]
     kind: KindFile,
-    /// Whom its tasks may displace.
+    /// Precedence: a higher one may preempt a lower one.
     #[serde(default)]
     precedence: i32,
-    /// Whether they may.
+    /// Whether its tasks may preempt others.
     #[serde(default)]
     preemption: PreemptionFile,
-    /// No task is placed unless so many are.
+    /// Least number of tasks that are placed together.
     gang_min: Option<u32>,
-    /// Until the gang is complete, its tasks hold their places and do not run: for so long, at most `1h`.
+    /// Gang timeout: how long an incomplete gang keeps its places, at most `1h`.
     #[schemars(with = "Option<String>")]
     gang_timeout: Option<TimeFile>,
-    /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
+    /// Runtime estimate of a task: `500ms`, `30s`, `5m`, `2h`.
     #[schemars(with = "Option<String>")]
     run_time: Option<TimeFile>,
-    /// By when it should have ended: `2h` from when it is submitted, or `@1764000000` in seconds since 1970.
+    /// Deadline: `2h` after submission, or `@1764000000` in seconds since 1970.
     #[schemars(with = "Option<String>")]
     deadline: Option<Moment>,
-    /// Its tasks.
+    /// Task groups.
     group: Vec<GroupFile>,
 }
 
-/// What a job is to its owner.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum KindFile {
-    /// It runs until it is stopped, and is to stay up.
+    /// A job without a planned end.
     Service,
-    /// It runs to its end.
+    /// A job that runs to its end.
     #[default]
     Batch,
 }
 
-/// Whether the tasks of a job may displace others.
+/// Preemption policy of a job.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PreemptionFile {
-    /// Those of lower precedence.
+    /// It may preempt tasks of lower precedence.
     #[default]
     LowerPrecedence,
-    /// None.
+    /// It never preempts.
     Never,
 }
 
@@ -79,90 +79,90 @@ enum PreemptionFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GroupFile {
-    /// Its name, of its own among the job's groups.
+    /// Name, unique in the job.
     #[serde(default = "main")]
     name: String,
-    /// How many tasks it wants.
+    /// Number of tasks.
     count: u32,
-    /// What each task claims of each resource kind.
+    /// Request of each task by resource kind.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
-    /// What varies over the day, by resource kind: as many amounts as divide 288, each for an equal part of the day.
-    /// The highest is what is requested of the kind.
+    /// Demand profiles by resource kind: amounts for equal parts of the day, whose number divides 288.
+    /// The request of the kind is the highest.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
     demand_profiles: BTreeMap<String, Vec<Amount>>,
-    /// Accelerator devices that each task needs; its `gpu` is as much, unless `request` says it.
+    /// Devices (GPUs) of each task. Sets the requested `gpu`, unless given.
     devices: Option<DevicesFile>,
-    /// Cores that each task needs to itself; its `cpu` is as much, unless `request` or a demand profile says more.
+    /// Exclusive cores of each task. The requested `cpu` is at least as much.
     cores: Option<CoresFile>,
-    /// What each task takes of each resource kind on top of that where it is free, and does without elsewhere.
+    /// Optional resources of each task by kind, added to the request where they are free.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     optional: BTreeMap<String, Amount>,
-    /// Accelerator devices that it takes likewise, if it needs none; their `gpu` is as much, unless `optional` says it.
+    /// Optional devices of each task, if it requests none. Sets the optional `gpu`, unless given.
     optional_devices: Option<DevicesFile>,
-    /// What each task claims of the cell as a whole while it has a machine, of each resource kind: licences, addresses.
+    /// Cluster resources that each placed task claims, by kind: licences, addresses.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     cluster_request: BTreeMap<String, Amount>,
-    /// What rules of other jobs select these tasks by.
+    /// Labels of the tasks, by which rules of other jobs select them.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// How often a task that fails is started again; above 65535, for ever.
+    /// Restarts of a failed task; above 65535, unlimited.
     #[serde(default)]
     restarts: u32,
-    /// How long a task may take to end once it is told to stop: `30s`, at most `1h`. Then it is killed.
+    /// Grace period of a task after a stop: `30s`, at most `1h`. Then it is killed.
     #[schemars(with = "Option<String>")]
     grace: Option<TimeFile>,
-    /// The images of its containers.
+    /// Names of the container images.
     #[serde(default)]
     images: Vec<String>,
-    /// The claims to volumes that each task uses.
+    /// Names of the volume claims of each task.
     #[serde(default)]
     volumes: Vec<String>,
-    /// The name of the only machine, if there is only one.
+    /// Name of the only machine where the tasks may run, if any.
     machine: Option<String>,
-    /// The machine must match one of these, if they are given.
+    /// The machine must match at least one of these selectors, if any is given.
     required: Option<Vec<SelectorFile>>,
-    /// Machines that match these are better.
+    /// Selectors of preferred machines.
     #[serde(default)]
     preferred: Vec<PreferredFile>,
-    /// Which taints the tasks put up with.
+    /// Tolerated taints.
     #[serde(default)]
     tolerations: Vec<TolerationFile>,
-    /// How the tasks stand to other tasks.
+    /// Rules that relate the tasks to other tasks.
     #[serde(default)]
     rules: Vec<RuleFile>,
-    /// Ports that each task has to itself on its machine.
+    /// Host ports of each task.
     #[serde(default)]
     ports: Vec<PortFile>,
 }
 
-/// Devices that one task needs, all on its machine.
+/// Requested devices of a task.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DevicesFile {
     /// The number.
     count: u8,
-    /// How much of each, in thousandths.
+    /// Share of each device, in thousandths.
     #[serde(default = "whole")]
     milli_each: u16,
 }
 
-/// Whole cores that one task needs to itself, all on its machine.
+/// Exclusive cores of a task.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CoresFile {
     /// The number.
     count: u16,
-    /// Whether they must be near each other.
+    /// Placement on NUMA nodes.
     #[serde(default)]
     place: PlaceFile,
 }
 
-/// Where on a machine the cores of one task are.
+/// Placement of a task's cores on NUMA nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PlaceFile {
@@ -195,7 +195,7 @@ fn whole() -> u16 {
     1000
 }
 
-/// A time, read by the same rule as a flag.
+/// A time, parsed like a flag.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct TimeFile(Duration);
@@ -209,10 +209,10 @@ impl TryFrom<String> for TimeFile {
 }
 
 impl JobFile {
-    /// The job that it describes, in a cell of these kinds.
+    /// The job that it describes, for a cell with these kinds.
     ///
     /// # Errors
-    /// If it names a kind that the cell has not, or in a unit that is not the kind's.
+    /// If the cell lacks a named kind, or an amount has the wrong unit.
     pub(super) fn job(&self, kinds: &Kinds, file: &Path) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{}: group[{index}].{field}", file.display());
@@ -240,7 +240,7 @@ impl JobFile {
     }
 }
 
-/// A time in milliseconds; one that is too long for that is far beyond every bound.
+/// A time in milliseconds; a longer one than fits is beyond every bound.
 fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! A job of one group of tasks, as flags describe it. What flags cannot say, a file can.
+//! A job of one group of tasks, given by flags. A file can express more.
 
 use super::amount::{self, AmountArgs};
 use super::moment::Moment;
@@ -13,54 +13,56 @@ use std::time::Duration;
 /// A job of one group.
 #[derive(Debug, Args)]
 pub(super) struct JobFlags {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     pub(super) name: Option<String>,
-    /// How many tasks it wants [default: 1].
+    /// Number of tasks [default: 1].
     #[arg(long, value_name = "N")]
     count: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// What each task claims of the cell as a whole, such as a licence, rather than of its machine. May be repeated.
+    /// Cluster resource that each task claims, such as a licence. May be repeated.
     #[arg(long = "cluster-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
-    /// Cores that each task needs to itself; --cpu is as much, unless it says more.
+    /// Exclusive cores of each task; sets --cpu, unless that is more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
-    /// All of these cores on one NUMA node.
+    /// Place all of these cores on one NUMA node.
     #[arg(long, requires = "cores")]
     one_node: bool,
-    /// It is to stay up, rather than to run to its end.
+    /// Submit a service: a job without a planned end.
     #[arg(long)]
     service: bool,
-    /// The scheduler that places it [default: default].
+    /// Scheduler that places it [default: default].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Who pays [default: default].
+    /// Tenant, whose quotas apply [default: default].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Whom its tasks may displace [default: 0].
+    /// Precedence: a scheduler whose profile has a preemption plugin, which the ready-made profiles have not, may evict
+    /// tasks of a lower one for it [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
-    /// How long a task is expected to run: 30s, 5m, 2h.
+    /// Expected run time of a task: 30s, 5m, 2h.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     run_time: Option<Duration>,
-    /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
+    /// Deadline: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
-    /// Place no task unless so many are.
+    /// Place at least this many tasks together, or none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Let its tasks hold their places for so long, until the gang is complete: 30s, 5m, at most 1h.
+    /// Gang timeout: let an incomplete gang keep its places for this time: 30s, 5m, at most 1h.
     #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
-    /// A label of its tasks. May be repeated.
+    /// Label of its tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Only machines with this label. May be repeated: they need all.
+    /// Label that a machine must have. May be repeated: all are required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
-    /// Spread its tasks over the values of a label, with at most so many more in one than in another.
+    /// Spread the tasks evenly over the values of a label, with at most SKEW more in one than in
+    /// another.
     #[arg(long, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
     /// At most one of its tasks in each domain: `machine`, or the key of a label.
@@ -69,7 +71,7 @@ pub(super) struct JobFlags {
 }
 
 impl JobFlags {
-    /// The job, in a cell of these kinds.
+    /// The job, for a cell with these kinds.
     ///
     /// # Errors
     /// If an amount is not of the cell's kinds.

@@ -1,4 +1,4 @@
-//! `omega lease`: the schedulers of a cell, and the processes that hold their names.
+//! `omega lease`: the schedulers of a cell, and the processes that own their names.
 
 use super::call::Caller;
 use super::show::{self, Align, columns};
@@ -12,13 +12,13 @@ use std::time::Duration;
 /// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// List the schedulers, which process holds each name, and for how long.
+    /// List the schedulers, the process that owns each name, and the time left of its lease.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Take all its names from the process that holds NAME, at once: from one that hangs and still renews.
+    /// Revoke all names of the process that owns NAME, at once: of one that hangs and still renews.
     ///
-    /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
-    /// free then, until somebody starts a scheduler.
+    /// Its later transactions are rejected, and it exits when it learns of that; a standby takes
+    /// over. The name is free until a scheduler is started.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
         /// The scheduler's name.
@@ -28,36 +28,36 @@ pub(crate) enum LeaseCommand {
     },
 }
 
-/// A scheduler, and who holds its name.
+/// A scheduler, and the owner of its name.
 #[derive(Debug, Serialize)]
 struct SchedulerShape {
     name: String,
     scheduler: u32,
     next_transaction: u64,
-    /// `null`: nobody does.
+    /// `null`: no process.
     holder: Option<HolderShape>,
 }
 
-/// A process that holds a name.
+/// The process that owns a name.
 #[derive(Debug, Serialize)]
 struct HolderShape {
-    /// Empty: the leader is new, and has not heard of it.
+    /// Empty: the leader is new, and has no message of it yet.
     process: String,
     lease_ms: u32,
-    /// 0: it is over, and whoever asks for the name gets it.
+    /// 0: expired, and free for the next process.
     left_ms: u32,
 }
 
-/// Names taken from a process.
+/// Names revoked from a process.
 #[derive(Debug, Serialize)]
 struct EndedShape {
-    /// Empty: nobody held the name, or the leader is new, and had not heard of the process.
+    /// Empty: no process owned the name, or the leader is new and has no message of it yet.
     process: String,
-    /// The names that it held.
+    /// The names that it owned.
     names: Vec<String>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &LeaseCommand) -> Result<(), AskError> {
     match command {
         LeaseCommand::List(ask) => {
@@ -77,7 +77,7 @@ fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
     Ok(told.schedulers)
 }
 
-/// Ends the leases of whoever holds the name now, and of nobody who comes after.
+/// Revokes the leases of the present owner of the name, not of a later one.
 fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let caller = ask.caller()?;
     let all = list(&caller)?;
@@ -94,7 +94,7 @@ fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let names: Vec<String> = held.map(|scheduler| scheduler.name.clone()).collect();
     let ended = EndedShape { process: holder.map(|h| h.process).unwrap_or_default(), names };
     show::print(ask.output, &ended, || match ended.names.is_empty() {
-        true => format!("nobody holds {name}\n"),
+        true => format!("no process owns {name}\n"),
         false => {
             let process = if ended.process.is_empty() { "a process" } else { &ended.process };
             format!("{process} does not hold {} any more\n", ended.names.join(", "))

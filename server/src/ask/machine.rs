@@ -4,55 +4,77 @@ use super::amount::{Amount, AmountArgs};
 use super::call::Page;
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
-use super::show::{self, Align, and_more, columns, facts};
+use super::show::{self, Align, Format, and_more, columns, facts};
 use super::{AskArgs, AskError, NameArgs, pairs};
 use crate::file;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What to do with machines.
+/// Commands for machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// List the machines, and what is left of them.
+    /// List the machines and their free resources.
     #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
     List(ListArgs),
     /// Show one machine.
     #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
     Get(NameArgs),
-    /// Add a machine, or change what is known of one: its tasks stay.
+    /// Add a machine, or change one; its tasks stay.
     #[command(after_help = "Examples:\n  \
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
-    /// Place no more tasks on a machine. Those that it has stay.
+    /// Stop placing tasks on a machine. Running ones stay.
     #[command(after_help = "Example:\n  omega machine drain m-1")]
     Drain(NameArgs),
-    /// Place tasks on a machine again.
+    /// Resume placing tasks on a machine.
     #[command(after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
-    /// Take a machine away. Its tasks wait for another one.
+    /// Remove a machine. Its tasks become pending.
     #[command(after_help = "Example:\n  omega machine remove m-1")]
     Remove(NameArgs),
 }
 
-/// Which machines.
+/// Selection of machines.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those with this label. May be repeated: they need all.
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
+    /// Only machines with this label. May be repeated: all are required.
+    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// At most so many.
+    /// Only machines in this state.
+    #[arg(long, value_name = "STATE")]
+    state: Option<MachineState>,
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// What the machine is, or a file of machines.
+/// State of a machine, as lists show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MachineState {
+    Up,
+    Draining,
+    Unreachable,
+}
+
+impl MachineState {
+    /// The word in lists.
+    fn name(self) -> &'static str {
+        match self {
+            MachineState::Up => "up",
+            MachineState::Draining => "draining",
+            MachineState::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// The machine by flags, or a file of machines.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
@@ -67,26 +89,26 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 struct Described {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
     #[command(flatten)]
     amounts: AmountArgs,
-    /// How many accelerator devices it has; --gpu is as much, unless it says less.
+    /// Number of devices (GPUs); sets --gpu, unless that is less.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// The cores of each NUMA node that tasks may have to themselves: 16,16. --cpu is as much, unless it says more.
+    /// Exclusive cores of each NUMA node: 16,16. Sets --cpu, unless that is more.
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
-    /// A label. May be repeated.
+    /// Label. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// What keeps off tasks that do not tolerate it. May be repeated.
+    /// Taint. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
     taints: Vec<Taint>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
     match command {
         MachineCommand::List(args) => list(args),
@@ -111,7 +133,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     let labels =
         labels.map(|(key, value)| (&Requirement::equals(key.as_str(), value.as_str())).into());
     let labels: Vec<proto::Requirement> = labels.collect();
-    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
         let request = proto::ListMachinesRequest { labels: labels.clone(), page_size, page_token };
         let page = caller.call(&request, |channel, request| async move {
             let max = omega_client::connect::MESSAGE_BYTES_MAX;
@@ -119,17 +141,22 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
             client.max_decoding_message_size(max * PAGE_BYTES).list_machines(request).await
         })?;
         let shapes = page.machines.into_iter().map(|told| MachineShape::new(&kinds, told));
-        let shapes = shapes.collect::<Result<_, _>>()?;
+        let mut shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+        shapes.retain(|machine| args.state.is_none_or(|state| state.name() == machine.status));
         Ok::<Page<MachineShape>, _>((shapes, page.next_page_token, page.version))
     })?;
+    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
     let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || {
+        table(&kinds, &shape.items, wide) + and_more(shape.more)
+    })
 }
 
 /// Pages may be larger than other messages: a machine may have 256 labels of a kilobyte.
 const PAGE_BYTES: usize = 16;
 
-fn table(kinds: &Kinds, machines: &[MachineShape]) -> String {
+fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
     let used = kinds.iter().filter(|(_, kind)| {
         machines.iter().any(|machine| machine.resources[&kind.name].claimable > 0)
     });
@@ -137,6 +164,9 @@ fn table(kinds: &Kinds, machines: &[MachineShape]) -> String {
     let titles: Vec<String> = used.iter().map(|(_, kind)| format!("free {}", kind.name)).collect();
     let mut heading = vec![("name", Align::Left), ("status", Align::Left), ("tasks", Align::Right)];
     heading.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
+    if wide {
+        heading.extend([("labels", Align::Left), ("taints", Align::Left), ("id", Align::Left)]);
+    }
     let row = |machine: &MachineShape| {
         let mut row =
             vec![machine.name.clone(), machine.status.to_owned(), machine.tasks.to_string()];
@@ -145,13 +175,16 @@ fn table(kinds: &Kinds, machines: &[MachineShape]) -> String {
             let (free, all) = (resource.free, resource.claimable);
             format!("{} of {}", signed(kinds, *id, free), kinds.display(*id, all))
         }));
+        if wide {
+            row.extend([labels(machine, ","), machine.taints.join(","), machine.id.clone()]);
+        }
         row
     };
     let rows: Vec<Vec<String>> = machines.iter().map(row).collect();
     columns(&heading, &rows)
 }
 
-/// An amount that may be below zero: what was claimed before a machine became smaller.
+/// An amount that may be negative: claims of a machine that became smaller.
 fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
     let sign = if amount < 0 { "-" } else { "" };
     format!("{sign}{}", kinds.display(kind, amount.unsigned_abs()))
@@ -169,9 +202,13 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
 }
 
+/// Labels of a machine in one line.
+fn labels(machine: &MachineShape, between: &str) -> String {
+    let labels = machine.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    labels.collect::<Vec<_>>().join(between)
+}
+
 fn one(kinds: &Kinds, machine: &MachineShape) -> String {
-    let labels: Vec<String> =
-        machine.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let nodes = machine.numa.iter().zip(&machine.cores_left);
     let numa: Vec<String> = nodes.map(|(cores, left)| format!("{left} of {cores}")).collect();
     let head = facts(&[
@@ -181,7 +218,7 @@ fn one(kinds: &Kinds, machine: &MachineShape) -> String {
         ("tasks", machine.tasks.to_string()),
         ("devices", if machine.devices > 0 { machine.devices.to_string() } else { String::new() }),
         ("numa", numa.join(", ")),
-        ("labels", labels.join(" ")),
+        ("labels", labels(machine, " ")),
         ("taints", machine.taints.join(" ")),
     ]);
     let row = |(id, kind): (omega_core::KindId, &omega_core::ResourceKind)| {
@@ -233,7 +270,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
 }
 
 impl Described {
-    /// The same as in a file.
+    /// The machine of the flags, in the form of a file.
     fn machine(&self) -> MachineFile {
         let named = self.amounts.named();
         let capacity: BTreeMap<String, Amount> =

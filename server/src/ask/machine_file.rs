@@ -1,4 +1,4 @@
-//! Machines as a file describes them: some with one entry, many alike with one entry and a count.
+//! Machines in a file; identical ones are one entry with a count.
 
 use super::amount::{self, Amount};
 use super::{AskError, pairs};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What stands for the number of a machine, in its name and in the values of its labels.
+/// Placeholder of a machine's number, in its name and in the values of its labels.
 const NUMBER: &str = "{n}";
 
 /// Machines of a cell.
@@ -21,31 +21,31 @@ pub(super) struct MachinesFile {
     pub(super) machine: Vec<MachineFile>,
 }
 
-/// A machine, or many that are alike.
+/// One or several identical machines.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MachineFile {
-    /// Its name; of several machines, with `{n}` where the number of each belongs.
+    /// Name; with `count`, `{n}` in it is the machine's number.
     pub(super) name: String,
-    /// How many such machines there are, numbered from 1.
+    /// Number of machines, numbered from 1.
     pub(super) count: Option<u32>,
-    /// What it has of each resource kind.
+    /// Capacity by resource kind.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) capacity: BTreeMap<String, Amount>,
-    /// How many accelerator devices it has; its `gpu` is as much, unless `capacity` says less.
+    /// Number of devices (GPUs). Sets the capacity `gpu`, unless given.
     #[serde(default)]
     pub(super) devices: u8,
-    /// The cores of each of its NUMA nodes that tasks may have to themselves; its `cpu` is as much, unless `capacity`
+    /// Exclusive cores of each NUMA node. The capacity `cpu` is at least as much, unless `capacity`
     /// says more.
     #[serde(default)]
     pub(super) numa: Vec<u16>,
-    /// What it is like, and where it stands. `{n}` in a value is the machine's number.
+    /// Labels. `{n}` in a value is the machine's number.
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
-    /// What keeps off tasks that do not tolerate it: `key=value:NoSchedule`.
+    /// Taints: `key=value:NoSchedule`.
     #[serde(default)]
     pub(super) taints: Vec<String>,
-    /// By how much more than it has a kind may be claimed: in percent of the capacity, above 100.
+    /// Overcommit by resource kind: claimable percent of the capacity, above 100.
     #[serde(default)]
     pub(super) overcommit: BTreeMap<String, u32>,
 }
@@ -59,10 +59,10 @@ pub(super) enum NumberOrText {
     Text(String),
 }
 
-/// The machines that a file describes. Without a file, what is wrong is said of flags.
+/// The machines of a file, or of flags.
 ///
 /// # Errors
-/// If one of them means nothing in a cell of these kinds.
+/// If one of them is invalid in a cell with these kinds.
 pub(super) fn machines(
     files: &MachinesFile,
     kinds: &Kinds,
@@ -89,7 +89,7 @@ pub(super) fn machines(
     Ok(all)
 }
 
-/// Where in a file, or that it is flags.
+/// Place in a file, or the flags.
 struct At<'a> {
     index: usize,
     source: Option<&'a Path>,
@@ -146,7 +146,7 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
     Ok(machine)
 }
 
-/// One of several machines that are alike.
+/// One of several identical machines.
 fn numbered(machine: &Machine, number: u32) -> Machine {
     let fill = |text: &str| text.replace(NUMBER, &number.to_string());
     let labels = machine.labels.iter().map(|(key, value)| (key.to_string(), fill(value)));

@@ -13,30 +13,30 @@ use serde::Serialize;
 /// Operations on replicas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// List the replicas, and which of them leads.
+    /// List the replicas and their leader.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Let a new replica follow the cell, without a vote. Start it with `omega serve --join`.
+    /// Add a replica without a vote. Start it with `omega serve --join`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
-    /// Tell the replicas a new address of one of them, which has moved.
+    /// Set the new address of a replica that has moved.
     #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
     Update(UpdateArgs),
-    /// Give a replica that follows a vote.
+    /// Give a replica a vote.
     #[command(after_help = "Example:\n  omega member promote 4")]
     Promote(ReplicaArgs),
-    /// Take a replica out of the cell.
+    /// Remove a replica from the cell.
     #[command(after_help = "Example:\n  omega member remove 1")]
     Remove(ReplicaArgs),
-    /// Let another voter lead.
+    /// Transfer leadership to another voter.
     #[command(after_help = "Example:\n  omega member transfer 2")]
     Transfer(ReplicaArgs),
 }
 
-/// Which replica.
+/// The replica.
 #[derive(Debug, Args)]
 pub(crate) struct ReplicaArgs {
-    /// Its number, such as 4 or r4.
+    /// Id of the replica, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
     #[command(flatten)]
@@ -46,10 +46,10 @@ pub(crate) struct ReplicaArgs {
 /// A new replica.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Its number, which no replica of the cell ever had, such as 4 or r4.
+    /// Id that no replica of the cell ever had, such as 4 or r4.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Where the other replicas reach it: its --peer-listen. Not needed if their --peers say so.
+    /// Address for the other replicas: its --peer-listen. Not needed if their --peers has it.
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -59,17 +59,17 @@ pub(crate) struct AddArgs {
 /// A replica and its new address.
 #[derive(Debug, Args)]
 pub(crate) struct UpdateArgs {
-    /// Its number, such as 2 or r2.
+    /// Id of the replica, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Where the other replicas reach it from now on.
+    /// New address for the other replicas.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// The leader was asked to step back for a replica.
+/// The replica to which leadership is transferred.
 #[derive(Debug, Serialize)]
 struct TransferShape {
     asked_to_lead: u64,
@@ -81,7 +81,7 @@ fn replica(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("{text:?} is no replica: write 4 or r4"))
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
     match command {
         MemberCommand::List(ask) => list(ask),
@@ -106,7 +106,7 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-/// The replicas as the leader has them, if it can be reached: it alone hears all.
+/// The members by the leader, if it is reachable: only the leader hears all replicas.
 fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     let mut told = caller.describe()?.members;
     for _ in 1..caller.replicas() {
@@ -120,7 +120,7 @@ fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     Ok(told)
 }
 
-/// Which replica has answered.
+/// The replica that replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Leader,
@@ -133,7 +133,7 @@ impl Asked {
     }
 }
 
-/// A replica that was heard so short a time ago is there: several heartbeats of raft, and less than people wait.
+/// A replica heard within this time counts as reachable: several heartbeats of raft.
 const HEARD_MS: u64 = 2000;
 
 /// A replica's silence, in words.

@@ -13,6 +13,7 @@ pub(crate) mod amount;
 pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
+pub(crate) mod context;
 pub(crate) mod explain;
 pub(crate) mod job;
 mod job_file;
@@ -39,6 +40,7 @@ mod txn_file;
 mod watch;
 
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
@@ -50,10 +52,10 @@ use show::Format;
 use std::io;
 use std::time::Duration;
 
-/// Which one of them.
+/// The replica to change.
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -66,22 +68,22 @@ pub(crate) struct NameArgs {
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Time for which to go round the replicas before giving up: by default as long as many elections take.
+    /// Time in which the replicas are tried in turn.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,
-    /// Way to print.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 
 impl AskArgs {
     fn caller(&self) -> Result<Caller, AskError> {
-        Caller::new(&self.cell.address(), self.timeout)
+        Caller::new(&self.cell.address()?, self.timeout)
     }
 }
 
-/// Why a verb did not do what was asked. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// Correct the address.
@@ -90,7 +92,7 @@ pub(crate) enum AskError {
     /// Correct the amount.
     #[error("{place}: {why}")]
     Amount {
-        /// Which flag or field.
+        /// Flag or field.
         place: String,
         /// Error in it.
         why: AmountError,
@@ -98,23 +100,23 @@ pub(crate) enum AskError {
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
-        /// Which flag or field.
+        /// Flag or field.
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Correct the environment.
     #[error("{0}")]
     Environment(String),
     /// Name one.
-    #[error("name what it is to hold, such as --cpu 4; kinds that are not named stay as they are")]
+    #[error("give the new amounts, such as --cpu 4; kinds that are not named stay as they are")]
     NoAmount,
-    /// Name what is limited.
-    #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
+    /// Name the limited kinds.
+    #[error("give the limited amounts, such as --cpu 100; omega quota clear removes all limits")]
     NoLimit,
-    /// Choose a number that is near, so that the answers before it are not forgotten.
+    /// Choose a number near the next one, so that earlier results are kept.
     #[error(
         "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
     )]
@@ -126,36 +128,39 @@ pub(crate) enum AskError {
         /// The last one that leaves no answer behind.
         most: u64,
     },
-    /// See what was printed: a conflict is an answer, but not what was asked for.
+    /// Look at the output: a conflict is a result, but the request was not fulfilled.
     #[error("{refused} of {items} items were refused")]
     Conflicts {
         /// The number.
         refused: usize,
-        /// Of how many.
+        /// Number of items.
         items: usize,
     },
-    /// See the error.
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// The underlying error.
     #[error(transparent)]
     File(#[from] crate::file::FileError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Backup(Box<BackupError>),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Profile(#[from] omega_workload::profiles::ProfileError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
-    /// The sentence says what to do; the code is for programs.
+    /// The message has the remedy; the code is for programs.
     #[error("{} [{}]", .0.message, .0.code)]
     Refused(ApiError),
     /// Look whether the cell runs, and where; or give it more time.
     #[error("the cell at {cell} does not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
     NoAnswer {
-        /// Where it was asked.
+        /// Addresses of the cell.
         cell: String,
         /// Time spent trying.
         timeout: Duration,

@@ -1,13 +1,13 @@
-//! Moments, as flags and files write them: so long from now, or in seconds since 1970 as `date +@%s` prints.
+//! Times in flags and files: an offset from now, or seconds since 1970 as `date +@%s` prints.
 
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment. A cell that is served counts its time in milliseconds since 1970.
+/// A time. A served cell counts in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Moment {
-    /// So long from now.
+    /// An offset from now.
     In(Duration),
     /// Seconds since 1970.
     At(u64),

@@ -31,7 +31,7 @@ pub(super) fn taint(text: &str) -> Result<Taint, String> {
     Ok(Taint { key: key.into(), value: value.into(), effect })
 }
 
-/// A taint as it is written.
+/// Text of a taint.
 pub(super) fn taint_text(taint: &Taint) -> String {
     let effect = match taint.effect {
         TaintEffect::NoSchedule => "NoSchedule",

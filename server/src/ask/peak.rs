@@ -1,4 +1,4 @@
-//! `omega peak`: hours in which services need their machines, and batch steps back.
+//! `omega peak`: peak hours of services, in which batch tasks are limited.
 
 use super::reservation::selector;
 use super::shape::{DoneForShape, DoneShape};
@@ -17,47 +17,50 @@ use std::collections::BTreeMap;
 /// Operations on calendars of peaks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeakCommand {
-    /// List the calendars, and what holds now.
+    /// List the calendars, and whether their peaks are in effect.
     #[command(after_help = "Example:\n  omega peak list")]
     List(AskArgs),
-    /// Say when batch steps back on some machines, and how far. The calendar of this name is replaced.
+    /// Set a calendar of peak hours, in which batch is limited on some machines. One of this name
+    /// is replaced.
     #[command(
         after_help = "Examples:\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30,memory=50\n  \
         omega peak set shop --machine m1 --machine m2 --peak 11:30-14:00,cpu=10 --peak 17:00-22:00,cpu=0"
     )]
     Set(Box<SetArgs>),
-    /// Forget a calendar.
+    /// Remove a calendar.
     #[command(after_help = "Example:\n  omega peak remove web")]
     Remove(NameArgs),
-    /// Run the controller: it throttles batch when a peak begins, and restores it when it is over.
+    /// Run the controller, which throttles batch tasks when a peak begins, and restores them after
+    /// it.
     #[command(
         after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first one dies"
     )]
     Run(Box<crate::keep::KeepArgs>),
 }
 
-/// Which machines, and when.
+/// The machines, and the peaks.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]
 pub(crate) struct SetArgs {
-    /// The calendar's name.
+    /// Name of the calendar.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Machines with this label. May be repeated: they need all.
+    /// Label of the machines. May be repeated: all are required.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// The machine of this name. May be repeated: one of them.
+    /// Name of a machine. May be repeated: any of them.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// From when until when, in UTC, and how many percent of each kind batch may hold then. May be repeated.
+    /// Start and end in UTC, and the largest share of each kind for batch, in percent. May be
+    /// repeated.
     #[arg(long = "peak", value_name = "FROM-UNTIL,KIND=PERCENT,...", required = true, value_parser = span)]
     peaks: Vec<Span>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// A peak as a flag says it.
+/// A peak as written in a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     from_ms: u32,
@@ -111,12 +114,12 @@ struct CalendarShape {
 /// A peak.
 #[derive(Debug, Serialize)]
 struct PeakShape {
-    /// In milliseconds of the day.
+    /// Milliseconds since midnight.
     from_ms: u32,
     until_ms: u32,
-    /// In percent of what a machine has, by kind.
+    /// Percentage of a machine's capacity, by kind.
     batch_max: BTreeMap<String, u8>,
-    /// Whether it holds now, by the cell's time.
+    /// Whether it is in effect now, by the cell's time.
     holds: bool,
 }
 
@@ -124,7 +127,7 @@ struct PeakShape {
 #[derive(Debug, Serialize)]
 struct PeaksShape {
     calendars: Vec<CalendarShape>,
-    /// On which batch holds more than its share now.
+    /// Number of machines on which batch exceeds its share now.
     machines_over: u32,
 }
 
@@ -163,7 +166,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || show::done_for("calendar", &shape))
 }
 
-/// The shares of a flag, ascending by kind as the cell wants them.
+/// The shares of a flag, ascending by kind.
 fn peak(span: &Span, kinds: &Kinds) -> Result<Peak, AskError> {
     let share = |(name, percent): &(String, u8)| {
         let kind = amount::kind(kinds, "--peak".to_owned(), name)?;
@@ -232,7 +235,7 @@ fn table(shape: &PeaksShape) -> String {
         0 => {}
         over => {
             let machines = plural(over as u64, "machine");
-            text += &format!("on {machines} batch holds more than its share\n");
+            text += &format!("on {machines} batch exceeds its share\n");
         }
     }
     text

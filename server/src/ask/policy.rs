@@ -1,4 +1,4 @@
-//! `omega policy`: what holds for the whole cell, whichever scheduler places.
+//! `omega policy`: settings of the whole cell.
 
 use super::shape::DoneShape;
 use super::show::{self, facts};
@@ -15,10 +15,10 @@ use std::time::Duration;
 /// Operations on the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show it.
+    /// Show the policy.
     #[command(after_help = "Example:\n  omega policy get")]
     Get(GetArgs),
-    /// Change it. What is not named stays as it is.
+    /// Change the policy. Settings that are not given stay.
     #[command(
         after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
         omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200"
@@ -26,7 +26,7 @@ pub(crate) enum PolicyCommand {
     Set(SetArgs),
 }
 
-/// Of which cell.
+/// The cell.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
@@ -38,27 +38,27 @@ pub(crate) struct GetArgs {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
-    /// Precedences within which no task is evicted for another, both ends included. May be repeated, in
-    /// ascending order; all bands there were are replaced.
+    /// Band of precedences without evictions among each other, both ends included. May be repeated,
+    /// in ascending order; replaces all earlier bands.
     #[arg(long = "band", value_name = "FROM..TO", value_parser = band, allow_hyphen_values = true)]
     bands: Vec<proto::Band>,
-    /// Have no bands.
+    /// Remove all bands.
     #[arg(long, conflicts_with = "bands")]
     no_bands: bool,
-    /// Take at most so many evictions in any span of so much time: 20/1m.
+    /// Allow at most COUNT evictions in any span of TIME: 20/1m.
     #[arg(long, value_name = "COUNT/TIME", value_parser = cap)]
     evictions: Option<proto::EvictionCap>,
-    /// Take any number of evictions.
+    /// Remove the limit of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Let machines and profiles overcommit a kind by so much, in percent of the capacity: cpu=200. May be repeated; all
-    /// bounds there were are replaced.
+    /// Let machines and profiles overcommit a kind up to this percentage of the capacity: cpu=200.
+    /// May be repeated; replaces all earlier bounds.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
-    /// Let no kind be overcommitted.
+    /// Allow no overcommit.
     #[arg(long, conflicts_with = "overcommit")]
     no_overcommit: bool,
-    /// Remember jobs that have ended for so long.
+    /// Keep ended jobs for this time.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     ttl_after_finished: Option<Duration>,
     #[command(flatten)]
@@ -117,7 +117,7 @@ fn overcommit(text: &str) -> Result<(String, u32), String> {
     })
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &PolicyCommand) -> Result<(), AskError> {
     match command {
         PolicyCommand::Get(args) => get(args),

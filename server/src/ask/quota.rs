@@ -1,4 +1,4 @@
-//! `omega quota`: what the tasks of a tenant may claim together.
+//! `omega quota`: limits of the total claims of tenants.
 
 use super::amount::{self, AmountArgs};
 use super::call::Page;
@@ -14,21 +14,22 @@ use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 /// Operations on quotas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
-    /// List the tenants: what they have and what they may have.
+    /// List the tenants with their usage and limits.
     #[command(after_help = "Example:\n  omega quota list")]
     List(ListArgs),
-    /// Limit what the tasks of a tenant may claim together. A kind that is not named is not limited.
-    /// What it has already stays.
+    /// Limit the claims of a tenant's tasks together. Kinds that are not given are unlimited.
+    /// Placed tasks stay.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
-    /// Say how a tenant stands among the others: below which, what it may count on, and its weight.
+    /// Set a tenant's parent, guarantee and weight.
     ///
-    /// What is not named is as if the tenant were new: no tenant above it, no guarantee, weight 1.
+    /// Settings that are not given return to their defaults: no parent, no guarantee, weight 1.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
-    /// Limit what the jobs of a tenant may ask for together, placed or not: a job beyond it is refused when it is
-    /// submitted. A kind that is not named is not limited. Without amounts, whatever is asked for is admitted.
+    /// Limit the requests of a tenant's jobs together, placed or not: jobs beyond it are rejected
+    /// at submission. Kinds that are not given are unlimited. Without amounts, the limit is
+    /// removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
     /// Lift the limits of a tenant.
@@ -39,7 +40,7 @@ pub(crate) enum QuotaCommand {
 /// Number of tenants.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -58,16 +59,16 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// The way in which a tenant stands.
+/// Configuration of a tenant.
 #[derive(Debug, Args)]
 pub(crate) struct GuaranteeArgs {
     /// The tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
-    /// The tenant above it: the limits of that one hold for all below it together.
+    /// Parent tenant, whose limits apply to all tenants below it together.
     #[arg(long, value_name = "TENANT")]
     parent: Option<String>,
-    /// Its part of what is shared, against those with the same parent.
+    /// Weight relative to tenants of the same parent.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,
@@ -87,7 +88,7 @@ pub(crate) struct ClearArgs {
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
     match command {
         QuotaCommand::List(args) => list(args),

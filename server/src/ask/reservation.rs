@@ -1,4 +1,4 @@
-//! `omega reservation`: machines that some tenants have to themselves for a time to come.
+//! `omega reservation`: machines reserved for some tenants for a time.
 
 use super::moment::{Moment, millis, unix_ms};
 use super::shape::{DoneForShape, DoneShape};
@@ -30,7 +30,7 @@ pub(crate) enum ReservationCommand {
     Delete(NameArgs),
 }
 
-/// Which machines, for whom, and when.
+/// The machines, the tenants, and the time.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]
@@ -38,19 +38,19 @@ pub(crate) struct CreateArgs {
     /// The reservation's name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Machines with this label. May be repeated: they need all.
+    /// Label of the machines. May be repeated: all are required.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// The machine of this name. May be repeated: one of them.
+    /// Name of a machine. May be repeated: any of them.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
     /// For this tenant and all below it. May be repeated.
     #[arg(long = "tenant", value_name = "NAME", required = true)]
     tenants: Vec<String>,
-    /// When it begins: 2h from now, or @1764000000 in seconds since 1970.
+    /// Start: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
     from: Moment,
-    /// Time for which it is.
+    /// Duration.
     #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::duration)]
     length: Duration,
     #[command(flatten)]
@@ -71,7 +71,7 @@ struct ReservationShape {
     begun: bool,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &ReservationCommand) -> Result<(), AskError> {
     match command {
         ReservationCommand::List(ask) => list(ask),
@@ -137,7 +137,7 @@ fn shape(given: proto::Reservation, now_ms: u64) -> Result<ReservationShape, Ask
     })
 }
 
-/// Which machines, in words.
+/// A selector of machines, in words.
 pub(super) fn selector(machines: &MachineSelector) -> String {
     let one = |what: &str, requirement: &Requirement| {
         let values = requirement.values.join("|");

@@ -1,7 +1,7 @@
-//! `omega task resize`: gives a task that has a machine more or less of it.
+//! `omega task resize`: resizes a placed task.
 //!
-//! It is a transaction of one resize, sent by hand as those of `omega txn commit` are. Kinds that are not named stay
-//! as they are.
+//! It is a transaction of one resize, sent like those of `omega txn commit`. Kinds that are not
+//! given stay.
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;
@@ -17,7 +17,7 @@ use omega_client::proto::list_tasks_request::Of;
 use omega_core::{Amounts, Item, Job, Resize, TaskId, Transaction, Version};
 use serde::Serialize;
 
-/// Which task, and how much.
+/// The task, and its new resources.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// The name of the job, and the number of the task: `web/0`.
@@ -25,7 +25,7 @@ pub(crate) struct ResizeArgs {
     task: (String, u32),
     #[command(flatten)]
     amounts: AmountArgs,
-    /// The scheduler's name under which it is sent; no process may hold it.
+    /// Scheduler name under which it is committed; no process may own it.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     #[command(flatten)]
@@ -48,7 +48,7 @@ struct ResizedShape {
     why: WhyShape,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     if args.amounts.named().is_empty() {
         return Err(AskError::NoAmount);
@@ -86,7 +86,8 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     }
 }
 
-/// Current allocation of a task, or the one it would have on a machine. A missing task is left to the cell to refuse.
+/// Current allocation of a task, or the one it would have on a machine. The cell rejects unknown
+/// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
     let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;

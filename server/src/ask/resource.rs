@@ -1,4 +1,4 @@
-//! `omega cluster-resource`: what the cell as a whole has that tasks claim, such as licences.
+//! `omega cluster-resource`: resources of the cell as a whole, such as licences.
 
 use super::amount::{self, Amount};
 use super::shape::DoneShape;
@@ -16,12 +16,13 @@ pub(crate) enum ResourceCommand {
     /// List what the cell as a whole has, what of it is claimed, and what pending tasks would claim.
     #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
-    /// Say how much the cell as a whole has of a kind. What is claimed beyond that stays, and nothing more is taken.
+    /// Set the capacity of a cluster resource. Existing claims beyond it stay, and further ones are
+    /// rejected.
     #[command(after_help = "Example:\n  omega cluster-resource set solver-licence 40")]
     Set(SetArgs),
 }
 
-/// Of what, and how much.
+/// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The resource kind: one of the cell's.
@@ -44,7 +45,7 @@ struct ResourceShape {
     waiting: u64,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &ResourceCommand) -> Result<(), AskError> {
     match command {
         ResourceCommand::List(ask) => list(ask),

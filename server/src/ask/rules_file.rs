@@ -1,5 +1,4 @@
-//! Where the tasks of a job may run, as a file says it: the rules of `omega-core` in words of their own,
-//! so that what crosses a file may stay as it is while the core changes.
+//! Placement rules in files: those of `omega-core`, in a stable format.
 
 use super::pairs;
 use omega_core::{
@@ -14,10 +13,10 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorFile {
-    /// Requirement of the machine's labels.
+    /// Requirements on the machine's labels.
     #[serde(default)]
     labels: Vec<RequirementFile>,
-    /// Requirement of the machine's name; the keys do not count.
+    /// Requirements on the machine's name; their keys are ignored.
     #[serde(default)]
     names: Vec<RequirementFile>,
 }
@@ -28,11 +27,11 @@ pub(super) struct SelectorFile {
 pub(super) struct PreferredFile {
     /// Weight of a match, 1 to 100.
     weight: u32,
-    /// Which machines.
+    /// Selector of the machines.
     machines: SelectorFile,
 }
 
-/// One condition on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RequirementFile {
@@ -51,26 +50,26 @@ struct RequirementFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OperatorFile {
-    /// It is one of the values.
+    /// The label has one of the values.
     #[default]
     In,
-    /// It is none of the values, or the label is absent.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// It is an integer above the one value.
+    /// The label is an integer above the value.
     Gt,
-    /// It is an integer below the one value.
+    /// The label is an integer below the value.
     Lt,
 }
 
-/// Which taints the tasks put up with.
+/// A tolerated taint.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TolerationFile {
-    /// The taint's key; with `exists` it may be left out, and means every key.
+    /// Key of the taint; absent with `exists` means every key.
     key: Option<String>,
     /// Comparison of the values.
     #[serde(default)]
@@ -78,11 +77,11 @@ pub(super) struct TolerationFile {
     /// The value for `equal`.
     #[serde(default)]
     value: String,
-    /// The effect; every effect if it is left out.
+    /// Effect of the taint; every effect if absent.
     effect: Option<EffectFile>,
 }
 
-/// The way in which a toleration compares values.
+/// Operator of a toleration.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TolerationOperatorFile {
@@ -96,15 +95,15 @@ enum TolerationOperatorFile {
 /// Effect of a taint.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum EffectFile {
-    /// The task is not placed here.
+    /// New tasks are rejected.
     NoSchedule,
-    /// The task is rather placed elsewhere.
+    /// New tasks prefer other machines.
     PreferNoSchedule,
-    /// The task is not placed here, and one that runs here is to leave.
+    /// New tasks are rejected, and running ones must leave.
     NoExecute,
 }
 
-/// A port of its machine that each task has to itself.
+/// A host port of each task.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PortFile {
@@ -113,7 +112,7 @@ pub(super) struct PortFile {
     /// The protocol.
     #[serde(default)]
     protocol: ProtocolFile,
-    /// On which address; every address of the machine if it is left out.
+    /// Address of the port; every address of the machine if absent.
     address: Option<String>,
 }
 
@@ -130,30 +129,30 @@ enum ProtocolFile {
     Sctp,
 }
 
-/// The way in which a task stands to other tasks.
+/// Rule that relates a task to other tasks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RuleFile {
     /// No selected task runs in the same domain.
     AntiAffinity(NearFile),
-    /// A task that all of these select runs in the same domain already, or none runs anywhere and this
-    /// task is one.
+    /// A task that all of these select runs in the domain already; or none runs anywhere, and this
+    /// task is one of them.
     Affinity(Vec<NearFile>),
-    /// The nearer to selected tasks the better, or with a negative weight the farther.
+    /// Prefers domains with selected tasks, or with a negative weight those without.
     Prefer {
-        /// Which tasks, and how near.
+        /// The tasks, and the level at which they are near.
         near: NearFile,
         /// Weight of each of them, -100 to 100.
         weight: i32,
     },
-    /// A domain holds at most so many selected tasks, this one included.
+    /// A domain has at most `count` selected tasks, this one included.
     MaxPerDomain {
-        /// Which tasks, and what a domain is.
+        /// The counted tasks, and the level of the domains.
         of: NearFile,
         /// The number.
         count: u32,
     },
-    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    /// A domain has at most this share of the group's tasks, but may always have one.
     MaxShare {
         /// Definition of a domain: `machine`, or the key of a label.
         #[schemars(with = "String")]
@@ -163,23 +162,23 @@ pub(super) enum RuleFile {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(SpreadFile),
-    /// In a domain that holds a task of this group at most so many selected tasks run, this one included
+    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
     /// where it is selected.
     MaxColocated {
-        /// Which tasks, and what a domain is.
+        /// The counted tasks, and the level of the domains.
         of: NearFile,
         /// Number, at least 1.
         count: u32,
     },
-    /// Another task that is selected runs in the same domain, as long as this one does.
+    /// Another selected task runs in the same domain, as long as this one does.
     RuntimeAffinity(NearFile),
 }
 
-/// Tasks, and how near to them.
+/// Selected tasks, and the level of the domains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NearFile {
-    /// Which tasks.
+    /// The selected tasks.
     #[serde(default)]
     tasks: TasksFile,
     /// Definition of a domain: `machine`, or the key of a label.
@@ -191,21 +190,21 @@ pub(super) struct NearFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpreadFile {
-    /// Which tasks are counted.
+    /// The counted tasks.
     #[serde(default)]
     tasks: TasksFile,
     /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
-    /// By how many tasks a domain may exceed the emptiest one.
+    /// Maximum difference to the domain with the fewest tasks.
     skew_max: u32,
-    /// With fewer domains than this the emptiest one counts as empty.
+    /// Least number of domains: with fewer, the smallest count is 0.
     #[serde(default)]
     domains_min: u32,
-    /// Whether it is a wish rather than a rule.
+    /// Whether the spread is soft: a preference.
     #[serde(default)]
     schedule_anyway: bool,
-    /// Whether the task to be placed counts itself.
+    /// Whether the task to place counts, too.
     #[serde(default = "yes")]
     counts_itself: bool,
     /// Whether only machines count that meet the group's required affinity.
@@ -220,14 +219,14 @@ fn yes() -> bool {
     true
 }
 
-/// Tasks that a rule looks at.
+/// Selector of the tasks that a rule counts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum TasksFile {
-    /// The tasks of the group that carries the rule.
+    /// Tasks of the group that has the rule.
     #[default]
     SameGroup,
-    /// The tasks of the job that carries the rule.
+    /// Tasks of the job that has the rule.
     SameJob,
     /// Tasks with labels, of any job.
     Labelled {
@@ -243,12 +242,12 @@ enum TasksFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TenantsFile {
-    /// Those of the tenant of the job that carries the rule.
+    /// Tasks of the tenant of the job that has the rule.
     #[default]
     Own,
-    /// Everyone's.
+    /// Tasks of all tenants.
     Any,
-    /// Those of these tenants.
+    /// Tasks of these tenants.
     Named(Vec<String>),
 }
 
@@ -292,7 +291,7 @@ impl From<&SelectorFile> for MachineSelector {
     }
 }
 
-/// Which machines are required, and which are preferred.
+/// Required and preferred machines.
 pub(super) fn affinity(required: Option<&[SelectorFile]>, preferred: &[PreferredFile]) -> Affinity {
     let prefer = |given: &PreferredFile| Preferred {
         weight: given.weight,

@@ -35,12 +35,12 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
-/// Setting for some machines, and how many such machines there are now.
+/// A setting for some machines, and the current number of such machines.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneForShape {
     #[serde(flatten)]
     pub(super) done: DoneShape,
-    /// `null`: an older server did not tell.
+    /// `null`: an older server does not report it.
     pub(super) machines: Option<u32>,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct MadeShape {
     pub(super) id: String,
 }
 
-/// A machine, and what is left of it.
+/// A machine with its free resources.
 #[derive(Debug, Serialize)]
 pub(super) struct MachineShape {
     pub(super) name: String,
     pub(super) id: String,
-    /// `up` or `draining`.
+    /// `up`, `draining` or `unreachable`.
     pub(super) status: &'static str,
     pub(super) tasks: u32,
     pub(super) devices: u8,
@@ -66,7 +66,7 @@ pub(super) struct MachineShape {
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
-    /// When the load was reported, in milliseconds since 1970; 0 if it never was.
+    /// Time of the load report, in milliseconds since 1970; 0 without one.
     pub(super) load_at_ms: u64,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<String>,
@@ -98,9 +98,9 @@ pub(super) struct JobShape {
     pub(super) gang_min: Option<u32>,
     pub(super) gang_timeout_ms: Option<u32>,
     pub(super) runtime_estimate_ms: Option<u64>,
-    /// By when it should have ended, in milliseconds since 1970.
+    /// Deadline, in milliseconds since 1970.
     pub(super) deadline_ms: Option<u64>,
-    /// If its tasks hold their places, and do not run yet.
+    /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
@@ -111,7 +111,7 @@ pub(super) struct JobShape {
 pub(super) struct GangWaitShape {
     pub(super) have: u32,
     pub(super) needs: u32,
-    /// When it gives them up, in milliseconds since 1970; `null`: not known yet.
+    /// Time of the gang timeout, in milliseconds since 1970; `null`: not known yet.
     pub(super) until_ms: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct GroupShape {
     pub(super) optional: Option<ByKind<u64>>,
     /// Exclusive cores of each; `null`: none.
     pub(super) cores: Option<CoresShape>,
-    /// Number of devices it takes likewise.
+    /// Number of optional devices.
     pub(super) optional_devices: u8,
     /// Demand that varies over the day: an amount in each of equally long parts.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
@@ -147,7 +147,7 @@ pub(super) struct GroupShape {
     pub(super) grace_ms: u32,
 }
 
-/// Cores that a task has to itself.
+/// Exclusive cores of a task.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CoresShape {
     pub(super) count: u16,
@@ -163,27 +163,27 @@ pub(super) struct TaskShape {
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
     pub(super) devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself.
+    /// Exclusive cores by NUMA node.
     pub(super) cores: Vec<u32>,
     /// Allocation on its machine; `null`: its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
 }
 
-/// A tenant, what it may claim and what it has.
+/// A tenant with its limits and usage.
 #[derive(Debug, Serialize)]
 pub(super) struct TenantShape {
     pub(super) name: String,
     /// `null`: nothing is limited. A kind that is `null` is not.
     pub(super) limit: Option<ByKind<Option<u64>>>,
-    /// Its own, and that of all tenants below it.
+    /// Claims of the tenant and of all below it.
     pub(super) used: ByKind<u64>,
     /// The tenant above it; `null` at the top.
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// Request of its jobs may, placed or not; as `limit` is of what they claim.
+    /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
-    /// Their request; 0 while no tenant's is limited.
+    /// Total request; 0 while no tenant has a request limit.
     pub(super) requested: ByKind<u64>,
 }
 
@@ -194,9 +194,9 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// Time since the leader heard it; `null`: never, or no leader was asked.
+    /// Time since the leader heard it; `null`: never, or the leader did not answer.
     pub(super) silent_ms: Option<u64>,
-    /// Where the other replicas reach it; `null`: as their settings say.
+    /// Its address for the other replicas; `null`: from their settings.
     pub(super) peer_address: Option<String>,
 }
 
@@ -205,7 +205,7 @@ pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
     kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
 }
 
-/// For people: `2 cpu, 4.0 GiB memory`; of what there is nothing, nothing is said.
+/// Text such as `2 cpu, 4.0 GiB memory`; kinds with an amount of 0 are omitted.
 pub(super) fn listed(kinds: &Kinds, amounts: &ByKind<u64>) -> String {
     let amount = |(id, kind): (KindId, &ResourceKind)| {
         let amount = amounts[&kind.name];
@@ -389,7 +389,7 @@ impl TenantShape {
     }
 }
 
-/// The replicas, as a cell tells of them.
+/// The members of a cell.
 pub(super) fn members(told: &proto::Members) -> Vec<MemberShape> {
     let one = |member: &proto::Member| MemberShape {
         replica: member.replica,

@@ -1,4 +1,4 @@
-//! The way in which an answer is printed: a table for people, or JSON or YAML for programs.
+//! Output of replies: a table for people, names for scripts, JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
@@ -7,19 +7,25 @@ use clap::ValueEnum;
 use omega_run::report::text::clean;
 use omega_workload::words::plural;
 use serde::Serialize;
+use serde_json::Value;
+use std::cmp::Ordering;
 
-/// Way to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns, and amounts as people read them.
+    /// Columns, with readable amounts.
     Table,
+    /// The table with more columns, if any.
+    Wide,
+    /// Names alone, one in a line, for other commands.
+    Name,
     /// One value; docs/cli.md has its fields.
     Json,
-    /// Prints a value as YAML.
+    /// One value as YAML.
     Yaml,
 }
 
-/// Where the text of a column stands.
+/// Alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     /// At its left: words.
@@ -28,7 +34,7 @@ pub(super) enum Align {
     Right,
 }
 
-/// Prints a value in the format that was asked for.
+/// Prints a value in the requested format.
 ///
 /// # Errors
 /// If standard output takes no more.
@@ -38,7 +44,8 @@ pub(super) fn print(
     table: impl FnOnce() -> String,
 ) -> Result<(), AskError> {
     let text = match format {
-        Format::Table => table(),
+        Format::Table | Format::Wide => table(),
+        Format::Name => names(value),
         Format::Json => {
             let text = serde_json::to_string_pretty(value);
             text.expect("the keys are text, and memory takes all that is written") + "\n"
@@ -48,10 +55,10 @@ pub(super) fn print(
     Ok(output::print(&text)?)
 }
 
-/// One of many values, as programs read them one after the other: a line of JSON, or a YAML document.
+/// One of a stream of values: a line of JSON, or a YAML document.
 pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
     match format {
-        Format::Table => None,
+        Format::Table | Format::Wide | Format::Name => None,
         Format::Json => {
             let text = serde_json::to_string(value);
             Some(text.expect("the keys are text, and memory takes all that is written") + "\n")
@@ -60,7 +67,46 @@ pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<Stri
     }
 }
 
-/// By way of JSON's value, so that both have the same fields in the same words.
+/// Names of the items of a list, or of one item, each in a line. A value without a name, such as statistics, has none.
+fn names(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).expect("the keys are text");
+    let items = match value.get("items").unwrap_or(&value) {
+        Value::Array(items) => items.clone(),
+        one => vec![one.clone()],
+    };
+    let name = |item: &Value| {
+        let field = ["name", "task"].iter().find_map(|field| item.get(field));
+        Some(format!("{}\n", clean(field?.as_str()?)))
+    };
+    items.iter().filter_map(name).collect()
+}
+
+/// Order of names in lists: digits as numbers, so that `m-2` comes before `m-10`.
+pub(super) fn by_name(one: &str, other: &str) -> Ordering {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (mut left, mut right) = (one, other);
+    while let (Some(first), Some(second)) = (left.chars().next(), right.chars().next()) {
+        let (of_left, of_right) = (digits(left), digits(right));
+        let (left_end, right_end) = match of_left > 0 && of_right > 0 {
+            true => (of_left, of_right),
+            false => (first.len_utf8(), second.len_utf8()),
+        };
+        let (part, counterpart) = (&left[..left_end], &right[..right_end]);
+        let order = if of_left > 0 && of_right > 0 {
+            let [part, counterpart] = [part, counterpart].map(|part| part.trim_start_matches('0'));
+            part.len().cmp(&counterpart.len()).then_with(|| part.cmp(counterpart))
+        } else {
+            part.cmp(counterpart)
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (left, right) = (&left[left_end..], &right[right_end..]);
+    }
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
+}
+
+/// Converted through JSON, so that both have the same fields.
 fn yaml(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
     let text = serde_saphyr::to_string(&value);
@@ -68,8 +114,8 @@ fn yaml(value: &impl Serialize) -> String {
     if text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// Rows under a heading, in columns with two spaces between them. Nothing is cut: scripts read tables,
-/// too. No name in it can move the reader's cursor.
+/// Rows under a heading, in columns two spaces apart. Nothing is cut, because scripts read tables.
+/// Control characters in names are replaced.
 pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = heading.iter().map(|(name, _)| name.to_uppercase()).collect();
     let all: Vec<Vec<String>> = std::iter::once(&head)
@@ -93,7 +139,7 @@ pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String
     all.iter().map(line).collect()
 }
 
-/// Names with what they have, a line for each; those that have nothing are left out.
+/// Names and values, one a line; empty values are omitted.
 pub(super) fn facts(lines: &[(&str, String)]) -> String {
     let lines: Vec<_> = lines.iter().filter(|(_, what)| !what.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -120,7 +166,7 @@ pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = sentence(what, &shape.done);
     match shape.machines {
         None => format!("{done}\n"),
-        Some(0) => format!("{done}; no machine is like that now\n"),
+        Some(0) => format!("{done}; no machine matches now\n"),
         Some(count) => format!("{done} for {}\n", plural(count.into(), "machine")),
     }
 }
@@ -134,9 +180,8 @@ pub(super) fn and_more(more: bool) -> &'static str {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::Value;
 
-    /// Words that readers of YAML take for something else.
+    /// Words that YAML readers do not read as text.
     const TRICKY: &[&str] = &[
         "",
         "~",
@@ -192,7 +237,7 @@ mod tests {
         "\0",
     ];
 
-    /// A value as answers have them.
+    /// Any value of an answer.
     fn any_value() -> impl Strategy<Value = Value> {
         let word = prop_oneof![
             proptest::sample::select(TRICKY).prop_map(str::to_owned),
@@ -232,6 +277,36 @@ mod tests {
             [vec!["caf\u{e9}".to_owned(), "1".into()], vec!["a\u{1b}[31m".into(), "1,000".into()]];
         let text = columns(&[("name", Align::Left), ("tasks", Align::Right)], &rows);
         assert_eq!(text, "NAME    TASKS\ncaf\u{e9}        1\na\u{fffd}[31m  1,000\n");
+    }
+
+    proptest! {
+        /// Lists are sorted by this order, so it must be one.
+        #[test]
+        fn names_are_in_a_total_order(names in proptest::collection::vec("[ab0-2\u{e9}]{0,5}", 3)) {
+            let order = |one: usize, other: usize| by_name(&names[one], &names[other]);
+            prop_assert_eq!(order(0, 1), order(1, 0).reverse());
+            prop_assert_eq!(order(0, 1).is_eq(), names[0] == names[1]);
+            if order(0, 1).is_le() && order(1, 2).is_le() {
+                prop_assert!(order(0, 2).is_le());
+            }
+        }
+    }
+
+    #[test]
+    fn digits_in_names_are_numbers() {
+        let mut names = ["m-10", "m-2", "m-02", "a", "m-2b", "m", ""];
+        names.sort_by(|one, other| by_name(one, other));
+        assert_eq!(names, ["", "a", "m", "m-02", "m-2", "m-2b", "m-10"]);
+    }
+
+    #[test]
+    fn names_are_those_of_items_or_of_the_one_value() {
+        let list =
+            serde_json::json!({"version": 3, "items": [{"name": "a\u{1b}"}, {"task": "web/0"}]});
+        assert_eq!(names(&list), "a\u{fffd}\nweb/0\n");
+        assert_eq!(names(&serde_json::json!([{"name": "b"}])), "b\n");
+        assert_eq!(names(&serde_json::json!({"name": "c", "id": "j1"})), "c\n");
+        assert_eq!(names(&serde_json::json!({"version": 1})), "");
     }
 
     #[test]

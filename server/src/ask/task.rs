@@ -11,7 +11,7 @@ use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_core::Kinds;
 
-/// What to do with tasks.
+/// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// List the tasks of a job, or those that a machine has.
@@ -24,10 +24,10 @@ pub(crate) enum TaskCommand {
     Resize(Box<ResizeArgs>),
 }
 
-/// Whose tasks.
+/// Selection of tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Those of this job.
+    /// Only tasks of this job.
     #[arg(
         long,
         value_name = "NAME",
@@ -38,14 +38,14 @@ pub(crate) struct ListArgs {
     /// Those that this machine has.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
     match command {
         TaskCommand::List(args) => run_list(args),
@@ -84,7 +84,7 @@ pub(super) fn list(
     })
 }
 
-/// What few tasks have (devices, cores to themselves, other amounts than their group's) has a column where one has it.
+/// Columns of the table. Devices, exclusive cores and allocations have one only if a task has them.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let allocated = |task: &TaskShape| {
@@ -110,5 +110,5 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     columns(&heading, &rows)
 }
 
-/// What a task shows in a column.
+/// Text of a task in a column.
 type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

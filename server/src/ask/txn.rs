@@ -1,10 +1,10 @@
-//! `omega txn`: what transactions were answered, and transactions by hand.
+//! `omega txn`: results of past transactions, and transactions by hand.
 //!
-//! A transaction by hand is sent under the name of a scheduler that no process holds, so nobody's lease is
-//! touched: where a scheduler takes the name meanwhile, its numbers jump, and this one is fenced like any other
-//! that comes too late. Which bytes are sent depends on the file, on `--id` and on the ids that the names have, so
-//! that the same file under the same number is the same transaction. It is sent as one that was sent before:
-//! such a one is never refused early, so its answer is remembered even where nothing of it was committed.
+//! A transaction by hand is sent under the name of a scheduler that no process owns. If a process
+//! takes the name meanwhile, its numbers jump, and this transaction is fenced. Its bytes depend on
+//! the file, on `--id` and on the ids of the names, so the same file under the same number is the
+//! same transaction. It is sent as a retry, which is never rejected by the pre-check, so its result
+//! is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// Operations on transactions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TxnCommand {
-    /// List what the cell remembers of transactions, the newest first.
+    /// List the results of past transactions, newest first.
     #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
     List(ListArgs),
     /// Show what one transaction was answered.
@@ -43,20 +43,20 @@ pub(crate) enum TxnCommand {
     Commit(CommitArgs),
 }
 
-/// Which transactions.
+/// Selection of transactions.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this scheduler.
+    /// Only transactions of this scheduler.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// At most so many.
+    /// At most this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Which transaction.
+/// The transaction.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The scheduler's name and the transaction's number: `default-0:17`.
@@ -66,13 +66,13 @@ pub(crate) struct GetArgs {
     ask: AskArgs,
 }
 
-/// Claims to commit, and as whom.
+/// Claims to commit, and the scheduler name.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
     /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// The scheduler's name under which it is sent; no process may hold it.
+    /// Scheduler name under which it is committed; no process may own it.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     /// Its number; the same file under the same number again gets the same answer. Without it, the next.
@@ -101,7 +101,7 @@ struct AnswerShape {
     refused: Vec<RefusedShape>,
 }
 
-/// An item that was refused, by its place in its list.
+/// A rejected item, by its position in its list.
 #[derive(Debug, Serialize)]
 struct RefusedShape {
     /// `release`, `eviction`, `resize` or `claim`.
@@ -111,12 +111,12 @@ struct RefusedShape {
     why: WhyShape,
 }
 
-/// Why an item was refused.
+/// Reason for which an item was rejected.
 #[derive(Debug, Serialize)]
 pub(super) struct WhyShape {
     /// As the API has it: `NO_ROOM`. `null`: it was committed.
     reason: Option<&'static str>,
-    /// Which resource kind, where the reason is about one.
+    /// The resource kind, if the reason concerns one.
     kind: Option<String>,
 }
 
@@ -144,7 +144,7 @@ struct ItemShape {
     why: WhyShape,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(command: &TxnCommand) -> Result<(), AskError> {
     match command {
         TxnCommand::List(args) => list(args),
@@ -250,7 +250,7 @@ pub(super) fn send(caller: &Caller, txn: &Transaction) -> Result<Commit, AskErro
     Ok(Commit::try_from(answer)?)
 }
 
-/// A number of a scheduler that nobody holds.
+/// An unused number of a scheduler whose name no process owns.
 pub(super) fn transaction_id(
     caller: &Caller,
     name: &str,
@@ -289,7 +289,8 @@ impl<'t> Named<'t> {
         })
     }
 
-    /// Resolves the names to the ids that the cell has now, under no number yet. Each name is asked for once.
+    /// Resolves the names to the cell's ids, without a transaction number. Each name is looked up
+    /// once.
     fn found(
         &self,
         (caller, kinds): (&Caller, &Kinds),

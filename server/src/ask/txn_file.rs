@@ -1,6 +1,7 @@
-//! A transaction as a file describes it: claims, releases, evictions and resizes, by the names of jobs and machines.
+//! A transaction in a file: claims, releases, evictions and resizes, by the names of jobs and
+//! machines.
 //!
-//! What is read here depends on the file alone. Names become ids in `txn.rs`, which asks the cell.
+//! Reading depends on the file alone. `txn.rs` resolves names to ids by the cell.
 
 use super::amount::Amount;
 use super::machine_file::NumberOrText;
@@ -15,25 +16,25 @@ use std::path::Path;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransactionFile {
-    /// Handling of the rest if a part conflicts.
+    /// Whether the other items are applied if one is rejected.
     #[serde(default)]
     pub(super) granularity: GranularityFile,
-    /// When a claim conflicts.
+    /// Conflict check of the claims.
     #[serde(default)]
     pub(super) check: CheckFile,
-    /// The version of the cell that it was decided on; 0: on none.
+    /// Version of the cell at the decision; 0: none.
     #[serde(default)]
     pub(super) base: u64,
-    /// Placed tasks that give up their machines: `job/index`.
+    /// Placed tasks to take off their machines: `job/index`.
     #[serde(default)]
     pub(super) releases: Vec<String>,
-    /// Tasks of lower precedence that make room for the claims: `job/index`.
+    /// Tasks of lower precedence to evict for the claims: `job/index`.
     #[serde(default)]
     pub(super) evictions: Vec<String>,
     /// Tasks to place, in order.
     #[serde(default)]
     pub(super) claim: Vec<ClaimFile>,
-    /// Placed tasks that are to hold more or less of their machines, in order, before the claims.
+    /// Resizes of placed tasks, in order, before the claims.
     #[serde(default)]
     pub(super) resize: Vec<ResizeFile>,
 }
@@ -42,9 +43,9 @@ pub(super) struct TransactionFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResizeFile {
-    /// Which task: `job/index`.
+    /// The task: `job/index`.
     pub(super) task: String,
-    /// New allocation of each resource kind; of a kind that is not named, nothing.
+    /// New allocation by resource kind; kinds that are not named get 0.
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub(super) to: BTreeMap<String, Amount>,
 }
@@ -53,39 +54,39 @@ pub(super) struct ResizeFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimFile {
-    /// Which task: `job/index`.
+    /// The task: `job/index`.
     pub(super) task: String,
     /// The name of the machine.
     pub(super) machine: String,
-    /// The sequence number of the machine that it was decided on, for the check by sequence numbers.
+    /// Sequence number of the machine at the decision, for `check = "sequence"`.
     pub(super) seen: Option<u64>,
-    /// The accelerator devices to use, from 0; none: the cell chooses.
+    /// Devices to use, from 0; empty: the cell chooses.
     #[serde(default)]
     pub(super) devices: Vec<u8>,
-    /// Whether it takes what the task wants, too.
+    /// Whether it claims the task's optional resources, too.
     #[serde(default)]
     pub(super) optional: bool,
 }
 
-/// Handling of the rest of a transaction if a part of it conflicts.
+/// Whether the other items of a transaction are applied if one is rejected.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum GranularityFile {
-    /// The rest is taken.
+    /// The other items are applied.
     #[default]
     Incremental,
-    /// Nothing is taken.
+    /// No item is applied.
     AllOrNothing,
 }
 
-/// When a claim conflicts.
+/// Conflict check of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckFile {
-    /// If it does not fit.
+    /// Rejects a claim that does not fit.
     #[default]
     Fit,
-    /// If its machine has changed since `seen`.
+    /// Also rejects a claim whose machine has changed since `seen`.
     Sequence,
 }
 
@@ -107,23 +108,23 @@ impl From<CheckFile> for ConflictCheck {
     }
 }
 
-/// A task as people name it.
+/// A task by its job's name and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskName<'t> {
-    /// Its job's name; or its id, as `omega task list` prints it, if no job is called so.
+    /// Name of the job; or its id, as `omega task list` prints it, if no job has this name.
     pub(super) job: &'t str,
-    /// Its number in the job.
+    /// Index in the job.
     pub(super) index: u32,
 }
 
-/// The task that a text names. A job's name may have slashes of its own.
+/// Parses a task. A job's name may contain slashes.
 pub(super) fn task_name(text: &str) -> Option<TaskName<'_>> {
     let (job, index) = text.rsplit_once('/')?;
     let index = index.parse().ok()?;
     (!job.is_empty()).then_some(TaskName { job, index })
 }
 
-/// A claim whose form is right.
+/// A parsed claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimName<'t> {
     pub(super) task: TaskName<'t>,
@@ -133,12 +134,12 @@ pub(super) struct ClaimName<'t> {
     pub(super) take: Take,
 }
 
-/// A resize whose form is right.
+/// A parsed resize.
 #[derive(Clone, Debug)]
 pub(super) struct ResizeName<'t> {
     pub(super) task: TaskName<'t>,
     pub(super) to: &'t BTreeMap<String, Amount>,
-    /// Where it stands, for what is said of it.
+    /// Its place in the file, for errors.
     pub(super) place: String,
 }
 
@@ -146,7 +147,7 @@ impl TransactionFile {
     /// The tasks to be released, or evicted.
     ///
     /// # Errors
-    /// If one is not named as a task is.
+    /// If one is not `job/index`.
     pub(super) fn tasks<'t>(
         (field, names): (&str, &'t [String]),
         file: &Path,
@@ -159,7 +160,7 @@ impl TransactionFile {
     /// The resizes.
     ///
     /// # Errors
-    /// If one is of no task.
+    /// If one is not `job/index`.
     pub(super) fn resizes(&self, file: &Path) -> Result<Vec<ResizeName<'_>>, FileError> {
         let mut resizes = Vec::with_capacity(self.resize.len());
         for (index, resize) in self.resize.iter().enumerate() {
@@ -173,7 +174,7 @@ impl TransactionFile {
     /// The claims.
     ///
     /// # Errors
-    /// If one says what cannot be, or too little for the check.
+    /// If one is invalid, or lacks a field that the check needs.
     pub(super) fn claims(&self, file: &Path) -> Result<Vec<ClaimName<'_>>, FileError> {
         let all = self.claim.iter().enumerate();
         all.map(|(index, claim)| claim.named(index, self.check, file)).collect()

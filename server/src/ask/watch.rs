@@ -1,7 +1,7 @@
-//! `omega job watch`: what happens to the tasks of a job, as it happens.
+//! `omega job watch`: prints changes of a job's tasks.
 //!
-//! When the replica that tells it goes away, the next one is asked. It begins with all tasks, and what
-//! was told already is not told again.
+//! If its replica fails, the stream is opened at the next one, which begins with all tasks; known
+//! states are not printed again.
 
 use super::call::{Caller, another_try_may_help};
 use super::job::by_name;
@@ -17,20 +17,20 @@ use omega_core::{Kinds, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Which job, and how long.
+/// The job, and the end of the watch.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Its name.
+    /// Name.
     #[arg(value_name = "NAME")]
     name: String,
-    /// When to end.
+    /// Event that ends the watch.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
     until: Until,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// When a watch ends.
+/// End of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Until {
     /// No task waits for a machine.
@@ -49,7 +49,7 @@ struct ChangeShape {
     task: TaskShape,
 }
 
-/// Tells what happens until the time that was asked for.
+/// Prints changes until the requested event.
 pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
@@ -62,7 +62,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     })
 }
 
-/// Events printed so far.
+/// State of a watch.
 struct Watch<'a> {
     args: &'a WatchArgs,
     kinds: Kinds,

@@ -17,25 +17,25 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Which version, and what of it.
+/// The version, and the output.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
-    /// The directory of a replica.
+    /// Directory of the replica.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The version of the cell.
+    /// Version of the cell.
     #[arg(value_name = "VERSION")]
     version: u64,
     /// Write all machines, jobs and tenants as JSON; docs/log.md has the fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Tell why this job waited.
+    /// Explain why this job was pending.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
-    /// Explain by the profiles of this file.
+    /// Explain with the profiles of this file.
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
-    /// Take the entries, too, that are not known to be committed.
+    /// Include entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

@@ -13,14 +13,14 @@ use crate::served::Error;
 use clap::Subcommand;
 use omega_store::history::Which;
 
-/// Subject to look at.
+/// Part of a directory to inspect.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List the entries, after what is known of the replica and its snapshots.
+    /// List the replica's identity, snapshots and entries.
     Show(show::ShowArgs),
-    /// Apply the entries again, audit the cell, and tell what it comes to.
+    /// Apply the entries again, audit the cell, and print the result.
     Replay(replay::ReplayArgs),
-    /// Show the cell as it was at a version, or why a job waited then.
+    /// Show the cell at a version, or explain why a job was pending then.
     At(at::AtArgs),
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
     }
 }
 
-/// Which entries a command is to take.
+/// Selection of the entries.
 pub(crate) fn which(all: bool) -> Which {
     if all { Which::All } else { Which::Committed }
 }

@@ -1,4 +1,4 @@
-//! `omega log replay`: applies the entries again, and tells what the cell comes to.
+//! `omega log replay`: applies the entries again, and prints the resulting state.
 
 use super::which;
 use crate::output;
@@ -12,16 +12,16 @@ use std::path::PathBuf;
 /// End of the replay, and the audits during it.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The directory of a replica.
+    /// Directory of the replica.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Stop at this version of the cell.
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
-    /// Audit the cell whenever so many versions have passed, not only at the end.
+    /// Audit the cell after every N versions, not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Replay the entries, too, that are not known to be committed.
+    /// Include entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

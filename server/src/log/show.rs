@@ -1,4 +1,4 @@
-//! `omega log show`: the entries of a replica's log, after what is known of the replica.
+//! `omega log show`: the identity of a replica, and the entries of its log.
 
 use super::describe;
 use crate::output;
@@ -13,10 +13,10 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Which entries.
+/// The entries to show.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The directory of a replica.
+    /// Directory of the replica.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// The first entry.
@@ -44,7 +44,7 @@ struct Shown {
     commit: u64,
     base: u64,
     last: u64,
-    /// Where a replica would cut a torn record.
+    /// Offset at which a replica would truncate a torn record.
     torn: Option<String>,
     snapshots: Vec<ShownSnapshot>,
     entries: Vec<ShownEntry>,
@@ -69,7 +69,7 @@ struct ShownEntry {
     commands: usize,
     /// The cell's version after it, if it can be known.
     version: Option<u64>,
-    /// Each command in words, if they were asked for.
+    /// Each command in words, if requested.
     content: Vec<String>,
 }
 

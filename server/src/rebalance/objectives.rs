@@ -9,14 +9,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The most that is to be free of one kind beside another: ten times as large a part.
+/// Largest share of one kind that is to be free beside another: ten times.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
-/// A file of objectives. What it does not name is as the purpose has it.
+/// A file of objectives. Its purpose gives the default of each.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AimsFile {
-    /// Which weights are changed.
+    /// The purpose whose weights are changed.
     #[serde(rename = "for")]
     purpose: Option<Purpose>,
     /// The label whose values are the domains over which jobs are spread.
@@ -27,17 +27,17 @@ struct AimsFile {
     /// Weights, by term.
     #[serde(default)]
     weight: BTreeMap<String, u32>,
-    /// Resources that are to be free together.
+    /// Pairs of resources that should be free together.
     pair: Option<Vec<PairEntry>>,
 }
 
-/// For so much of one kind that is free, so much of another is to be free.
+/// A pair: free amounts of one kind should go with free amounts of another.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairEntry {
     free: String,
     beside: String,
-    /// As large a part of a mean machine, unless said otherwise.
+    /// Share of a mean machine; equal shares by default.
     #[serde(default = "as_much")]
     percent: u32,
 }

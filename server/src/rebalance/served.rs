@@ -2,6 +2,7 @@
 
 use super::{NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::run::Error;
 use crate::{log, output};
 use clap::Parser;
@@ -14,7 +15,7 @@ use omega_store::history::ReplayOptions;
 use omega_workload::command_line::argument_error;
 use std::path::{Path, PathBuf};
 
-/// Why the cell cannot be had. One line for the user.
+/// Error of reading the cell: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServedError {
     /// Correct the address, or look whether the cell runs.
@@ -23,12 +24,15 @@ pub(crate) enum ServedError {
     /// Correct the address.
     #[error("--cell: {0}")]
     Address(#[from] ApiError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Kept(Box<ReadCellError>),
     /// Correct the environment.
     #[error("{0}")]
     Environment(String),
+    /// Correct the context.
+    #[error(transparent)]
+    Context(ContextError),
 }
 
 impl ServedError {
@@ -72,7 +76,9 @@ pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport
     output::check(&outputs, &[])?;
     let environment = Environment::try_parse_from(["omega", "--cell", cell]);
     let wrong = |error: clap::Error| ServedError::Environment(argument_error("omega", &error));
-    let address = environment.map_err(wrong).map_err(RebalanceError::Served)?.cell.address();
+    let arguments = environment.map_err(wrong).map_err(RebalanceError::Served)?;
+    let address = arguments.cell.address().map_err(ServedError::Context);
+    let address = address.map_err(RebalanceError::Served)?;
     let remote = RemoteCell::connect(&address)
         .map_err(ServedError::Address)
         .map_err(RebalanceError::Served)?;

@@ -3,7 +3,7 @@
 use omega_core::{JobId, Text};
 use omega_schedulers::Observer;
 
-/// An observer that tells nothing else. It has the scheduler's name.
+/// An observer of panics, with the scheduler's name.
 #[derive(Debug)]
 pub(super) struct Telling(pub(super) Text);
 
@@ -13,7 +13,7 @@ impl Observer for Telling {
     }
 }
 
-/// Tells which job is not placed any more, why, and what helps.
+/// Logs that a job is set aside, with the reason and the remedy.
 pub(super) fn tell(scheduler: &str, job: JobId, panic: &str) {
     tracing::error!(
         scheduler,

@@ -1,8 +1,8 @@
 //! Prometheus metrics of a scheduler's workers.
 //!
-//! A worker is busy while it decides. What it decided is useful as far as its claims were taken, and wasted as far as
-//! they conflicted: that share of the time, since a decision is for many claims. A decision that found no machine
-//! was in vain. docs/metrics.md has all names.
+//! A worker is busy while it decides. A decision counts as useful by the share of its claims that
+//! were accepted, and as wasted by the share that conflicted; one without a machine counts as
+//! unschedulable. docs/metrics.md has all names.
 
 use super::aside;
 use super::plugins::PluginTimes;
@@ -10,7 +10,7 @@ use omega_cellstate::View;
 use omega_client::convert::reason_name;
 use omega_core::{Commit, JobId, Text, Transaction};
 use omega_schedulers::{BackfillFigures, Observer, Queue, WaitFigures};
-use omega_service::exposition::{self, Figure, Figures, Pen};
+use omega_service::openmetrics::{self, Figure, Figures, MetricWriter};
 use omega_store::replica::{Durations, Histogram};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Of the whole process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
-    /// Each worker by its name. Held to add one, and to look.
+    /// Workers by name. The lock is taken to add one, and to read.
     workers: Arc<Mutex<Workers>>,
     pub(super) plugins: Arc<PluginTimes>,
 }
@@ -31,9 +31,9 @@ type Workers = Vec<(String, Arc<Counted>)>;
 /// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Held for an addition or a copy.
+    /// The lock is taken for an addition or a copy.
     counts: Mutex<Counts>,
-    /// From when a job was first heard of to its first decision.
+    /// From a job's arrival to its first decision.
     job_wait: Durations,
     /// Age of a view at a decision.
     view_age: Durations,
@@ -49,7 +49,7 @@ struct Counts {
     conflicted: u64,
     claims: u64,
     placements: u64,
-    /// Versions between what was decided on and the answers.
+    /// Versions between the view of a decision and its result.
     behind: u64,
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,
@@ -78,7 +78,7 @@ impl SchedulerFigures {
 
     /// The text that Prometheus reads.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
-        exposition::text(self.clone())
+        openmetrics::text(self.clone())
     }
 }
 
@@ -90,7 +90,7 @@ struct Open {
 }
 
 impl Open {
-    /// The part of the time that so many of the claims took.
+    /// The share of the time for this many of the claims.
     fn take(&mut self, claims: usize) -> Duration {
         let share = claims as f64 / self.claims.max(claims).max(1) as f64;
         let took = self.took.mul_f64(share);
@@ -109,7 +109,7 @@ pub(super) struct WorkerMeter {
     synced: Instant,
     began: Instant,
     open: Open,
-    /// Since when jobs wait for their first decision. At most as many as the cell has.
+    /// Arrival of each job without a decision. At most as many as jobs in the cell.
     waiting: HashMap<JobId, Instant>,
 }
 
@@ -188,7 +188,7 @@ impl Observer for WorkerMeter {
     }
 }
 
-/// A worker as it is told of.
+/// Figures of a worker.
 struct Told {
     name: String,
     counts: Counts,
@@ -209,7 +209,7 @@ impl SchedulerFigures {
 }
 
 impl Figures for SchedulerFigures {
-    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let all = self.look();
         let help = "Workers that place; 0 while this process stands by";
         pen.gauge(Figure::new("scheduler_workers", help), all.len() as f64)?;
@@ -222,7 +222,7 @@ impl Figures for SchedulerFigures {
     }
 }
 
-fn write_busyness(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_busyness(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let busy = all.iter().flat_map(|worker| {
         let Counts { useful, wasted, unschedulable, .. } = &worker.counts;
         let of = |outcome, time: &Duration| {
@@ -241,7 +241,7 @@ fn own(worker: &Told) -> [(&'static str, &str); 1] {
     [("worker", worker.name.as_str())]
 }
 
-fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let results = all.iter().flat_map(|worker| {
         let of =
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
@@ -268,7 +268,7 @@ fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
 }
 
-fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let placed = all.iter().flat_map(|worker| {
         let WaitFigures { met, missed, .. } = worker.counts.waits;
         let of =
@@ -285,7 +285,7 @@ fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
-fn write_plans(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let each = |of: fn(&BackfillFigures) -> f64| {
         all.iter().map(move |worker| (own(worker), of(&worker.counts.backfill)))
     };
@@ -310,7 +310,7 @@ fn write_plans(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
 
-fn write_waits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_waits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
     pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
     let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));

@@ -1,4 +1,5 @@
-//! Where a scheduler tells its figures: a thread of its own, so that whoever asks waits for no decision.
+//! Metrics of a scheduler, served by a thread of its own, so that scrapes do not wait for
+//! decisions.
 
 use super::SchedulerError;
 use super::figures::SchedulerFigures;
@@ -7,19 +8,19 @@ use omega_service::serve_metrics;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Whether figures are told, and to whom.
+/// Listener of the metrics.
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
-    /// Where /metrics and /healthz are served [default: nowhere].
+    /// Address of /metrics and /healthz [default: none].
     #[arg(long, env = "OMEGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
-    /// Tell the figures to other machines: to everyone who reaches this one.
+    /// Serve the metrics to other machines: to everyone who reaches this one.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
 }
 
 impl MetricsArgs {
-    /// Begins to serve what will be counted, if somebody is to hear it. It ends with the process.
+    /// Starts to serve metrics, if an address is given. It ends with the process.
     pub(super) fn serve(&self) -> Result<Option<SchedulerFigures>, SchedulerError> {
         let Some(address) = self.metrics_listen else { return Ok(None) };
         if !address.ip().is_loopback() && self.insecure != Some(true) {

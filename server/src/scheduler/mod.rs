@@ -1,7 +1,7 @@
-//! `omega scheduler`: places the jobs that name it, in a process of its own.
+//! `omega scheduler`: a scheduler process.
 //!
-//! Several processes may run schedulers of different names at once: the cell takes what holds and
-//! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
+//! Several processes may run schedulers of different names at once. Of one name, one process places
+//! jobs and others may stand by: docs/schedulers.md.
 
 mod aside;
 mod figures;
@@ -9,6 +9,7 @@ mod listen;
 mod plugins;
 
 use crate::connect::CellArgs;
+use crate::context::ContextError;
 use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output::{self, OutputError};
@@ -43,23 +44,24 @@ const COMMITS_IN_FLIGHT: usize = 4;
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Its name: it places the jobs that name it.
+    /// Name: it places the jobs that name it.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Workers that share its jobs, each on a thread.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// The profile of this name in this file says how it places; docs/profiles.md.
+    /// File with the profile of this name; docs/profiles.md.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
+    /// Keep a transaction open for this time, up to 1s, when no job has its turn, so that jobs that
+    /// arrive soon share a commit.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
-    /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
+    /// Wait until no process owns the name, then take over. Without it, an owned name is an error.
     #[arg(long)]
     standby: bool,
-    /// Time that this process may be silent before a standby may take over: from 1s to 60s.
+    /// Lease of the name: a standby takes over after this time without renewal, 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]
@@ -78,24 +80,27 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Why a scheduler does not start, or ends early. One line for the user.
+/// Error of starting or running a scheduler: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchedulerError {
+    /// Correct the context.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// Correct the address.
     #[error(transparent)]
     Address(#[from] ApiError),
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Mistake.
         why: io::Error,
     },
-    /// Mend the file.
+    /// Correct the file.
     #[error("{}:{why}", file.display())]
     Profile {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Error in it, and where.
         why: ConfigError,
@@ -103,7 +108,7 @@ pub(crate) enum SchedulerError {
     /// Name a profile for it.
     #[error("{}: has no profile for the scheduler {name:?}", file.display())]
     NoProfile {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Owner.
         name: String,
@@ -114,27 +119,27 @@ pub(crate) enum SchedulerError {
     /// Wait until the other process has ended, or start with `--standby`, which does.
     #[error("{} [{}]; with --standby, this process waits for it", .0.message, .0.code)]
     Held(ApiError),
-    /// Another process goes on. Start this one as its standby, if it is to be one.
+    /// Another process owns the name now. Start this one as its standby, if needed.
     #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
     Lost(ApiError),
-    /// Stay on this machine, or say that it shall be so.
+    /// Use a local address, or confirm the open one.
     #[error(
-        "--metrics-listen {0} is open to other machines: say --insecure if everyone who reaches it may see the figures"
+        "--metrics-listen {0} is open to other machines: add --insecure if everyone who reaches it may see the metrics"
     )]
     Exposed(SocketAddr),
-    /// Choose another address, or end whoever has it.
+    /// Choose another address, or end the process that uses it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// Where.
+        /// The place.
         address: SocketAddr,
         /// Underlying error.
         why: io::Error,
     },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
 
@@ -159,12 +164,12 @@ impl Clock for Monotonic {
     }
 }
 
-/// Places until it is told to end, or another process has its name.
+/// Schedules until a signal, or until another process owns its name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     args.log.show();
     let profiles = args.profile.as_deref().map(read).transpose()?;
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
-    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let figures = args.metrics.serve()?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
     if !take_name((&args.name, args.standby), &cell, &mut end)? {
@@ -185,7 +190,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     placed.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Takes the scheduler's name, which all its workers go with. `false`: it was told to end before it got it.
+/// Leases the scheduler's name, and with it those of its workers. `false`: a signal came first.
 pub(crate) fn take_name(
     (name, standby): (&str, bool),
     cell: &RemoteCell,
@@ -302,13 +307,13 @@ pub(crate) fn process_name() -> String {
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// Interval at which the scheduler checks that nothing is left to wait for.
+/// Interval at which the scheduler checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Interval at which a standby asks for the name.
+/// Interval at which a standby requests the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// The signals that ask this process to end. Once one has come, it has come.
+/// Termination signals of this process. Once one has come, it stays set.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,
@@ -322,7 +327,7 @@ impl End {
         Ok(End { runtime, signals, has_come: false })
     }
 
-    /// Whether one comes within this time, or has come before.
+    /// Whether a signal comes within this time, or has come before.
     pub(crate) fn came_within(&mut self, time: Duration) -> bool {
         let End { runtime, signals, has_come } = self;
         if !*has_come {

@@ -1,18 +1,20 @@
-//! Time that plugins take, and how many machines filters refuse: one search in some dozens is measured, and stands for the others.
+//! Time in plugins, and machines that filters reject: one search in some dozens is measured, and
+//! stands for the others.
 
 use omega_schedulers::{Meter, Nanos, Work};
-use omega_service::exposition::{Figure, Pen};
+use omega_service::openmetrics::{Figure, MetricWriter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One search in so many is measured: a search that is takes about twice as long, so all of them together take some
-/// two in a hundred longer. It is a prime, so that no order of searches is always met at the same place.
+/// Searches per measured search: a measured one takes about twice as long, so the total grows by
+/// some two percent. It is a prime, so that no periodic order of searches is always sampled at the
+/// same place.
 const EVERY: u64 = 61;
 
-/// Number of readings of the clock that measure how long one takes.
+/// Number of clock readings that measure the time of one.
 const READINGS: usize = 1000;
 
 /// Measures the plugins of all workers.
@@ -23,20 +25,20 @@ pub(super) struct PluginTimes {
     reading: Nanos,
     /// Counts searches; nothing else depends on it.
     searches: AtomicU64,
-    /// Held for an addition, in searches that are measured.
+    /// The lock is taken for an addition, in measured searches.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
-    /// By filter, likewise.
+    /// Rejections by filter.
     refusals: Mutex<BTreeMap<&'static str, Refusals>>,
 }
 
 /// Machines that a filter rejected.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refusals {
-    /// Machines, as often as they were looked at.
+    /// Machines, counted at each examination.
     machines: u64,
-    /// Searches in which it refused some.
+    /// Searches in which it rejected some.
     searches: u64,
-    /// The last of these, by its number among those that were measured.
+    /// Number of the last of these among the measured searches.
     last: u64,
 }
 
@@ -65,7 +67,7 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// A search is told from the one before it by how many have begun: of several workers some are taken for one.
+    /// Searches are told apart by the number begun: with several workers, some are counted as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();
@@ -81,8 +83,8 @@ impl Meter for PluginTimes {
 }
 
 impl PluginTimes {
-    /// Writes what is known.
-    pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    /// Writes the metrics.
+    pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let times = self.times.lock().clone();
         let seconds = times.into_iter().map(|((work, plugin), nanos)| {
             let work = match work {

@@ -1,4 +1,4 @@
-//! The cell of a server: made, found again, or joined.
+//! The cell of a server: created, continued or joined.
 
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::dial;
@@ -21,22 +21,22 @@ use tokio::runtime::Handle;
 /// Duration of a tick: with the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Why a cell cannot be served. One line for the user; nothing was changed.
+/// Error of serving a cell: one line for the user; nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellError {
-    /// Say what a new replica is to begin with.
+    /// State how a new replica begins.
     #[error(
         "{}: holds no replica yet: start all replicas of a new cell with --bootstrap, once; or this \
          one with --join and an id that was never used; after a lost disk, join", .0.display()
     )]
     NoReplica(PathBuf),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Create(#[from] CreateDirectoryError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Open(#[from] OpenDirectoryError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Start(#[from] StartError),
     /// Correct the address.
@@ -54,13 +54,13 @@ pub(crate) enum CellError {
 pub(crate) struct Opened {
     /// It.
     pub(crate) host: Host,
-    /// Which replica of which cell.
+    /// Identity of this replica.
     pub(crate) me: Whoami,
     /// Receiver of its peers' messages, and its address.
     pub(crate) peers: Option<(PeerListener, String)>,
 }
 
-/// Opens the cell that the settings mean.
+/// Opens the cell of the settings.
 ///
 /// # Errors
 /// If it is not there, damaged, another one, or in use.
@@ -135,8 +135,8 @@ fn whoami(directory: &Directory) -> Whoami {
     Whoami { cell: identity.origin.cell, replica: identity.replica }
 }
 
-/// A cell that nobody has asked for anything yet: the same wherever it is made. It remembers jobs that
-/// have ended for an hour, so that people can look at them.
+/// A cell before its first command, equal on all replicas. It keeps ended jobs for an hour, so that
+/// people can look at them.
 fn new_cell(kinds: &Kinds) -> Cell {
     let mut cell = Cell::new(kinds.clone());
     let policy = Policy { ttl_after_finished_ms: 3_600_000, ..Policy::default() };
@@ -175,7 +175,7 @@ fn run(
     Ok(Arc::new(Running::start(start(directory, settings)?, transport, TICK)))
 }
 
-/// A number that nobody has thrown before.
+/// A random number.
 pub(crate) fn rand_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
     // The standard library's keys come from the system's source of chance.

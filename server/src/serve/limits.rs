@@ -1,8 +1,8 @@
 //! Limits on concurrent requests of clients: the table `[limits]` of the file, a flag and a
 //! variable for each of them.
 //!
-//! What nobody says is as `Limits::default` has it, with its reasons. Zero is refused everywhere: a server that lets nobody
-//! in is meant by nobody.
+//! `Limits::default` has the defaults, with reasons. Zero is rejected everywhere: a server without
+//! any clients is a mistake.
 
 use clap::Args;
 use omega_service::{Deadlines, HEADER_BYTES_MIN, Limits};
@@ -10,75 +10,76 @@ use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The most bytes of headers: no call has more to say, and each connection may keep so many in memory.
+/// Largest limit of header bytes: no call needs more, and each connection may keep as many in
+/// memory.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// The fewest bytes of a message: a job with its rules may have so many. The most: what one caller may make a
-/// server keep in memory with each call.
+/// Smallest and largest limit of message bytes: a job with its rules may have the smallest; the
+/// largest bounds the memory of each call.
 const MESSAGE_BYTES_MIN: u32 = 64 << 10;
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// The longest that anything here may wait: a day.
+/// Longest time that a setting may have: a day.
 const SECONDS_MAX: u32 = 86_400;
 
 /// The given values. A missing one is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct GivenLimits {
-    /// Calls that are answered at once, of everyone but operators [default: 1024].
+    /// Concurrent calls of all callers except operators [default: 1024].
     #[arg(long = "limit-calls", env = "OMEGA_LIMIT_CALLS", value_name = "N")]
     calls: Option<NonZeroU32>,
-    /// Calls of operators that are answered at once, beside those [default: 256].
+    /// Concurrent calls of operators [default: 256].
     #[arg(long = "limit-operator-calls", env = "OMEGA_LIMIT_OPERATOR_CALLS", value_name = "N")]
     operator_calls: Option<NonZeroU32>,
-    /// Streams that are open at once, of everyone but operators [default: 4096].
+    /// Open streams of all callers except operators [default: 4096].
     #[arg(long = "limit-streams", env = "OMEGA_LIMIT_STREAMS", value_name = "N")]
     streams: Option<NonZeroU32>,
-    /// Streams of operators that are open at once, beside those [default: 1024].
+    /// Open streams of operators [default: 1024].
     #[arg(long = "limit-operator-streams", env = "OMEGA_LIMIT_OPERATOR_STREAMS", value_name = "N")]
     operator_streams: Option<NonZeroU32>,
-    /// Streams that one caller may have open [default: 256].
+    /// Open streams of one caller [default: 256].
     #[arg(long = "limit-streams-each", env = "OMEGA_LIMIT_STREAMS_EACH", value_name = "N")]
     streams_each: Option<NonZeroU32>,
-    /// Calls a second that one caller may make for long [default: 5000].
+    /// Sustained calls per second of one caller [default: 5000].
     #[arg(long = "limit-calls-per-second", env = "OMEGA_LIMIT_CALLS_PER_SECOND", value_name = "N")]
     calls_per_second: Option<NonZeroU32>,
-    /// Calls that one caller may make at once after a pause [default: 10000].
+    /// Burst of calls of one caller [default: 10000].
     #[arg(long = "limit-calls-burst", env = "OMEGA_LIMIT_CALLS_BURST", value_name = "N")]
     calls_burst: Option<NonZeroU32>,
-    /// Connections that are open at once [default: 512].
+    /// Open connections [default: 512].
     #[arg(long = "limit-connections", env = "OMEGA_LIMIT_CONNECTIONS", value_name = "N")]
     connections: Option<NonZeroU32>,
-    /// Connections of one address among them [default: 64].
+    /// Open connections from one address [default: 64].
     #[arg(long = "limit-connections-each", env = "OMEGA_LIMIT_CONNECTIONS_EACH", value_name = "N")]
     connections_each: Option<NonZeroU32>,
-    /// Calls and streams that are open at once on one connection [default: 128].
+    /// Concurrent calls and streams on one connection [default: 128].
     #[arg(
         long = "limit-connection-streams",
         env = "OMEGA_LIMIT_CONNECTION_STREAMS",
         value_name = "N"
     )]
     connection_streams: Option<NonZeroU32>,
-    /// Bytes of the headers of one call [default: 16384].
+    /// Bytes of one call's headers [default: 16384].
     #[arg(long = "limit-header-bytes", env = "OMEGA_LIMIT_HEADER_BYTES", value_name = "BYTES")]
     header_bytes: Option<NonZeroU32>,
-    /// Bytes of one message that a caller sends [default: 4194304].
+    /// Bytes of one message from a caller [default: 4194304].
     #[arg(long = "limit-message-bytes", env = "OMEGA_LIMIT_MESSAGE_BYTES", value_name = "BYTES")]
     message_bytes: Option<NonZeroU32>,
     /// Tasks of one tenant that have not ended [default: 4194304].
     #[arg(long = "limit-tenant-tasks", env = "OMEGA_LIMIT_TENANT_TASKS", value_name = "N")]
     tenant_tasks: Option<NonZeroU32>,
-    /// Seconds until a connection must have shown its certificate and speak HTTP [default: 5].
+    /// Seconds for a connection's TLS handshake and first HTTP/2 frame [default: 5].
     #[arg(
         long = "limit-handshake-seconds",
         env = "OMEGA_LIMIT_HANDSHAKE_SECONDS",
         value_name = "SECONDS"
     )]
     handshake_seconds: Option<NonZeroU32>,
-    /// Seconds that a call may take that says nothing of it [default: 5].
+    /// Deadline in seconds of a call that sets none [default: 5].
     #[arg(long = "limit-call-seconds", env = "OMEGA_LIMIT_CALL_SECONDS", value_name = "SECONDS")]
     call_seconds: Option<NonZeroU32>,
-    /// The most seconds that a call may ask for [default: 60].
+    /// Longest deadline in seconds that a call may set [default: 60].
     #[arg(
         long = "limit-call-seconds-max",
         env = "OMEGA_LIMIT_CALL_SECONDS_MAX",
@@ -107,7 +108,7 @@ pub(crate) enum LimitsError {
     /// Choose one in between.
     #[error("limits: {name} ({given}) must be from {min} to {max}")]
     OutOfRange {
-        /// Which limit.
+        /// Name of the limit.
         name: &'static str,
         /// The given value.
         given: u64,
@@ -205,7 +206,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
     Ok(())
 }
 
-/// All of them, as the file may say them.
+/// All limits, in the form of the file.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
     let all: [(&str, u64); 16] = [

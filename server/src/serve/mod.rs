@@ -34,34 +34,34 @@ use tokio::sync::watch;
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     given: Given,
-    /// Read the rest from this file; every flag is a key of it.
+    /// Read the other settings from this file; every flag is a key of it.
     #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Check what was said, say what it means, and end.
+    /// Check the settings, print them, and end.
     #[arg(long)]
     check_config: bool,
-    /// Go on without the end of the log that a loss of power tore, this once: what was acknowledged there is lost
-    /// if it was damaged afterwards, and no other replica has it.
+    /// Start this once without the torn end of the log: acknowledged entries in it are lost if they
+    /// were damaged afterwards and no other replica has them.
     #[arg(long)]
     accept_torn_log: bool,
 }
 
-/// Why a server does not start, or ends early. One line for the user.
+/// Error of starting or running a server: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Cell(#[from] CellError),
-    /// Choose another address, or end whoever has it.
+    /// Choose another address, or end the process that uses it.
     #[error("cannot listen on {address}: {why}")]
     Listen {
-        /// Where.
+        /// The place.
         address: String,
         /// Underlying error.
         why: io::Error,
@@ -69,7 +69,7 @@ pub(crate) enum ServeError {
     /// Name another file, or make room.
     #[error("{}: the audit log cannot be written: {why}", file.display())]
     Audit {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Underlying error.
         why: io::Error,
@@ -82,19 +82,19 @@ pub(crate) enum ServeError {
         /// Error in it.
         why: tonic::transport::Error,
     },
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The replica stopped by itself: see why.
     #[error("the replica has stopped: {why}")]
     Stopped {
-        /// Why.
+        /// The reason.
         why: String,
         /// Remedy.
         remedy: Remedy,
     },
     /// The system has no threads or signals left.
-    #[error("the system refuses: {0}")]
+    #[error("the operating system refuses: {0}")]
     System(io::Error),
 }
 
@@ -111,7 +111,7 @@ impl ServeError {
     }
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
     if args.check_config {

@@ -23,41 +23,41 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Where clients are listened to unless somebody says otherwise.
+/// Default address for clients.
 const LISTEN: &str = "127.0.0.1:7600";
 
 /// The given values. A missing one is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
-    /// The folder of the replica; it is made, with a new cell in it, if it is not there.
+    /// Folder of the replica; created with a new cell if absent.
     #[arg(long, env = "OMEGA_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Keep the cell in memory alone: it is gone when the server ends.
+    /// Keep the cell in memory only, until the server ends.
     #[arg(long, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
     memory: Option<bool>,
-    /// Where clients are listened to [default: 127.0.0.1:7600].
+    /// Address for clients [default: 127.0.0.1:7600].
     #[arg(long, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
-    /// Where agents and schedulers are told to reach this replica while it leads [default: --listen; if that is every
-    /// address of the host, the host that --peers gives].
+    /// Address that agents and schedulers get for this replica while it leads [default: --listen; if that is every
+    /// address of the host, the host in --peers].
     #[arg(long, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
     #[serde(default, deserialize_with = "address_in_file")]
     advertise: Option<String>,
-    /// Where the web page is served, and /metrics, /healthz and /readyz: over HTTPS where there are
-    /// certificates [default: nowhere].
+    /// Address of the web page, /metrics, /healthz and /readyz: over HTTPS if there are
+    /// certificates [default: none].
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
-    /// The name of the cell, the same for all its replicas. A single replica needs none.
+    /// Name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored from a backup, the same for all its replicas: a cell of another
-    /// generation is another cell [default: 0].
+    /// Number of times the cell was restored from a backup, the same for all its replicas [default:
+    /// 0].
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
-    /// Which replica this is, where there are several.
+    /// Id of this replica, if there are several.
     #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
     /// The replicas that bootstrap the cell, this one among them, and where they reach each other:
@@ -65,63 +65,62 @@ pub(crate) struct Given {
     /// another address, that one is used.
     #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
-    /// Where this replica listens to its peers [default: what --peers says of it].
+    /// Address to listen on for peers [default: its own in --peers].
     #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
-    /// Resource kinds that a new cell has beside cpu, memory, disk and gpu, the same for all its replicas: each counts
-    /// whole things, or bytes: licence,cloud-disk=bytes. They stay as they are.
+    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, the same for all its
+    /// replicas: each counts whole things, or bytes: licence,cloud-disk=bytes. They cannot change.
     #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
-    /// Bootstrap a new cell with the peers, where this replica of several has no folder yet: once, and never again.
+    /// Bootstrap a new cell with the peers, on the first start of its replicas only.
     #[arg(long, env = "OMEGA_BOOTSTRAP", num_args = 0..=1, default_missing_value = "true", conflicts_with = "join")]
     bootstrap: Option<bool>,
-    /// Join a cell that runs, as a new replica with a new id, where this one has no folder yet.
+    /// Join a running cell as a new replica with a new id.
     #[arg(long, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
     join: Option<bool>,
-    /// Where changes and denials are written down.
+    /// File for changes and denials.
     #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
-    /// This replica's certificate, for clients and peers, with those between it and its authority.
+    /// Certificate of this replica, for clients and peers, with its intermediate certificates.
     #[arg(long, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
     tls_cert: Option<PathBuf>,
-    /// The key of that certificate, which nobody else may read.
+    /// Key of that certificate, readable by its owner alone.
     #[arg(long, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
     tls_key: Option<PathBuf>,
-    /// The authority of the clients' certificates.
+    /// Authority of the clients' certificates.
     #[arg(long, env = "OMEGA_CLIENT_CA", value_name = "FILE.pem")]
     client_ca: Option<PathBuf>,
-    /// The authority of the peers' certificates [default: that of the clients].
+    /// Authority of the peers' certificates [default: that of the clients].
     #[arg(long, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
     peer_ca: Option<PathBuf>,
-    /// Lists of certificates that are not good any more (CRLs) of these authorities, read again when they
-    /// change.
+    /// Certificate revocation lists (CRLs) of these authorities, read again when they change.
     #[arg(long, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
     revoked: Option<PathBuf>,
     /// Listen to other machines without certificates: everyone who reaches this one is an operator.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
-    /// After how many seconds of silence the machine of an agent is unreachable [default: 40].
+    /// Seconds without heartbeats after which an agent's machine is unreachable [default: 40].
     #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
-    /// The most machines that become unreachable in a second [default: 10].
+    /// Maximum number of machines marked unreachable in a second [default: 10].
     #[arg(long, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
-    /// After how many milliseconds a commit is slow, and told of with its stages [default: 500].
+    /// Milliseconds after which a commit is slow, and logged with its stages [default: 500].
     #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// Level of events on standard error: error, warn, info, debug or trace, also by part, such as
-    /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
+    /// Level of events on standard error: error, warn, info, debug or trace, also by module, such
+    /// as warn,omega_service=debug [default: RUST_LOG, or warn].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// Lines for people, or one JSON object for each [default: text].
+    /// Text lines, or one JSON object for each event [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
-    /// Where a collector of OpenTelemetry is told where the time of commits goes: http://127.0.0.1:4317
-    /// [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere].
+    /// Address of an OpenTelemetry collector for traces of commits: http://127.0.0.1:4317 [default:
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, or none].
     #[arg(long, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<Collector>,
-    /// Which part of the transactions is traced, from 0 to 1 [default: 0.01].
+    /// Fraction of the transactions that is traced, from 0 to 1 [default: 0.01].
     #[arg(long, env = "OMEGA_TRACE_FRACTION", value_name = "PART")]
     trace_fraction: Option<Fraction>,
     #[command(flatten)]
@@ -135,15 +134,15 @@ pub(crate) struct Given {
 pub(crate) enum Start {
     /// An empty cell, the same at each replica that bootstraps it.
     Bootstrap,
-    /// Nothing: the leader sends what there is.
+    /// Join: the leader sends the state.
     Join,
 }
 
-/// A replica, and where it hears its peers.
+/// A replica, and its address for peers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Peer {
-    /// Which one.
+    /// Id of the replica.
     pub(crate) id: ReplicaId,
     /// `host:port`.
     pub(crate) address: String,
@@ -172,13 +171,12 @@ impl TryFrom<String> for Peer {
     }
 }
 
-/// A resource kind beside those that every served cell has.
+/// A resource kind besides those of every served cell.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
 
-/// The address of this machine that a text means: of a name with several, one of IPv4, which clients that are told an
-/// address use.
+/// The local address of a text: of a name with several, an IPv4 address.
 fn resolved(text: &str) -> Result<SocketAddr, String> {
     let all: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(all) => all.collect(),
@@ -240,33 +238,33 @@ fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
 /// Actions of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where clients are listened to.
+    /// Address for clients.
     pub(crate) listen: SocketAddr,
-    /// Where clients are told to reach it, if that is not where it listens.
+    /// Address that clients get, if it is not the one for clients.
     pub(crate) advertise: Option<String>,
-    /// Where metrics and probes are answered, if anywhere.
+    /// Address of metrics and probes, if any.
     pub(crate) web: Option<SocketAddr>,
-    /// Where the cell is kept.
+    /// Storage of the cell.
     pub(crate) kept: Kept,
     /// Its resource kinds, if it is a new one.
     pub(crate) kinds: Kinds,
     /// The certificates, if callers must have some, too.
     pub(crate) tls: Option<Files>,
-    /// Where changes and denials are written down, if anywhere.
+    /// File for changes and denials, if any.
     pub(crate) audit_log: Option<PathBuf>,
-    /// When machines are unreachable.
+    /// Settings for unreachable machines.
     pub(crate) monitor: MonitorSettings,
-    /// When a commit is slow.
+    /// Threshold of a slow commit.
     pub(crate) slow_commit: SlowCommit,
     /// Level and format of events.
     pub(crate) log: LogArgs,
-    /// Amount that clients may ask for.
+    /// Limits of requests.
     pub(crate) limits: Limits,
     /// Collector of traces of commits, if any.
     pub(crate) traces: Option<TraceSettings>,
 }
 
-/// Where a cell is kept.
+/// Storage of a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Kept {
     /// Nowhere.
@@ -282,27 +280,27 @@ pub(crate) enum Kept {
 pub(crate) struct Replicated {
     /// Its folder.
     pub(crate) dir: PathBuf,
-    /// Which cell.
+    /// Id of the cell.
     pub(crate) cell: CellId,
-    /// Which replica.
+    /// Id of the replica.
     pub(crate) replica: ReplicaId,
     /// All replicas whose addresses are known.
     pub(crate) peers: Vec<Peer>,
-    /// Where it listens to them.
+    /// Address to listen on for peers.
     pub(crate) listen: String,
-    /// Where they reach it.
+    /// Address for the peers.
     pub(crate) address: String,
-    /// Action if the folder is not there.
+    /// Action for an absent folder.
     pub(crate) start: Option<Start>,
 }
 
-/// Mistake with what was said. One line for the user.
+/// Error in the settings: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// Name another file, or mend this one.
+    /// Name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
         /// Error in it, with the line.
         why: String,
@@ -312,8 +310,10 @@ pub(crate) enum SettingsError {
         "a cell in memory has no folder and no replicas: leave out either --memory or the others"
     )]
     MemoryAndMore,
-    /// Say where the cell is to be kept.
-    #[error("say where the cell is kept: --dir DIR, or --memory if it need not survive")]
+    /// Give the storage of the cell.
+    #[error(
+        "give --dir DIR for the cell's folder, or --memory for a cell that ends with the process"
+    )]
     NoPlace,
     /// Complete them.
     #[error(
@@ -326,7 +326,7 @@ pub(crate) enum SettingsError {
     /// Add this replica to the list.
     #[error("--peers does not say where replica {0} is: add it")]
     NotAmongPeers(ReplicaId),
-    /// Name each replica once, and give each an address of its own.
+    /// Name each replica once, with a unique address.
     #[error("--peers names {0} twice")]
     Twice(String),
     /// Use two ports.
@@ -335,13 +335,13 @@ pub(crate) enum SettingsError {
     /// Correct --kinds.
     #[error("--kinds: {0}")]
     Kinds(#[from] KindsError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
     /// Correct the variable.
     #[error("{0}")]
     Traces(String),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Limits(#[from] LimitsError),
 }
@@ -499,8 +499,8 @@ impl Given {
     }
 }
 
-/// The id of a cell of this name: so its replicas, which cannot ask each other yet, choose the same. One
-/// that was restored from a backup has another id, so that no replica from before can join it.
+/// Id of a cell with this name, so that its replicas, which cannot communicate yet, choose the
+/// same. A restored cell has another id, so that no replica of the former one can join it.
 pub(crate) fn cell_of(name: &str, generation: u32) -> CellId {
     let mut bytes = name.as_bytes().to_vec();
     if generation > 0 {

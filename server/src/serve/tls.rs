@@ -20,24 +20,23 @@ pub(crate) struct Said {
     pub(crate) insecure: bool,
 }
 
-/// Mistake with what was said of certificates. One line for the user.
+/// Error in the settings of certificates: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSettingsError {
     /// Complete them.
     #[error("certificates need --tls-cert, --tls-key, --client-ca and --cell-name; {0} is missing")]
     Incomplete(&'static str),
-    /// Choose a name that certificates can hold.
+    /// Choose a name that is valid in certificates.
     #[error("a cell whose name is in certificates has letters, digits, . _ ~ and - in it: {0:?}")]
     Name(String),
     /// Give it certificates, or stay on this machine.
     #[error(
-        "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or say \
-         --insecure if everyone who reaches it may do everything"
+        "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or add --insecure if everyone who reaches it may do everything"
     )]
     Exposed {
-        /// Which flag.
+        /// Name of the flag.
         flag: &'static str,
-        /// Where it would listen.
+        /// Address of the listener.
         address: String,
     },
 }
@@ -56,7 +55,7 @@ impl Said {
         files.iter().all(|file| file.is_none())
     }
 
-    /// Where the certificates are, if there are to be any.
+    /// The certificate files, if configured.
     ///
     /// # Errors
     /// If something is missing.
@@ -95,7 +94,7 @@ impl Said {
     }
 }
 
-/// Whether nobody but this machine reaches an address. A name may become any address.
+/// Whether an address is reachable from this machine alone. A name may become any address.
 fn is_local(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),
@@ -126,7 +125,7 @@ pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, Tl
     Ok(Doors { clients: door(&files.clients)?, peers: door(&files.peers)? })
 }
 
-/// The way in which a peer at `host:port` is reached.
+/// Connection settings for the peer at `host:port`.
 ///
 /// # Errors
 /// If it is not an address.

@@ -10,7 +10,7 @@ const COMMON: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// One transaction of a hundred: enough to see where the time goes, at a cost that nobody sees.
 const FRACTION: f64 = 0.01;
 
-/// Where a collector listens.
+/// Address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Collector(String);

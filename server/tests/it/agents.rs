@@ -22,7 +22,7 @@ const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
 /// Long enough for a busy machine to heartbeat in time, short enough to wait for.
 const TIMEOUT: &str = "--machine-timeout=4";
 
-/// One replica on a disk, and what speaks to it.
+/// One replica on a disk, and its clients.
 pub(crate) struct Cell {
     dir: TempDir,
     port: u16,
@@ -77,7 +77,7 @@ impl Cell {
         });
     }
 
-    /// Gives a task so many cores, as an operator does.
+    /// Resizes a task to a number of cores.
     pub(crate) fn resize(&self, task: &str, cores: u32) {
         let (cpu, address) = (cores.to_string(), self.address());
         let arguments = ["task", "resize", task, "--cpu", &cpu, "--cell", &address];
@@ -154,7 +154,7 @@ impl Cell {
         (of.iter().filter(has_taint).count(), of.iter().map(|told| told.tasks).sum())
     }
 
-    /// Ends the server and replays what it has kept, with an audit.
+    /// Ends the server and replays its log, with an audit.
     fn replay(mut self) {
         self.server = None;
         let said = say(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
@@ -186,7 +186,7 @@ fn job(runtime: &Runtime, url: &str, id: u64) -> proto::JobStatus {
     answer.job.unwrap()
 }
 
-/// Starts a part that says one line when it is ready.
+/// Starts a process that prints one line when it is ready.
 pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Process {
     let mut command = omega(dir);
     let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
@@ -205,7 +205,7 @@ fn service(name: &str, tasks: u32) -> Job {
     Job { kind: JobKind::Service, ..batch(name, tasks, 1) }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::sleep(Duration::from_millis(50));

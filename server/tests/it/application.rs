@@ -161,7 +161,7 @@ fn a_process_of_its_own() {
     }
 }
 
-/// The child, killed once it has asked for so many.
+/// The child, killed after a number of requests.
 fn kill_after(address: &Address, asked: usize) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "application::a_process_of_its_own", "--nocapture"]);

@@ -36,8 +36,8 @@ impl Cell {
         answer.err().map(|status| ApiError::from(status).code)
     }
 
-    /// Commits what must be refused, and looks whether anything was changed. An answer that took a judge is
-    /// remembered, which is all that its state differs in; the same again changes not even that.
+    /// Commits an invalid transaction, and checks that nothing was changed except the recorded
+    /// result; a repetition changes not even that.
     fn refused(&self, what: &str, expected: &str, request: proto::CommitRequest) {
         let version = self.version();
         let takes_a_judge = !request.evictions.is_empty() || request.claim_jobs.len() > 1;

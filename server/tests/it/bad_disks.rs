@@ -1,5 +1,5 @@
-//! Disks that take nothing: full ones, and those that may only be read. Real file systems, where the rights of
-//! root allow them; else a test says that it is skipped.
+//! Full and read-only disks: real file systems if root's rights allow them; otherwise the test is
+//! skipped with a message.
 
 use crate::process::{folder, say};
 use crate::served::{Process, insist, ports, serve};
@@ -14,7 +14,7 @@ use std::process::Command;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 
-/// A disk of so many mebibytes, or `None` (said aloud) where nobody gets one.
+/// A disk of a number of mebibytes, or `None` (with a message) if it cannot be made.
 fn disk(at: &Path, mib: u64) -> Option<Disk> {
     let made = Disk::with_room(at, mib);
     if let Err(why) = &made {

@@ -94,7 +94,7 @@ fn faults_are_told_in_one_line() {
     }
 }
 
-/// Error for a table of jobs of these bytes.
+/// Error for a table of jobs with these bytes.
 fn fault_of_jobs(bytes: &[u8]) -> String {
     let dir = folder(&SOUND);
     std::fs::write(dir.path().join("j.csv"), bytes).unwrap();

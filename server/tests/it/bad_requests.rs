@@ -101,7 +101,7 @@ impl Cell {
         insist(|| self.runtime.block_on(describe(url.clone()))).version
     }
 
-    /// The hash of the whole state, as a backup of it says: whatever is refused leaves it as it was.
+    /// The hash of the whole state in a backup: rejected requests leave it unchanged.
     pub(crate) fn hash(&self) -> StateHash {
         loop {
             let now_ms = self.now_ms();
@@ -129,7 +129,7 @@ impl Cell {
         self.runtime.block_on(told).unwrap().into_inner().now_ms
     }
 
-    /// A transaction that claims these tasks, on these machines.
+    /// A transaction that claims these tasks on these machines.
     pub(crate) fn claims(&self, number: u64, of: &[(u32, u32)]) -> proto::CommitRequest {
         proto::CommitRequest {
             scheduler: self.scheduler,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A browser, or `None` (said aloud) where there is none.
+/// A browser, or `None` (with a message) without one.
 fn browser() -> Option<&'static str> {
     let works = |name: &&&str| {
         let mut command = Command::new(name);

@@ -272,7 +272,7 @@ fn machines_are_reserved_listed_and_given_back() {
     let create = "reservation create demo --label rack=a --machine m1 --machine m2 --tenant show";
     assert_eq!(
         cell.ok(&format!("{create} --from @4000000000 --for 30m")),
-        "reservation demo is made; no machine is like that now\n"
+        "reservation demo is made; no machine matches now\n"
     );
     cell.ok(&format!("{create} --from @4000000000 --for 30m"));
     let why = cell.fails(1, &format!("{create} --from @4000000000 --for 1h"));
@@ -436,7 +436,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f job.json", "job.json:2:"),
         (
             "job submit -f amount.toml",
-            "amount.toml: group[0].request.cpu: \"4GiB\" is not counted so",
+            "amount.toml: group[0].request.cpu: \"4GiB\" has the wrong unit",
         ),
         ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
         ("job submit -f level.toml", "level.toml:4:"),
@@ -536,6 +536,10 @@ fn the_help_of_each_verb_has_an_example() {
         "txn get",
         "txn commit",
         "cell",
+        "context list",
+        "context set",
+        "context use",
+        "context remove",
         "backup",
         "restore",
         "audit verify",
@@ -550,7 +554,9 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit"] {
+    for noun in
+        ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit", "context"]
+    {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {

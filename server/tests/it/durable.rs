@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// A synthetic cell that is placed in a moment.
 const SMALL: [&str; 6] = ["run", "--synthetic", "100", "--hours", "1", "--quiet"];
 
-/// Runs a small cell in a folder of its own, with these arguments.
+/// Runs a small cell in a new folder, with these arguments.
 fn run(more: &[&str]) -> (TempDir, Outcome) {
     let dir = tempfile::tempdir().unwrap();
     let output = omega(dir.path()).args(SMALL).args(more).args(["--json", "result.json"]).output();
@@ -33,7 +33,7 @@ fn value<'a>(replay: &'a str, name: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {name} in\n{replay}")).trim()
 }
 
-/// The last version that a replay came to.
+/// The last version of a replay.
 fn version(replay: &str) -> u64 {
     let number = value(replay, "version").trim_start_matches('v');
     number.split(' ').next().unwrap().parse().unwrap()
@@ -189,8 +189,8 @@ fn look_and_compare(engine: &str) {
     assert!(content(&cell) == before, "the directory was changed");
 }
 
-/// Where the last record of a log's file begins, and where it ends: a record has its length in front, and
-/// begins at a multiple of eight.
+/// Start and end of the last record in a log file: a record begins at a multiple of eight with its
+/// length.
 fn last_record(bytes: &[u8]) -> (usize, usize) {
     const FIRST: usize = 4096;
     const HEAD: usize = 24;

@@ -92,7 +92,8 @@ fn a_leader_whose_disk_hangs_is_followed_by_another_and_then_follows() {
     }
 }
 
-/// A test whose time is up is killed, with nothing dropped. What it has left must end all the same.
+/// A test that is killed at its time limit runs no destructors; its processes must end all the
+/// same.
 #[test]
 fn what_a_killed_test_leaves_is_cleared_away() {
     let mut left = Command::new("sleep").arg("infinity").spawn().unwrap();

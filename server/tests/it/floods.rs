@@ -86,7 +86,7 @@ fn small_header_blocks_that_mean_much_are_refused() {
     flood(&open, "references to one entry", frames);
 }
 
-/// Reads until a watch has told of so many jobs, at versions that only grow.
+/// Reads a watch until it has reported a number of jobs, at ascending versions.
 async fn hears_of(mut watch: Streaming<WatchJobsResponse>, jobs: usize) {
     let (mut known, mut version) = (BTreeSet::new(), 0);
     while known.len() < jobs {

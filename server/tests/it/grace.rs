@@ -21,7 +21,7 @@ base = "service"
 plugin = "default_preemption"
 "#;
 
-/// Longer than any test takes.
+/// Longer than any test.
 const EVER_MS: u32 = 3_600_000;
 
 fn service(name: &str, cores: u64, precedence: i32, grace_ms: u32) -> Job {

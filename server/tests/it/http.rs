@@ -37,7 +37,7 @@ impl Answered {
     }
 }
 
-/// Asks for a path by any method, under any name of the host.
+/// Requests a path with any method and host name.
 pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
@@ -45,12 +45,12 @@ pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
     Answered::read(stream)
 }
 
-/// Asks for a path.
+/// Requests a path.
 pub(crate) fn get(port: u16, path: &str) -> Answered {
     ask(port, "GET", "localhost", path)
 }
 
-/// Asks for a path over TLS, with this certificate or none.
+/// Requests a path over TLS, with this certificate or none.
 pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str) -> Answered {
     let mut roots = RootCertStore::empty();
     for one in CertificateDer::pem_slice_iter(authority) {

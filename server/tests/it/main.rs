@@ -4,6 +4,7 @@
 //! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
 //! - `traces.rs`: the published traces; skipped where they are not at hand.
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
+//! - `contexts.rs`: cells by name, and how lists are sorted, filtered and printed.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `rebalance.rs`: better machines for what runs.
@@ -54,6 +55,7 @@ mod browser;
 mod certificates;
 mod commands;
 mod container;
+mod contexts;
 mod cores;
 mod durable;
 mod events;

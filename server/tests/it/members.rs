@@ -71,7 +71,7 @@ impl Cell {
         serde_json::from_str(&self.operate("member list -o json")).unwrap()
     }
 
-    /// Waits until the leader hears a replica, and returns what it says of it.
+    /// Waits until the leader hears a replica, and returns its status.
     fn heard(&self, id: u64) -> Value {
         loop {
             let members = self.members();

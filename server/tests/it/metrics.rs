@@ -27,7 +27,7 @@ impl Family {
     }
 }
 
-/// Reads the text as the format says, and fails where it is not so.
+/// Parses the text by the format's rules, and fails on violations.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -176,7 +176,7 @@ fn sum(families: &BTreeMap<String, Family>, name: &str) -> f64 {
     families[name].samples.iter().map(|(_, _, value)| value).sum()
 }
 
-/// Jobs of which a decision was made, as their waits tell.
+/// Number of jobs with a decision, by the histogram of their waits.
 fn heard(families: &BTreeMap<String, Family>) -> f64 {
     let waits = families.get("omega_worker_job_wait_seconds");
     let samples = waits.iter().flat_map(|family| &family.samples);
@@ -190,7 +190,7 @@ count = 20
 capacity = { cpu = 16, memory = "64GiB" }
 "#;
 
-/// Every name of these texts as queries have it, and its type.
+/// All names in these texts as used in queries, with their types.
 fn names(texts: &[&BTreeMap<String, Family>]) -> BTreeMap<String, String> {
     let all = texts.iter().flat_map(|families| families.iter());
     all.map(|(name, family)| (family.shown(name), family.kind.clone())).collect()

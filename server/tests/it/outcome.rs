@@ -13,8 +13,8 @@ pub(crate) struct Outcome {
 /// Rounding error of a sum of fractions.
 const ROUNDING: f64 = 1e-9;
 
-/// Runs `omega` in a new folder, with a JSON file and a page, and checks what holds of all runs.
-/// No machine may be claimed beyond `claimable` of each of its resources.
+/// Runs `omega` in a new folder, with a JSON file and a page, and checks invariants of all runs. No
+/// machine may be claimed beyond `claimable` of each of its resources.
 pub(crate) fn run(arguments: &[&str], claimable: f64) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let files = ["--json", "result.json", "--report", "page.html"];
@@ -84,7 +84,7 @@ impl Outcome {
         assert_eq!(sampled("conflicts"), sum("schedulers", "conflicts"));
     }
 
-    /// No machine, and so no cell, is claimed beyond what it has.
+    /// No machine is claimed beyond its capacity.
     fn check_claims(&self, claimable: f64) {
         for resource in self.list("resources") {
             for field in ["used_at_end", "used_at_peak"] {
@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-/// The page loads nothing: it can be sent to somebody.
+/// The page loads no other file, so it can be sent by mail.
 fn check_page(page: &str) {
     assert!(page.starts_with("<!doctype html>"), "{}", &page[..page.len().min(100)]);
     assert!(page.trim_end().ends_with("</html>"), "the page is whole");

@@ -1,4 +1,4 @@
-//! Where results go: files that are there already, pipes that close, outputs that are full.
+//! Places for results: existing files, closed pipes, full devices.
 
 use crate::process::{Said, folder, listing, omega, say};
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ fn help_for_a_reader_that_has_seen_enough_is_no_error() {
     assert_eq!((said.code, &*said.stderr), (Some(0), ""));
 }
 
-/// A device that takes nothing, where there is one.
+/// A device that is always full, if there is one.
 fn full() -> Option<File> {
     let full = File::options().write(true).open("/dev/full").ok();
     if full.is_none() {

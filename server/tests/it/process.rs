@@ -1,4 +1,4 @@
-//! Starts `omega` in a folder of its own, and collects what it says.
+//! Starts `omega` in a folder of its own, and collects its output.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The command, started in `dir`, with nothing on its standard input.
+/// The command, started in `dir`, with empty standard input.
 pub(crate) fn omega(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega"));
     command.current_dir(dir).stdin(Stdio::null());
@@ -40,7 +40,7 @@ pub(crate) fn say(dir: &Path, arguments: &[&str]) -> Said {
     omega(dir).args(arguments).output().expect("omega starts").into()
 }
 
-/// A folder that holds these files; those named `.gz` are compressed.
+/// A folder with these files; those named `.gz` are compressed.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -73,7 +73,7 @@ pub(crate) fn workspace_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
 
-/// A folder of the public data, or `None` (said aloud) where it is not at hand.
+/// A folder of the public data, or `None` (with a message) if it is not present.
 ///
 /// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
 /// `shared/data` next to the workspace.

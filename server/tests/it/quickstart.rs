@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The commands of all blocks of a page, and what it says that they print. A command goes on over the lines
-/// of a here-document.
+/// The commands of all blocks of a page, with their documented output. A command continues over the
+/// lines of a here-document.
 fn commands(page: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let (mut in_block, mut in_text) = (false, false);
@@ -33,7 +33,7 @@ fn commands(page: &str) -> Vec<(String, String)> {
     all
 }
 
-/// A port so that all that `omega dev` needs is free, and is nobody else's: three for clients, three for peers a
+/// A base port such that all ports of `omega dev` are free: three for clients, three for peers a
 /// hundred above, and three for pages another hundred above.
 fn free_base() -> u16 {
     const SPAN: u16 = 203;
@@ -115,7 +115,8 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     all
 }
 
-/// The job with a rule of each kind is placed as its page says, and what keeps the last task off is explained so.
+/// The job with a rule of each kind is placed as on its page, and the explanation of the pending
+/// task is the same.
 #[test]
 fn tasks_are_spread_as_the_page_says() {
     let page = include_str!("../../../docs/spread.md");

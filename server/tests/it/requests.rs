@@ -17,7 +17,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-/// Sends and takes bytes as they are.
+/// Codec that sends and receives raw bytes.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -83,7 +83,7 @@ impl Open {
         Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap().connect_lazy()
     }
 
-    /// Answer to a call with these bytes.
+    /// Reply to a call with these bytes.
     fn send(&self, path: &str, bytes: Vec<u8>, metadata: &[(&str, &str)]) -> String {
         let mut request = Request::new(bytes);
         for (key, value) in metadata {
@@ -143,7 +143,7 @@ fn bytes_that_mean_nothing_change_nothing() {
     assert_eq!(open.described(), before);
 }
 
-/// Appends two fields that no version of ours has: a number and some bytes.
+/// Appends two unknown fields: a number and some bytes.
 fn with_newer_fields(mut bytes: Vec<u8>) -> Vec<u8> {
     const NUMBER: u32 = 2047;
     prost::encoding::uint64::encode(NUMBER, &7, &mut bytes);

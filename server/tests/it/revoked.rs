@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Writes the authority's list with the certificates of these on it.
+/// Writes the authority's revocation list with these certificates.
 fn revoke(dir: &Path, number: u64, names: &[&str]) {
     let read = |file: &str| std::fs::read_to_string(dir.join("certs").join(file)).unwrap();
     let issuer = KeyPair::from_pem(&read("ca.key")).unwrap();

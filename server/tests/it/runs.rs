@@ -12,7 +12,7 @@ const JOBS: &str = "name,count,cpu,memory,arrival_s,run_s,require\n\
     web,4,1,1Gi,0,,\nwide,2,8,16Gi,1,,rack=r2\nhuge,3,99,1Gi,2,,\nshort,20,0.5,1Gi,3,1,\n\
     late,1,1,1Gi,10,,\n";
 
-/// The arguments of a small synthetic run, and these.
+/// Arguments of a small synthetic run, followed by these.
 fn small(more: &[&'static str]) -> Vec<&'static str> {
     [&["run"], &SMALL[..], more].concat()
 }

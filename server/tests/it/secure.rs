@@ -26,7 +26,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Roles with certificates in these tests.
+/// Callers with certificates, by role.
 const CALLERS: [&str; 7] = [
     "reader/eve",
     "submitter/bob",
@@ -49,7 +49,7 @@ pub(crate) fn certified() -> tempfile::TempDir {
     dir
 }
 
-/// A cell in memory that asks for certificates.
+/// A cell in memory that requires certificates.
 pub(crate) struct Guarded {
     dir: tempfile::TempDir,
     port: u16,
@@ -79,12 +79,12 @@ impl Guarded {
         self.dir.path()
     }
 
-    /// Where it is.
+    /// Its address.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A new connection of somebody.
+    /// A new connection of a caller.
     pub(crate) fn channel(&self, tls: &Tls) -> Channel {
         let _entered = self.runtime.enter();
         channel(self.port, tls)
@@ -116,7 +116,7 @@ fn channel(port: u16, tls: &Tls) -> Channel {
     tls_endpoint(endpoint, tls).unwrap().connect_lazy()
 }
 
-/// Makes any call with an empty message, and waits for the first that is said of it.
+/// Makes a call with an empty message, and returns the first reply.
 fn call(runtime: &Runtime, channel: Channel, path: &str) -> Result<(), Status> {
     runtime.block_on(async {
         let mut client = Grpc::new(channel);

@@ -95,7 +95,7 @@ impl Three {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
 
-    /// The replica that leads, as one of them sees it.
+    /// The leader, by one replica's knowledge.
     pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {

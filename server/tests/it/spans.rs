@@ -22,7 +22,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
-/// Keeps what it is told.
+/// Keeps exported spans.
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
@@ -46,7 +46,7 @@ impl TraceService for Collector {
     }
 }
 
-/// A collector, and a cell that tells it.
+/// A collector, and a cell that exports to it.
 struct Traced {
     runtime: Runtime,
     collector: Collector,
@@ -65,7 +65,8 @@ impl Traced {
         Traced { runtime, collector, at, dir: folder(&[]) }
     }
 
-    /// Serves the cell, lets something be asked, and ends it as a supervisor does: then all spans were sent.
+    /// Serves the cell, makes a request, and ends it by SIGTERM, after which all spans are
+    /// exported.
     fn serve(&self, arguments: &[&str], endpoint: Option<&str>, ask: impl FnOnce(&Self, Channel)) {
         let port = ports(1)[0];
         let mut command = omega(self.dir.path());
@@ -96,7 +97,7 @@ impl Traced {
         std::mem::take(&mut self.collector.spans.lock().unwrap())
     }
 
-    /// A claim of a task on the only machine, as a request that says in whose trace it is.
+    /// A claim of a task on the only machine, with the `traceparent` of a trace.
     fn claim(&self, (number, index): (u64, u32), parent: Option<&str>) -> Request<CommitRequest> {
         let mut request = Request::new(CommitRequest {
             number,
@@ -114,7 +115,7 @@ impl Traced {
     }
 }
 
-/// A machine, a job and a scheduler, if they are not there yet.
+/// Creates a machine, a job and a scheduler, if they are missing.
 fn made(dir: &Path, url: &str) {
     let cell = url.trim_start_matches("http://");
     for line in ["machine add m --cpu 9", "job submit web --count 9 --cpu 1"] {

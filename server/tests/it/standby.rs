@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Machines of a cell, and how many of the tasks below one of them has room for.
+/// Machines of the cell, and the tasks below that fit on one of them.
 const MACHINES: u32 = 20;
 const ROOM: u32 = 20;
 
-/// A cell that is served, and what is asked of it.
+/// A served cell, and its client.
 struct World {
     dir: TempDir,
     port: u16,
@@ -61,7 +61,8 @@ impl World {
         jobs.iter().map(|job| placed(&self.runtime, &self.url(), *job)).sum()
     }
 
-    /// Waits until all tasks of these jobs are placed, and checks that each is, once, where there is room.
+    /// Waits until all tasks of these jobs are placed, and checks that each is placed once, within
+    /// capacity.
     fn all_are_placed_once(&self, jobs: &[u64]) {
         until(|| self.placed(jobs) == 4 * jobs.len() as u32);
         let mut on: BTreeMap<String, u32> = BTreeMap::new();
@@ -78,8 +79,8 @@ impl World {
         holders(&self.runtime, &self.url())
     }
 
-    /// Ends the server, and judges each commit that it kept once more, with an audit: no machine had too
-    /// much at any time. Each task was claimed by one commit.
+    /// Ends the server, and replays its commits with an audit: no machine was overcommitted at any
+    /// version, and each task was claimed by one commit.
     fn replay(self) {
         let World { dir, _server, .. } = self;
         drop(_server);
@@ -89,7 +90,7 @@ impl World {
     }
 }
 
-/// A machine has room for so many of these.
+/// Capacity of a machine: room for a number of these tasks.
 const CAPACITY: [u64; 2] = [1000 * ROOM as u64, 1 << 40];
 
 fn large(count: u32) -> TaskGroup {
@@ -122,7 +123,7 @@ fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     told.tasks
 }
 
-/// Process that holds each name, by the leader at this address.
+/// Process that owns each name, by the leader at this address.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     let told = insist(|| {
         runtime.block_on(async {
@@ -135,14 +136,14 @@ fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     held.collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A scheduler's process, and what it says.
+/// A scheduler's process, and its output.
 struct Scheduler {
     process: Process,
     said: BufReader<ChildStdout>,

@@ -49,12 +49,12 @@ fn said<T>(answer: Result<T, Status>) -> &'static str {
     }
 }
 
-/// Which of the jobs are among these names.
+/// Jobs among these names.
 fn named(names: &[String]) -> [bool; 3] {
     JOBS.map(|(name, _)| names.iter().any(|known| known == name))
 }
 
-/// Which jobs a role sees where many are told at once.
+/// Jobs that a role sees in lists and watches.
 async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])> {
     let mut jobs = JobServiceClient::new(channel.clone());
     let name = |job: Option<proto::Job>| job.unwrap().name;

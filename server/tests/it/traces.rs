@@ -3,7 +3,7 @@
 use crate::outcome::{Outcome, run};
 use crate::process::data;
 
-/// Runs a trace, or says that it is not here.
+/// Runs a trace, or prints that it is missing.
 fn replay(trace: &str, more: &[&str], claimable: f64) -> Option<Outcome> {
     let dir = data(trace)?;
     let arguments = ["run", "--trace", trace, "--data", dir.to_str().unwrap()];

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Where magic and format are in each of our files: the format is a number of 32 bits after 8 of magic.
+/// Offset of the format in each of our files: 32 bits after 8 bytes of magic.
 const FORMAT_AT: usize = 8;
 
 /// Makes a file one of the next format.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A name that would do something if it were markup.
+/// A name that would be harmful as markup.
 pub(crate) const HOSTILE: &str = "<script>alert(1)</script>";
 
 const MACHINES: &str = r#"

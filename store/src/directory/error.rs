@@ -7,16 +7,16 @@ use crate::origin::CellId;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a directory was not made.
+/// Error of creating a directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateDirectoryError {
     /// Open it, or choose another place: no replica is ever written over.
     #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
     Exists(PathBuf),
-    /// Choose an empty folder: this one has a log or snapshots, and nobody knows whose. If it was the
-    /// directory of a replica, that one cannot be trusted any more: remove it from the cell, delete
-    /// the folder, and add a new one.
+    /// Choose an empty folder: this one has a log or snapshots of an unknown replica. If it was a
+    /// replica's directory, remove that replica from the cell, delete the folder, and add a new
+    /// one.
     #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
     NotEmpty(PathBuf),
     /// Stop the other process.
@@ -30,29 +30,29 @@ pub enum CreateDirectoryError {
     /// Give the resource kinds shorter names.
     #[error("the resource kinds do not fit in the identity: give them shorter names")]
     Kinds(#[source] EncodeError),
-    /// As it says.
+    /// The underlying error.
     #[error(transparent)]
     Log(log::CreateError),
     /// Mend the disk or the folder, and try again: what was begun is finished then.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why a directory was not opened. Nothing in it was changed.
+/// Error of opening a directory. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDirectoryError {
     /// Create it, or name the right folder. If its creation was interrupted, create it again.
     #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
     Missing(PathBuf),
-    /// There is a log or a snapshot, and nothing says whose. If the creation of the directory was
-    /// interrupted, create it again: that finishes it, and touches no log that holds anything. Else
-    /// put the file back, or remove the replica from the cell and add a new one.
+    /// There is a log or a snapshot of an unknown replica. If the creation of the directory was
+    /// interrupted, create it again, which changes no log with content. Otherwise restore the file,
+    /// or remove the replica from the cell and add a new one.
     #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
         the file back, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),
@@ -62,7 +62,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -70,7 +70,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote it: it has an engine that is not known here.
     #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
     UnknownEngine {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The number of the engine.
         found: u8,
@@ -78,7 +78,7 @@ pub enum OpenDirectoryError {
     /// Use the version of this program that wrote the kinds.
     #[error("{}: the resource kinds: {source}", path.display())]
     Kinds {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Error in them.
         source: CodecError,
@@ -86,7 +86,7 @@ pub enum OpenDirectoryError {
     /// Name the right folder: this one belongs to another cell.
     #[error("{} belongs to cell {found}, not to {wanted}: name the right folder", path.display())]
     OtherCell {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Cell of the directory.
         found: CellId,
@@ -96,7 +96,7 @@ pub enum OpenDirectoryError {
     /// Name the right folder: this one belongs to another replica.
     #[error("{} belongs to replica {found}, not to {wanted}: name the right folder", path.display())]
     OtherReplica {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Replica of the directory.
         found: ReplicaId,
@@ -106,7 +106,7 @@ pub enum OpenDirectoryError {
     /// Open it with the engine that it was made with; a log is never taken over by another one.
     #[error("{} keeps its log in {found}, not in {wanted}: set the engine to {found}", path.display())]
     OtherEngine {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Engine of the directory.
         found: EngineKind,
@@ -119,14 +119,14 @@ pub enum OpenDirectoryError {
     /// Mend the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why the log of a directory was not opened.
+/// Error of opening a directory's log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLogError {
@@ -138,7 +138,7 @@ pub enum OpenLogError {
     /// Build this program with the feature: no other engine can read the log.
     #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
-    /// As it says.
+    /// The underlying error.
     #[error(transparent)]
     Log(log::OpenError),
 }

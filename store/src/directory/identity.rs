@@ -69,15 +69,15 @@ impl fmt::Display for EngineKind {
 /// Owner of a directory. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Which cell, and what it is before its first command.
+    /// The cell, and its initial state.
     pub origin: Origin,
-    /// Which replica of it.
+    /// Id of the replica.
     pub replica: ReplicaId,
     /// Log engine.
     pub engine: EngineKind,
 }
 
-/// Why bytes are no identity.
+/// Error of decoding an identity.
 #[derive(Debug)]
 pub(super) enum IdentityError {
     Damaged,

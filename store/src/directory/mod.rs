@@ -39,7 +39,7 @@ const SNAPSHOTS: &str = "snapshots";
 pub struct Expected {
     /// Required cell of the directory.
     pub cell: Option<CellId>,
-    /// Which replica's.
+    /// The replica that has it.
     pub replica: Option<ReplicaId>,
     /// Required log engine.
     pub engine: Option<EngineKind>,
@@ -59,13 +59,13 @@ pub struct Directory {
     path: PathBuf,
     identity: Identity,
     options: SegmentOptions,
-    /// Held, never read.
+    /// Keeps the lock; never read.
     _lock: Box<dyn DiskFile>,
 }
 
 impl Directory {
-    /// Makes the directory of a new replica, with an empty log. When this returns, it survives a
-    /// loss of power. What an interrupted creation left is finished.
+    /// Creates the directory of a new replica, with an empty log, durably. An interrupted creation
+    /// is completed.
     ///
     /// # Errors
     /// If there is one, the folder holds something else, or the disk fails.
@@ -155,13 +155,13 @@ impl Directory {
         &self.identity
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the snapshots are.
+    /// Path of the snapshots.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {
         self.path.join(SNAPSHOTS)
@@ -235,7 +235,7 @@ impl Directory {
         Err(OpenLogError::RocksDbMissing(self.path.clone()))
     }
 
-    /// Makes the log, or takes an empty one of this replica that an interrupted creation left.
+    /// Creates the log, or takes an empty one of this replica that an interrupted creation left.
     fn begin_log(&self) -> Result<(), CreateDirectoryError> {
         let folder = self.path.join(LOG);
         let failed = |source| CreateDirectoryError::Io { path: folder.clone(), source };
@@ -299,7 +299,7 @@ fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Holds the lock of a directory; the file is made if there is none.
+/// Locks a directory; creates the lock file if needed.
 fn lock(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let path = path.join(LOCK);
     match disk.open(&path) {

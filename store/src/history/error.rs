@@ -1,4 +1,4 @@
-//! Why a history cannot be told, and what to do then.
+//! Errors of replaying a history, and their remedies.
 
 use crate::codec::CodecError;
 use crate::directory::{OpenDirectoryError, OpenLogError};
@@ -8,20 +8,20 @@ use omega_cellstate::AuditError;
 use omega_core::Version;
 use std::path::PathBuf;
 
-/// Why a history cannot be told. Nothing was changed.
+/// Error of replaying a history. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Directory(#[from] OpenDirectoryError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Log(#[from] OpenLogError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
     /// The file was written by something else: look at another replica.
@@ -33,9 +33,9 @@ pub enum HistoryError {
          look at another replica", path.display()
     )]
     Gap {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Where the log begins.
+        /// Start of the log.
         base: LogIndex,
     },
     /// The log lost its end: look at another replica, or replay all that is there.
@@ -44,7 +44,7 @@ pub enum HistoryError {
          at another replica, or replay what there is with --all", path.display()
     )]
     LostTail {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
         /// Commit.
         committed: LogIndex,
@@ -73,9 +73,9 @@ pub enum HistoryError {
     /// Use the version of this program that wrote the entry.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// This log leads to another state than its leader had: it is not the one to trust. Compare with
@@ -84,13 +84,13 @@ pub enum HistoryError {
         "at entry {at} the outcomes are not those that the leader had: compare with the other replicas"
     )]
     Diverged {
-        /// Which entry said what the leader had.
+        /// Index of the entry with the leader's head.
         at: LogIndex,
     },
     /// A defect of Omega: please report it.
     #[error("at version {version} the cell is wrong, please report it: {source}")]
     Audit {
-        /// At which version.
+        /// The version.
         version: Version,
         /// Mistake.
         source: AuditError,

@@ -65,13 +65,13 @@ use omega_core::Version;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a snapshot is, and what it is like, or what is wrong with it.
+/// Position of a snapshot, and its content or its damage.
 pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
 
 /// Bytes of entries that are read at once.
 const READ_BYTES: usize = 4 << 20;
 
-/// The directory of a replica, open to be looked at. No replica can run in it meanwhile.
+/// The directory of a replica, opened for reading. No replica can run in it meanwhile.
 #[derive(Debug)]
 pub struct History {
     directory: Directory,
@@ -93,9 +93,8 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
     Ok(History { directory, snapshots, log })
 }
 
-/// The cell as it was at a version, from the directory of a replica. What a replica applied last is
-/// often not known in its directory to be committed: then the version is reached with [`Which::All`]
-/// only.
+/// The cell at a version, from the directory of a replica. The last applied entries are often not
+/// recorded as committed there: then the version is reached with [`Which::All`] only.
 ///
 /// # Errors
 /// As [`open`], or if the version is not there any more or not yet.
@@ -111,7 +110,7 @@ impl History {
         self.directory.identity()
     }
 
-    /// Which entries there are.
+    /// Range of the entries.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         self.log.bounds()
@@ -123,7 +122,7 @@ impl History {
         self.log.hard_state()
     }
 
-    /// Where the log has a torn record that a replica would cut, if it has: a file and an offset.
+    /// File and offset of a torn record that a replica would truncate, if any.
     #[must_use]
     pub fn torn(&self) -> Option<(&Path, u64)> {
         self.log.torn()

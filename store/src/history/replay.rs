@@ -7,7 +7,7 @@ use crate::replica::{Agreed, Fingerprint};
 use omega_cellstate::Cell;
 use omega_core::Version;
 
-/// Which entries are replayed.
+/// Selection of the replayed entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
     /// Those that are known to be committed.
@@ -21,11 +21,11 @@ pub enum Which {
 /// Way to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Up to which version; to the end without one.
+    /// Last version; `None` replays to the end.
     pub to: Option<Version>,
-    /// Which entries.
+    /// Selection of the entries.
     pub which: Which,
-    /// After how many versions the cell is audited. It always is in the end.
+    /// Number of versions between audits of the cell. It is always audited at the end.
     pub audit_every: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ pub struct Replay {
 }
 
 impl History {
-    /// Replays entries on the newest state that is not after `to`, or, where the end is wanted, on the
-    /// oldest that there is, so that all entries are checked.
+    /// Replays entries on the newest snapshot not after `to`, or, without `to`, on the oldest one,
+    /// so that all entries are checked.
     ///
     /// # Errors
     /// If the version is not there, an entry cannot be applied, or the cell is found wrong.
@@ -116,8 +116,8 @@ impl History {
         Ok(Replay::new(cell, position, agreed.fingerprint))
     }
 
-    /// The last entry that is to be replayed on a state. None follows a snapshot that the log does not
-    /// know: it came from another replica, and the log before it is worth nothing.
+    /// The last entry to replay on a state. None follows a snapshot that the log does not contain:
+    /// it came from another replica, and the log before it is useless.
     fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
         let last = self.log.bounds().last.index;
         let committed = self.log.hard_state().commit;
@@ -175,7 +175,7 @@ impl Replay {
         self.from
     }
 
-    /// The last entry of which anything was applied.
+    /// The last entry with an applied command.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

@@ -1,4 +1,4 @@
-//! Why a log was not made or not opened, and what to do then.
+//! Errors of creating or opening a log, and their remedies.
 
 use super::segment::{Damage, FORMAT};
 use super::{LogIndex, ReplicaId};
@@ -6,7 +6,7 @@ use crate::origin::CellId;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a log was not made.
+/// Error of creating a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -19,14 +19,14 @@ pub enum CreateError {
     /// Mend the disk or the folder and try again.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why a log was not opened. No entry was changed.
+/// Error of opening a log. No entry was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -40,7 +40,7 @@ pub enum OpenError {
     /// Use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -49,7 +49,7 @@ pub enum OpenError {
     #[error("{} belongs to replica {} of cell {}, not to {} of {}: name the right folder",
         path.display(), found.1, found.0, wanted.1, wanted.0)]
     OtherReplica {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Owner of the log.
         found: (CellId, ReplicaId),
@@ -65,14 +65,13 @@ pub enum OpenError {
     SegmentMissing(PathBuf),
     /// Synced data that is missing. The entries before are good, but more were
     /// promised: remove this replica and add a new one.
-    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), and it \
-        was safe once: remove this replica and add a new one", path.display())]
+    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), although it was synced: remove this replica and add a new one", path.display())]
     Corrupt {
-        /// In which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
-        /// Which record it is, or should be.
+        /// Number of the record that is, or should be, there.
         record: u64,
         /// The entry that would come next.
         index: LogIndex,
@@ -83,7 +82,7 @@ pub enum OpenError {
     /// add a new one.
     #[error("{}: {detail}; remove this replica and add a new one", path.display())]
     Library {
-        /// In which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Underlying error.
         detail: Box<str>,
@@ -91,7 +90,7 @@ pub enum OpenError {
     /// Mend the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,

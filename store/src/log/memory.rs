@@ -14,7 +14,7 @@ pub struct MemoryLog {
     base: Position,
     entries: VecDeque<Entry>,
     hard_state: HardState,
-    /// Bytes of data that it holds, and that it was ever given.
+    /// Bytes of data in the log, and of all appended data.
     bytes: (u64, u64),
 }
 

@@ -83,7 +83,7 @@ impl LogIndex {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Position {
-    /// Where it is.
+    /// Index of the entry.
     pub index: LogIndex,
     /// Term of the entry.
     pub term: Term,
@@ -124,7 +124,7 @@ pub struct HardState {
     pub term: Term,
     /// For whom it has voted in that term.
     pub vote: Option<ReplicaId>,
-    /// Up to where it knows entries to be committed.
+    /// Index up to which entries are known to be committed.
     pub commit: LogIndex,
 }
 
@@ -157,7 +157,7 @@ impl Promise {
         Promise { last, hard_state: self.hard_state.joined(other.hard_state) }
     }
 
-    /// Whether a log that holds this much keeps it.
+    /// Whether a log with this state satisfies the promise.
     #[must_use]
     pub fn is_kept_by(&self, held: Promise) -> bool {
         let joined = held.hard_state.joined(self.hard_state);
@@ -177,7 +177,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.hard_state.is_none()
@@ -215,10 +215,9 @@ pub struct Bounds {
     pub last: Position,
 }
 
-/// Where the entries of one replica are. See the head of the file for what it promises.
+/// Storage of one replica's entries. The head of the file states its guarantees.
 ///
-/// One thread calls it. After [`WriteError::Unknown`] all that writes answers
-/// [`WriteError::Refused`].
+/// One thread calls it. After [`WriteError::Unknown`] every write returns [`WriteError::Refused`].
 pub trait LogEngine: fmt::Debug + Send {
     /// Bounds of the entries, written or synced.
     fn bounds(&self) -> Bounds;
@@ -256,7 +255,7 @@ pub trait LogEngine: fmt::Debug + Send {
         entries: &mut Vec<Entry>,
     ) -> Result<(), ReadError>;
 
-    /// The term of an entry that the log holds, or of the base.
+    /// The term of an entry in the log, or of the base.
     ///
     /// # Errors
     /// If what was written cannot be read back.
@@ -272,38 +271,38 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(entries.first().map(|entry| entry.position.term))
     }
 
-    /// Forgets all entries up to a position, which the log holds. Forgotten entries may still take
-    /// room, but their room is used again in time. Safe after the next sync.
+    /// Forgets all entries up to a position, which the log has. Their room is reused in time. Safe
+    /// after the next sync.
     ///
     /// # Errors
     /// If the disk fails.
     fn compact(&mut self, base: Position) -> Result<(), WriteError>;
 
-    /// Forgets all entries and goes on after a position that the log need not hold: a snapshot that
-    /// came from another replica. It is safe, with the hard state, when this returns; a crash leaves
-    /// the old log or the new one.
+    /// Replaces the log by an empty one after a position that it need not have: that of a snapshot
+    /// from another replica. It is safe, with the hard state, when this returns; a crash leaves the
+    /// old log or the new one.
     ///
     /// # Errors
     /// If the disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
 
-    /// Does ahead what a later append would wait for, such as room. Best called when those who
-    /// waited for a sync were answered; it is never needed.
+    /// Does work ahead of a later append, such as allocating space. Optional; best called after the
+    /// requests that waited for a sync are answered.
     ///
     /// # Errors
-    /// If the disk fails. That it is full is no error here.
+    /// If the disk fails. A full disk is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 
-    /// State that the replica may have acknowledged before it was started, and the log does not have: its end was
-    /// torn by a loss of power before it was safe, or damaged afterwards, and nobody here can tell which.
-    /// `None` as soon as the log holds as much.
+    /// State that the replica may have acknowledged before its start, and the log does not have:
+    /// its end was torn by a loss of power, or damaged afterwards, which cannot be distinguished.
+    /// `None` once the log contains as much.
     fn doubt(&self) -> Option<Promise> {
         None
     }
 
-    /// Goes on without what may be lost. It is safe when this returns.
+    /// Accepts the possible loss of a torn end, durably.
     ///
     /// # Errors
     /// If the disk fails.
@@ -311,7 +310,7 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Where a torn record was cut when the log was opened, if one was: a file and an offset.
+    /// File and offset at which a torn record was truncated when the log was opened, if any.
     fn torn(&self) -> Option<(&Path, u64)> {
         None
     }
@@ -323,24 +322,25 @@ pub trait LogEngine: fmt::Debug + Send {
     fn bytes_written(&self) -> u64;
 }
 
-/// Why a log was not written.
+/// Error of writing a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Nothing was written: make room, and try the same again.
+    /// Nothing was written: free disk space, and try again.
     #[error("{}: the disk is full; make room", path.display())]
     Full {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
     },
-    /// Unknown outcome: data written since the last sync may or may not survive. Answer no request, and do not try
-    /// again: a second sync that succeeds proves nothing. Mend the disk and start the replica again.
+    /// Unknown outcome: data written since the last sync may be lost. Answer no request, and do not
+    /// retry: a second sync that succeeds proves nothing. Repair the disk and start the replica
+    /// again.
     #[error(
         "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
         path.display()
     )]
     Unknown {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
@@ -350,24 +350,24 @@ pub enum WriteError {
     Refused,
 }
 
-/// Why entries were not read back.
+/// Error of reading entries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file was damaged after it was opened. Restore the replica: see docs/recovery.md.
     #[error("{}: entry {index} at byte {offset} was damaged: remove this replica and add a new one", path.display())]
     Corrupt {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where.
+        /// The place.
         offset: u64,
-        /// Which entry.
+        /// Index of the entry.
         index: LogIndex,
     },
     /// Mend the disk and start the replica again.
     #[error("{}: {source}; mend the disk and start the replica again", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,

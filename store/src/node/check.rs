@@ -1,9 +1,9 @@
 //! Checks of a message before raft gets it.
 //!
-//! Raft trusts its peers: a message that cannot be makes it panic. So what comes from another
-//! replica is checked here against what this replica knows. Most of what fails is a message from
-//! nobody we know, or a forged one, and is dropped. Two things are worse, because they prove that
-//! somebody has lost what it promised to keep; a replica must not go on with them.
+//! Raft trusts its peers and panics on impossible messages. So messages are checked against this
+//! replica's state before. Most invalid ones come from unknown senders or are forged, and are
+//! dropped. Two kinds prove that a replica has lost entries that it had acknowledged; then the
+//! replica must stop.
 
 use super::message::{Message, MessageKind};
 use super::window::Window;
@@ -15,47 +15,45 @@ use raft::{RawNode, StateRole};
 /// Terms beyond this are forged: at one election a millisecond they would take ten million years.
 const TERM_MAX: u64 = 1 << 58;
 
-/// Entries in one message: raft sends at most so many bytes, and no entry is empty but a leader's
-/// first.
+/// Entries in one message: it is bounded in bytes, and no entry is empty except a leader's first.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// The longest context that comes back with an answer: raft's own are a word, and the name of a
-/// read is three.
+/// Longest context returned with a reply: raft's own has one word, and the id of a read three.
 const CONTEXT_BYTES_MAX: usize = 64;
 
-/// Why a message was not taken.
+/// Error of a message that was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It is for another replica, or says that it comes from this one.
+    /// Its receiver is another replica, or its sender this one.
     #[error("the message is not from another replica to this one")]
     Misdirected,
-    /// It contradicts itself: forged, or damaged on its way.
-    #[error("the message makes no sense: {0}")]
+    /// It is inconsistent: forged, or damaged on its way.
+    #[error("the message is invalid: {0}")]
     Malformed(&'static str),
-    /// It speaks of entries that this replica, its leader, does not have.
+    /// It refers to entries that this replica, the leader, does not have.
     #[error("the message is about an entry that its leader does not have")]
     Beyond,
-    /// The leader knows that this replica had entries up to an index, and it does not: its log lost
-    /// its end. The replica must not vote or acknowledge any more.
+    /// The leader knows that this replica had entries up to an index that it does not have: its log
+    /// lost its end. The replica must not vote or acknowledge any more.
     #[error(
         "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
          its log lost its end; remove it from the cell and add a new replica with another id"
     )]
     LostTail {
-        /// Up to where it had acknowledged.
+        /// Index that it had acknowledged.
         acknowledged: LogIndex,
-        /// Up to where it has entries.
+        /// Index of its last entry.
         last: LogIndex,
     },
-    /// The leader says that a committed entry is another one: one of the two lost what it promised
-    /// to keep.
+    /// The leader contradicts a committed entry: one of the two lost an entry that it had
+    /// acknowledged.
     #[error(
         "entry {index} was committed in term {committed}, and the leader has it in term {offered}: \
          a majority of replicas lost committed entries; restore the cell from a snapshot"
     )]
     Contradiction {
-        /// Which entry.
+        /// Index of the entry.
         index: LogIndex,
         /// Former kind.
         committed: Term,
@@ -72,7 +70,7 @@ impl MessageError {
     }
 }
 
-/// Checks a message against what a replica knows.
+/// Checks a message against a replica's state.
 pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let raft = &raw.raft;
     if message.to.0 != raft.id || message.from.0 == raft.id || message.from == ReplicaId(0) {
@@ -106,7 +104,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
     }
 }
 
-/// Whether a message could be one, whoever gets it.
+/// Checks a message independently of its receiver.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     // A follower's question how far to read is of no term, and raft panics where it has one.
@@ -150,7 +148,7 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
     Ok(())
 }
 
-/// Whether entries follow one another after a position, in a term.
+/// Checks that entries are consecutive after a position, in a term.
 fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     if entries.len() > ENTRIES_MAX {
@@ -177,8 +175,8 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
     Ok(())
 }
 
-/// Whether a snapshot ends with an entry that is not another one here. Raft would take it for a newer
-/// state if it ends where this replica has committed.
+/// Checks that the last entry of a snapshot does not contradict this log. Raft would accept a
+/// snapshot that ends at the commit index as newer.
 fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
@@ -193,7 +191,7 @@ fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), Messag
     }
 }
 
-/// Whether entries leave alone what is committed here.
+/// Checks that entries do not replace committed ones.
 fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 use serde::{Deserialize, Serialize};
 
-/// One message of the agreement. Which fields mean anything depends on the kind; the others are as
-/// in `Default`.
+/// A Raft message. The kind determines which fields are used; the others have their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Kind.
@@ -22,20 +21,20 @@ pub struct Message {
     pub to: ReplicaId,
     /// The sender's term.
     pub term: Term,
-    /// The entry that it speaks of: the one before the entries, the last one of a candidate, the
-    /// last one that is safe.
+    /// Position of the entry before the sent ones, of a candidate's last entry, or of the last
+    /// synced one.
     pub at: Position,
-    /// Commit position of the sender, or of the receiver as the sender knows it.
+    /// Commit index of the sender, or of the receiver as the sender knows it.
     pub commit: Position,
     /// Entries to append, in order.
     pub entries: Vec<Entry>,
     /// Whether the answer is no.
     pub reject: bool,
-    /// Where the logs may agree, if the answer to entries is no.
+    /// Index at which the logs may match, if entries were rejected.
     pub hint: LogIndex,
-    /// Whether, and from where on, the sender wants a snapshot.
+    /// Index from which the sender needs a snapshot, if any.
     pub wants_snapshot: LogIndex,
-    /// Comes back with the answer.
+    /// Returned with the reply.
     pub context: Bytes,
     /// The snapshot that is offered.
     pub snapshot: Option<SnapshotOffer>,
@@ -53,29 +52,29 @@ pub struct SnapshotOffer {
 /// Definition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
-    /// The leader has entries, or tells up to where they are committed.
+    /// The leader sends entries, or its commit index.
     Append,
-    /// Up to where a follower's log is safe, or that it does not fit.
+    /// A follower acknowledges synced entries, or rejects entries that do not fit its log.
     Appended,
-    /// A candidate asks for a vote.
+    /// A candidate requests a vote.
     Vote,
     /// The answer.
     Voted,
-    /// A replica asks whether it would be elected.
+    /// A replica asks whether it would be elected (pre-vote).
     PreVote,
     /// The answer.
     PreVoted,
-    /// The leader is there.
+    /// The leader's heartbeat.
     Heartbeat,
     /// The follower is, too.
     Heard,
     /// The follower is so far behind that it needs a snapshot.
     Snapshot,
-    /// The leader asks its successor to stand for election at once.
+    /// The leader asks its successor to start an election at once.
     StandNow,
     /// A follower asks the leader to let another one lead.
     Transfer,
-    /// A follower asks how far it must apply before it may answer a read.
+    /// A follower asks up to which index it must apply before it answers a read.
     ReadIndex,
     /// The answer.
     ReadIndexIs,
@@ -98,7 +97,7 @@ const KINDS: [(MessageKind, MessageType); 13] = [
 ];
 
 impl Message {
-    /// A message with nothing in it.
+    /// An empty message.
     #[must_use]
     pub fn new(kind: MessageKind, from: ReplicaId, to: ReplicaId, term: Term) -> Message {
         Message {
@@ -117,7 +116,7 @@ impl Message {
         }
     }
 
-    /// A message of raft in our words; `None` for those that are not for other replicas.
+    /// Converts raft's message; `None` if it is not for another replica.
     pub(super) fn from_raft(
         message: eraftpb::Message,
         snapshot: Option<SnapshotOffer>,
@@ -140,7 +139,7 @@ impl Message {
         })
     }
 
-    /// Message in raft's types; `None` if an entry is malformed.
+    /// Converts to raft's types; `None` if an entry is malformed.
     pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
         let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
         let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();

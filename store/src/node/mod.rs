@@ -44,19 +44,18 @@ use std::collections::VecDeque;
 use votes::Votes;
 use window::Window;
 
-/// The way in which a node behaves. Times are in ticks.
+/// Settings of a node. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Silence of the leader after which a replica stands for election, at the least; at the most
-    /// it is twice as long.
+    /// Shortest election timeout; the longest is twice this.
     pub election_ticks: usize,
     /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
     /// Bytes of entries in one message, unless one entry has more.
     pub message_bytes: u64,
-    /// Messages with entries on their way to one follower.
+    /// Unacknowledged messages with entries to one follower.
     pub messages_in_flight: usize,
-    /// Bytes of proposed entries that are not committed. Beyond it nothing is proposed.
+    /// Bytes of proposed, uncommitted entries. Beyond it, proposals are rejected.
     pub uncommitted_bytes_max: u64,
     /// Seed of the node's random timeouts. No two replicas should have the same.
     pub seed: u64,
@@ -76,12 +75,12 @@ impl Default for Settings {
     }
 }
 
-/// Initial state of a node, as it was found on the disk.
+/// Initial state of a node, from the disk.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Which replica it is.
+    /// Id of the replica.
     pub id: ReplicaId,
-    /// The last entry that is in the state.
+    /// Last entry included in the state.
     pub base: Position,
     /// Membership at that position.
     pub membership: Membership,
@@ -89,14 +88,14 @@ pub struct Start {
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
-    /// Up to where it may have acknowledged entries, if it has fewer: see `votes.rs`.
+    /// Position up to which it may have acknowledged entries that it lost: see `votes.rs`.
     pub doubt: Option<Position>,
 }
 
-/// The leader, as far as a replica knows.
+/// Role and leader, as known to a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
-    /// In which term.
+    /// The term.
     pub term: Term,
     /// Leader, if known.
     pub leader: Option<ReplicaId>,
@@ -104,25 +103,25 @@ pub struct Leadership {
     pub is_leader: bool,
 }
 
-/// Something for the log. Writes are made in order.
+/// A write to the log. Writes are executed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which one: to be told to [`Node::persisted`].
+    /// Number of the write, to be passed to [`Node::persisted`].
     pub number: u64,
-    /// Where the log is to start anew, after a snapshot that was received: before the batch.
+    /// Position after which the log restarts before the batch, after a received snapshot.
     pub restart: Option<Position>,
     /// Batch to append.
     pub batch: Batch,
 }
 
-/// Effects to carry out, in this order but for the writes, which may be under way meanwhile.
+/// Effects to carry out, in this order; the writes may run concurrently.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<Message>,
     /// To be written.
     pub write: Option<Write>,
-    /// The state is to be replaced by that of this snapshot, which [`Node::receive`] was given.
+    /// The received snapshot that replaces the state, as passed to [`Node::receive`].
     pub install: Option<SnapshotOffer>,
     /// To be applied.
     pub committed: Vec<Entry>,
@@ -130,29 +129,29 @@ pub struct Effects {
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Why nothing was proposed. Nothing was done.
+/// Reason why nothing was proposed. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
     /// Ask the leader.
     #[error("this replica does not lead")]
     NotLeader,
-    /// Too much is on its way already, or another replica is about to lead: try again later.
-    #[error("the leader takes no more now")]
+    /// Too much is uncommitted, or leadership is being transferred: try again later.
+    #[error("the leader is busy, try again later")]
     Busy,
 }
 
-/// One replica's part in the agreement. See the head of the file.
+/// The Raft state machine of one replica. See the head of the file.
 pub struct Node {
     raw: RawNode<Window>,
     membership: Membership,
     dice: Pcg64,
     settings: Settings,
-    /// The election timeout in use, and when it was drawn.
+    /// The election timeout in use, with the term and role in which it was drawn.
     timeout: (usize, Term, StateRole),
     /// Effects that wait for writes, in order.
     held: VecDeque<Held>,
-    /// The write that was given out last.
+    /// Number of the last requested write.
     written: u64,
     hard_state_written: HardState,
     /// The snapshot that was offered last.
@@ -160,13 +159,13 @@ pub struct Node {
     /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
     /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
     installing: Option<(u64, LogIndex)>,
-    /// Up to where it may have acknowledged entries that it does not have.
+    /// Position up to which it may have acknowledged entries that it lost.
     doubt: Option<Position>,
     votes: Votes,
     outbox: Vec<Message>,
 }
 
-/// Messages that wait until a write is safe.
+/// Messages that wait for a durable write.
 struct Held {
     ready: u64,
     needs: u64,
@@ -186,7 +185,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node that goes on where it stopped.
+    /// A node that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
@@ -235,7 +234,7 @@ impl Node {
         node
     }
 
-    /// Which replica it is.
+    /// Id of the replica.
     #[must_use]
     pub fn id(&self) -> ReplicaId {
         ReplicaId(self.raw.raft.id)
@@ -252,45 +251,45 @@ impl Node {
         }
     }
 
-    /// Whether it leads and has applied an entry of its own term: then it has applied all that
-    /// earlier leaders committed.
+    /// Whether it leads and has applied an entry of its own term, and thus all entries committed by
+    /// earlier leaders.
     #[must_use]
     pub fn leads_with_all(&self) -> bool {
         let raft = &self.raw.raft;
         raft.state == StateRole::Leader && raft.apply_to_current_term()
     }
 
-    /// Membership, as of the last applied entry.
+    /// Membership at the last applied entry.
     #[must_use]
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Up to where entries are known to be committed.
+    /// Index up to which entries are known to be committed.
     #[must_use]
     pub fn committed(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.committed)
     }
 
-    /// Where the log ends.
+    /// Position of the log's end.
     #[must_use]
     pub fn last(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.last_index())
     }
 
-    /// The entry before those that it still has, and how many bytes they take in memory.
+    /// The entry before the ones in memory, and the size of those in bytes.
     #[must_use]
     pub fn log_in_memory(&self) -> (Position, u64) {
         (self.raw.store().base(), self.raw.store().bytes_in_memory())
     }
 
-    /// Whether a snapshot of what is applied could shorten the log.
+    /// Whether a snapshot of the applied state could shorten the log.
     #[must_use]
     pub fn can_shorten(&self) -> bool {
         self.raw.raft.raft_log.applied > self.raw.store().base().index.0
     }
 
-    /// The term of an entry that it still has.
+    /// The term of an entry in memory.
     #[must_use]
     pub fn term_of(&self, index: LogIndex) -> Option<Term> {
         self.raw.store().term_of(index)
@@ -302,7 +301,8 @@ impl Node {
         self.raw.store().entry(index).map(window::from_raft)
     }
 
-    /// Up to where each other replica's log is known to be safe and the same, as a leader knows it.
+    /// For a leader, the index up to which each other replica's log is known to match and to be
+    /// synced.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
         let progress = self.raw.raft.prs().iter();
@@ -336,8 +336,8 @@ impl Node {
         self.settle();
     }
 
-    /// Another replica has said something. A message that offers a snapshot may be given only when
-    /// the snapshot is here, whole and loaded.
+    /// Handles a message of another replica. A message that offers a snapshot may be passed only
+    /// once the snapshot is received and loaded.
     ///
     /// # Errors
     /// If the message cannot be. If that is fatal, the replica must stop.
@@ -361,10 +361,10 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a message can be.
+    /// Checks a message.
     ///
     /// # Errors
-    /// If not. If that is fatal, the replica must stop.
+    /// If it is invalid. If the error is fatal, the replica must stop.
     pub fn check(&self, message: &Message) -> Result<(), MessageError> {
         check::check(message, &self.raw)
     }
@@ -382,7 +382,7 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Asks another voter to lead. Whether it will, shows in [`Node::leadership`].
+    /// Asks another voter to lead. [`Node::leadership`] shows whether it does.
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
         self.settle();
@@ -395,26 +395,26 @@ impl Node {
         self.settle();
     }
 
-    /// A snapshot is safe: it is offered to those who are too far behind.
+    /// A snapshot is durable: offers it to replicas that are too far behind.
     pub fn snapshot_taken(&mut self, position: Position, membership: Membership) {
         self.raw.mut_store().offer(position, membership);
     }
 
-    /// Whether a replica needs a snapshot that is newer than the last one, since the last call.
+    /// Whether, since the last call, a replica has needed a snapshot newer than the last one.
     #[must_use]
     pub fn snapshot_wanted(&self) -> bool {
         self.raw.store().take_wanted()
     }
 
-    /// Forgets entries up to an index, which the snapshot that was taken last has in it, but for the
-    /// last ones with so many bytes in memory. The answer is the entry before those that are left.
+    /// Forgets entries up to an index that the newest snapshot contains, except for the last ones
+    /// with this many bytes in memory. Returns the entry before the remaining ones.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
         window.compact(index.min(taken), keep_bytes)
     }
 
-    /// The replicas that need a snapshot, as a leader knows it.
+    /// For a leader, the replicas that need a snapshot.
     #[must_use]
     pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
         let raft = &self.raw.raft;
@@ -437,7 +437,7 @@ impl Node {
         self.raw.report_unreachable(id.0);
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         while let Some(held) = self.held.pop_front_if(|held| held.needs <= number) {
             self.raw.on_persist_ready(held.ready);
@@ -453,7 +453,7 @@ impl Node {
         self.settle();
     }
 
-    /// The last entry that is safe on this disk.
+    /// The last durable entry on this disk.
     #[must_use]
     pub fn safe(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.persisted)
@@ -482,7 +482,7 @@ impl Node {
         Some(effects)
     }
 
-    /// Turns what raft has ready into effects.
+    /// Converts raft's ready state into effects.
     fn follow(&mut self, mut ready: Ready, effects: &mut Effects) {
         let number = ready.number();
         let now = ready.take_messages();
@@ -530,7 +530,7 @@ impl Node {
         }
     }
 
-    /// Goes on from a snapshot that raft has accepted.
+    /// Continues from a snapshot that raft has accepted.
     fn install(&mut self, ready: &Ready, effects: &mut Effects) -> Option<Position> {
         let metadata = ready.snapshot().get_metadata();
         if metadata.index == 0 {
@@ -589,7 +589,7 @@ fn planted(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Takes out the promises that a planted mistake gives before they are safe.
+/// Removes and returns the promises that an injected bug sends before they are synced.
 fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
     held.extract_if(.., |message| match message.kind {
         MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),

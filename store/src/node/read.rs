@@ -1,16 +1,16 @@
-//! The names of reads: what comes back with the index that a read needs.
+//! Ids of reads, returned with the index that a read needs.
 
 use crate::log::ReplicaId;
 
-/// Names a read among those of all replicas and all their starts: the leader may answer several at
+/// Id of a read, unique among all replicas and their starts, because the leader answers several at
 /// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId {
-    /// Where it is asked.
+    /// The replica that reads.
     pub replica: ReplicaId,
-    /// In which start of the replica.
+    /// Number of the replica's start.
     pub incarnation: u64,
-    /// Which one.
+    /// Number of the read.
     pub number: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The state of the cell at one replica, and how committed entries change it.
+//! The applied state of the cell at one replica.
 
 use super::{Again, Answer, Replica, Stop};
 use crate::codec;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 /// Cost of an entry without content, so that empty ones are compacted, too.
 const ENTRY_COST: u64 = 32;
 
-/// Pieces of an image that are copied while the lock is held: as many as for a snapshot.
+/// Pieces of a state that are copied under the lock at once: as many as for a snapshot.
 const PIECES: usize = 4;
 
 /// Pause between checks whether a snapshot is captured: some pieces take as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The state of the cell at one replica, for all who read it.
+/// The state of the cell at one replica, shared with readers.
 #[derive(Debug)]
 pub struct Applied {
-    /// Held by the replica while it applies, and by readers while they look.
+    /// Locked by the replica while it applies, and by readers while they read.
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -35,7 +35,7 @@ pub struct State {
     pub cell: Cell,
     /// The last entry that is in it.
     pub position: Position,
-    /// Counts the snapshots of other replicas that took the place of this state.
+    /// Number of installed snapshots.
     pub installed: u64,
 }
 
@@ -45,17 +45,17 @@ impl Applied {
         Applied { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// Wakes those who wait for the state to change.
+    /// Wakes threads that wait for a change of the state.
     pub(super) fn notify(&self) {
         self.moved.notify_all();
     }
 
-    /// The state, which does not change while this is held.
+    /// The state, unchanged while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Waits until the cell has a version; `false` if that takes too long.
+    /// Waits until the cell has a version; `false` after the timeout.
     pub fn wait_for(&self, version: Version, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         let behind = |state: &mut State| state.cell.version() < version;
@@ -75,7 +75,7 @@ impl Applied {
         }
     }
 
-    /// Begins a capture, once no other one goes on. The answer is of which state.
+    /// Begins a capture, once no other one is in progress. Returns the number of the state.
     fn begin_image(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {
@@ -104,7 +104,7 @@ impl Applied {
 }
 
 impl Replica {
-    /// Applies committed entries, and answers those who asked for them.
+    /// Applies committed entries, and answers their requests.
     pub(super) fn apply(&mut self, entries: &[Entry]) {
         let Some(last) = entries.last() else { return };
         let applied = Arc::clone(&self.applied);

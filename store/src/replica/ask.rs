@@ -7,17 +7,17 @@ use crate::snapshot::{Offer, Piece};
 use omega_core::{Command, Outcome, Rejection, Version};
 use serde::{Deserialize, Serialize};
 
-/// One request of one start of one replica.
+/// Id of a request, unique among all replicas and their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AskId {
-    /// Of which start.
+    /// Number of the start.
     pub incarnation: u64,
     /// Counts its requests.
     pub number: u64,
 }
 
 impl Again {
-    /// Whether it is in vain to ask this replica again.
+    /// Whether a retry at this replica is useless.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Again::Stopped | Again::Removed)
@@ -35,22 +35,21 @@ impl AskId {
 pub enum Ask {
     /// To apply a command.
     Command(Command),
-    /// To apply a command that was asked for before, where nobody knows what became of it. It may be
-    /// on its way still, so it is never refused early: the log decides.
+    /// Applies a command that was sent before with an unknown outcome. It may still arrive, so it
+    /// is never rejected by the pre-check: the log decides.
     Retry(Command),
-    /// To tell when this replica has applied all that was answered anywhere before. Is asked of the
-    /// replica that is to be read, not of the leader.
+    /// Waits until this replica has applied everything acknowledged anywhere before. Sent to the
+    /// replica that is read, not to the leader.
     Read,
-    /// To change who the replicas are.
+    /// Change the membership.
     Change(MembershipChange),
-    /// To let another voter lead. It is answered when it is begun; whether it succeeds, shows in who
-    /// leads.
+    /// Transfer leadership. Answered once the transfer has begun, whether or not it succeeds.
     Transfer(ReplicaId),
 }
 
 impl Ask {
-    /// Whether the log becomes longer by what a client wants. Who leads, and who the replicas are, can
-    /// be changed even if it must not.
+    /// Whether it adds commands of clients to the log. Leadership and membership can change even
+    /// when the log is full.
     pub(super) fn adds_commands(&self) -> bool {
         matches!(self, Ask::Command(_) | Ask::Retry(_))
     }
@@ -60,45 +59,45 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The command was applied, on this and on every replica; or it was refused, and changed nothing.
+    /// The command was committed, with this result; a rejected one changed nothing.
     Outcome(Result<Outcome, Rejection>),
-    /// The replica has applied all that was answered before the question; the cell is at least at
+    /// The replica has applied everything acknowledged before the request; the cell is at least at
     /// this version.
     Fresh(Version),
     /// Membership after the change.
     Changed(Result<Membership, ChangeError>),
-    /// The change of leaders has begun.
+    /// The leadership transfer has begun.
     Begun,
-    /// Nothing was done, and nothing will be: ask again.
+    /// Nothing was or will be done: retry.
     Again(Again),
-    /// It may have been done, or may still be. Ask again with the same transaction id.
+    /// It may have been done, or may still be. Retry with the same transaction id.
     Unknown,
 }
 
-/// Why nothing was done.
+/// Reason why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Again {
-    /// Nobody leads now, or somebody else than was thought.
+    /// No leader is known, or the leader has changed.
     #[error("no leader is known now")]
     Leaderless,
-    /// The leader takes no more now.
-    #[error("the leader takes no more now")]
+    /// The leader is busy.
+    #[error("the leader is busy, try again later")]
     Busy,
     /// The leader's disk is full: make room.
     #[error("the leader's disk is full; make room there")]
     Full,
     /// Another leader's entry took the place of the request's.
-    #[error("another leader took over before the request was safe")]
+    #[error("another leader took over before the request was replicated")]
     Overwritten,
     /// This replica has stopped.
     #[error("the replica has stopped")]
     Stopped,
-    /// This replica was removed from the cell, and its state gets older and older: ask another one.
+    /// This replica was removed from the cell, so its state is outdated: ask another one.
     #[error("this replica was removed from the cell: ask another one, and end this one")]
     Removed,
-    /// The leader's log is as long as it may be before a snapshot is saved. It tries again by itself: if
-    /// this lasts, its own log tells why none can be saved. Most often its disk is full: make room.
+    /// The leader's log has the maximum length until a snapshot is saved. It retries by itself; if
+    /// this lasts, its own log has the reason, most often a full disk: free space.
     #[error(
         "the leader's log is as long as it may be before a snapshot is saved; if this lasts, make room on \
          the leader's disk"
@@ -106,26 +105,26 @@ pub enum Again {
     NoSnapshot,
 }
 
-/// All that replicas say to each other.
+/// Messages between replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PeerMessage {
     /// About the agreement.
     Agree(Message),
-    /// A request, sent on to the leader of a term.
+    /// A request forwarded to the leader of a term.
     Ask {
-        /// Which one.
+        /// Id of the request.
         id: AskId,
-        /// Term of the leader: other replicas do not take it.
+        /// Term of the leader; other leaders reject it.
         term: Term,
         /// Request.
         ask: Ask,
     },
     /// Request for the description of a snapshot, or for a piece of it
     SnapshotAsk {
-        /// Which snapshot.
+        /// Position of the snapshot.
         position: Position,
-        /// Which piece, if it is known what the snapshot is like.
+        /// Number of the piece, if the snapshot's size is known.
         piece: Option<u64>,
     },
     /// Description of a snapshot.
@@ -135,19 +134,19 @@ pub enum PeerMessage {
     },
     /// A piece of a snapshot.
     SnapshotPiece {
-        /// Of which snapshot.
+        /// Position of the snapshot.
         position: Position,
         /// The piece.
         piece: Piece,
     },
     /// There is no such snapshot.
     SnapshotGone {
-        /// Which one.
+        /// Position of the snapshot.
         position: Position,
     },
     /// The answer to it.
     Answer {
-        /// To which one.
+        /// Id of the request.
         id: AskId,
         /// The answer.
         answer: Answer,

@@ -23,13 +23,13 @@ use crate::node::{Message, MessageKind};
 const RETRY_TICKS: u64 = 60;
 
 impl Replica {
-    /// Whether the log is as long as it may be before a snapshot is saved.
+    /// Whether the log has the maximum length until a snapshot is saved.
     pub(super) fn log_is_long(&self) -> bool {
         self.node.log_in_memory().1 >= self.settings.log_bytes_max && self.node.can_shorten()
     }
 
-    /// Whether a leader's message makes a log longer that is as long as it may be. One that replaces
-    /// its end, or does not fit to it, is always heard.
+    /// Whether a leader's message would lengthen a log of maximum length. One that replaces its
+    /// end, or does not fit to it, is always accepted.
     pub(super) fn has_no_room_for(&self, message: &Message) -> bool {
         let last = self.node.last();
         message.kind == MessageKind::Append
@@ -39,7 +39,7 @@ impl Replica {
             && self.log_is_long()
     }
 
-    /// Whether a snapshot is to be begun.
+    /// Whether a snapshot is due.
     pub(super) fn snapshot_is_due(&self) -> bool {
         let transfers = &self.transfers;
         match transfers.failed_at {

@@ -1,20 +1,19 @@
-//! Time that something took, again and again: counts that many threads may add to.
+//! A histogram of durations that several threads add to.
 //!
-//! To add costs two additions in memory, however often something took so long, so that the way of a commit can be
-//! measured without being lengthened.
+//! Adding costs two additions in memory, so measuring a commit does not slow it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
+/// Number of bounds of a histogram, doubling from 1 microsecond to 8.4 seconds.
 const BOUNDS: usize = 24;
 
-/// Time that something took since this was made.
+/// A histogram of durations.
 ///
-/// Every number only grows, and stands for itself: no order between them is needed.
+/// Every number only grows, and is independent: no order between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// Their number up to each bound, and above the last one.
+    /// Number of durations up to each bound, and above the last one.
     counts: [AtomicU64; BOUNDS + 1],
     nanos: AtomicU64,
 }
@@ -22,19 +21,19 @@ pub struct Durations {
 /// A copy of [`Durations`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// All of it together, in seconds.
+    /// Sum in seconds.
     pub sum: f64,
-    /// Their number up to each bound in seconds and above the one before; the last is infinite.
+    /// Number of durations by upper bound in seconds; the last is infinite.
     pub counts: Vec<(f64, u64)>,
 }
 
 impl Durations {
-    /// Notes that something took so long.
+    /// Counts a duration.
     pub fn note(&self, took: Duration) {
         self.note_many(took, 1);
     }
 
-    /// Notes that so many things took so long each.
+    /// Counts a number of equal durations.
     pub fn note_many(&self, took: Duration, count: u64) {
         let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
         let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
@@ -59,7 +58,7 @@ impl Durations {
 mod tests {
     use super::*;
 
-    /// Each is counted under the lowest bound that is not below it, as often as was said.
+    /// Each duration is counted under the lowest bound not below it.
     #[test]
     fn what_took_so_long_is_where_it_belongs() {
         let edges = (0..36).flat_map(|bit| {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Agreed state beside the cell: it is in every snapshot.
+/// Replicated state other than the cell, in every snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Membership.
@@ -66,7 +66,7 @@ impl From<WithoutAddresses> for Agreed {
 /// Work of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
-    /// To save an image of the state.
+    /// Save an image of the state.
     Save {
         /// The last entry that is in it.
         position: Position,
@@ -75,20 +75,20 @@ pub enum FileJob {
         /// The state.
         captured: Box<Captured>,
     },
-    /// To tell another replica what a snapshot is like.
+    /// Describes a snapshot to another replica.
     Offer {
         /// Receiver.
         to: ReplicaId,
-        /// Which snapshot.
+        /// Position of the snapshot.
         position: Position,
     },
     /// To send a piece of it.
     Send {
-        /// To whom.
+        /// Id of the receiver.
         to: ReplicaId,
-        /// Of which snapshot.
+        /// Position of the snapshot.
         position: Position,
-        /// Which piece.
+        /// Number of the piece.
         piece: u64,
     },
     /// To get ready for a snapshot.
@@ -100,7 +100,7 @@ pub enum FileJob {
 /// Its outcome.
 #[derive(Debug)]
 pub enum FileDone {
-    /// A snapshot is safe; or it is not, and the next one may be.
+    /// A snapshot is durable, or failed; the next one may succeed.
     Saved(Position, Membership, bool),
     /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
@@ -108,15 +108,15 @@ pub enum FileDone {
     Read(ReplicaId, Position, Piece),
     /// There is no such snapshot to be sent.
     Gone(ReplicaId, Position),
-    /// The next piece that is wanted.
+    /// Offset of the next piece to request.
     Wanted(Position, u64),
-    /// All pieces are here, and were checked: this is the state.
+    /// All pieces are received and checked: this is the state.
     Received(Position, Agreed, Box<Cell>),
     /// It cannot be received now.
     Failed(Position),
 }
 
-/// See the head of the file.
+/// The file worker; see the head of the file.
 #[derive(Debug)]
 pub struct FileWorker {
     snapshots: Arc<Snapshots>,
@@ -216,7 +216,7 @@ impl FileWorker {
         }
     }
 
-    /// Asks for the next piece, or makes the state of what is here.
+    /// Requests the next piece, or restores the state from the complete file.
     fn next(&mut self, position: Position) -> FileDone {
         let Some(incoming) = self.incoming.take() else { return FileDone::Failed(position) };
         if let Some(wanted) = incoming.wanted() {

@@ -1,11 +1,11 @@
-//! A replicated cell, as a scheduler sees it: the same handle as a cell of its own process.
+//! A replicated cell as a [`CellHandle`](omega_cellstate::CellHandle) for schedulers.
 //!
-//! Reads are of this replica's state; commits go to the leader, wherever it is. A commit is answered
-//! when this replica has applied it, too, so that a scheduler finds its own commits in its view.
+//! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
+//! has applied it, too, so a scheduler finds its own commits in its view.
 //!
-//! A leader may die between taking a transaction and answering. Then the transaction is sent again
-//! under its id: if it was taken, its first answer comes again, and nothing is done twice. It is
-//! sent as a retry then, which nobody refuses early: its first copy may be on its way still.
+//! A leader may fail between accepting a transaction and its reply. Then the transaction is sent
+//! again under its id: if it was applied, its first result is returned. It is sent as a retry,
+//! which is never rejected by the pre-check, because its first copy may be in flight.
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
@@ -23,23 +23,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that a request that nobody took is kept back before it is sent again: a tenth of the time
-/// that an election takes.
+/// Pause before a request without a reply is sent again: a tenth of an election.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Interval at which a request is sent before the caller hears of it: ten seconds, in which many elections
-/// have their time.
+/// Number of attempts before the caller gets an error: ten seconds in all, time for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Why there is no answer.
+/// Reason why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// Nothing was done. Try again later, or look why no leader can be elected.
+    /// Nothing was done. Try again later, or find out why no leader can be elected.
     #[error("nothing was done: {0}")]
     Unavailable(Again),
-    /// It may have been done, or may still be. Look at the cell before it is asked again.
-    #[error("it is unknown whether it was done: look at the cell before asking again")]
+    /// It may have been done, or may still be. Check the cell before sending it again.
+    #[error("the outcome is unknown: check the cell before sending it again")]
     Unknown,
     /// The membership cannot change so.
     #[error(transparent)]
@@ -49,7 +47,7 @@ pub enum AskError {
     Rejected(#[from] Rejection),
 }
 
-/// Requests, and where the answer to each goes.
+/// Pairs requests with the destinations of their answers.
 fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
     let numbered = asks.into_iter().enumerate();
     numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
@@ -60,13 +58,13 @@ fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
 pub struct ReplicatedCell {
     mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
-    /// The highest transaction of each scheduler of which nobody knows what became: it, and those
-    /// before it, are not asked for as if for the first time. Held for a look-up.
+    /// Highest transaction of each scheduler with an unknown outcome: it and earlier ones are sent
+    /// as retries.
     doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
 
 impl ReplicatedCell {
-    /// The cell at a replica that runs.
+    /// The cell at a running replica.
     #[must_use]
     pub fn new(replica: &Running) -> ReplicatedCell {
         ReplicatedCell {
@@ -76,7 +74,7 @@ impl ReplicatedCell {
         }
     }
 
-    /// Looks at this replica's state. Nothing is applied while `look` runs.
+    /// Reads this replica's state. Nothing is applied while `look` runs.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
     }
@@ -88,13 +86,13 @@ impl ReplicatedCell {
         self.applied.image(patience)
     }
 
-    /// Asks once. The answer tells all that is known.
+    /// Sends a request once, without retries.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
         self.ask_all(vec![ask]).pop().expect("each request has an answer")
     }
 
-    /// Asks for several things at once, each once. The answers are in the same order.
+    /// Sends several requests, each once. The results are in the same order.
     pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
         let count = asks.len();
         let awaited = Awaited::new(count);
@@ -107,7 +105,7 @@ impl ReplicatedCell {
     /// Applies a command, on all replicas.
     ///
     /// # Errors
-    /// If it changed nothing, or nobody knows whether it did.
+    /// If it changed nothing, or the outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
@@ -128,10 +126,10 @@ impl ReplicatedCell {
         }
     }
 
-    /// Changes who the replicas are. The answer is who they are then.
+    /// Changes the membership. Returns the new one.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
         match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
             Answer::Changed(changed) => Ok(changed?),
@@ -142,7 +140,7 @@ impl ReplicatedCell {
     /// Asks another voter to lead.
     ///
     /// # Errors
-    /// If it does not vote, or no leader answers.
+    /// If it is not a voter, or no leader answers.
     pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
         match self.insist(Ask::Transfer(to), Doubt::Retry)? {
             Answer::Changed(Err(error)) => Err(error.into()),
@@ -150,9 +148,9 @@ impl ReplicatedCell {
         }
     }
 
-    /// Asks for several things at once, each once, and does not wait: `then` is called with the answers, in
-    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or ends before
-    /// it answers, the answer is [`Answer::Unknown`].
+    /// Sends several requests, each once, without waiting: `then` is called with the results, in
+    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or
+    /// ends before it replies, the result is [`Answer::Unknown`].
     pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
         if asks.is_empty() {
             return then(Vec::new());
@@ -162,15 +160,15 @@ impl ReplicatedCell {
         let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
     }
 
-    /// Waits until this replica's cell is beyond a version, and no longer than `timeout`. The answer is
-    /// the version at which it is.
+    /// Waits until this replica's cell is beyond a version, at most for `timeout`. Returns the
+    /// cell's version.
     #[must_use]
     pub fn wait_past(&self, version: Version, timeout: Duration) -> Version {
         self.applied.wait_for(version.next(), timeout);
         self.read(Cell::version)
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a request until there is an answer.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
         let mut last = Again::Leaderless;
@@ -194,8 +192,8 @@ impl ReplicatedCell {
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
     }
 
-    /// Waits until this replica has applied what was answered. If it is cut off from the others for
-    /// long, the caller's next sync is of an older version.
+    /// Waits until this replica has applied an answered change. If it is isolated for long, the
+    /// caller's next sync has an older version.
     pub(super) fn catch_up_with(&self, outcome: &Outcome) {
         let known = match outcome {
             Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
@@ -215,16 +213,16 @@ impl ReplicatedCell {
     }
 }
 
-/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
-/// takes, and shorter than people wait.
+/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
+/// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Action if nobody knows whether something was done.
+/// Handling of an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Ask again: it may be done twice without harm.
+    /// Retry: doing it twice is harmless.
     Retry,
-    /// Tell.
+    /// Report it.
     Tell,
 }
 
@@ -279,14 +277,13 @@ impl CellHandle for ReplicatedCell {
 
 /// Commits.
 impl ReplicatedCell {
-    /// The way in which a transaction is asked for.
+    /// Kind of a commit request.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
     }
 
-    /// Whether a transaction, or a later one of its scheduler, was asked for and its outcome is not
-    /// known.
+    /// Whether a transaction, or a later one of its scheduler, was sent with an unknown outcome.
     fn is_in_doubt(&self, txn: &Transaction) -> bool {
         let TransactionId { scheduler, number } = txn.id;
         self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
@@ -298,7 +295,7 @@ impl ReplicatedCell {
         *highest = txn.id.number.max(*highest);
     }
 
-    /// The answer to a transaction, once this replica has applied it, too.
+    /// The answer to a transaction, once this replica has applied it.
     fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
         match outcome {
             Ok(outcome) => {

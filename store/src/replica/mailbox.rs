@@ -1,17 +1,17 @@
 //! Mailbox of a replica's thread.
 //!
-//! It takes all that has gathered at once. To wake a thread costs as much as to apply several
-//! transactions, so requests do not wake a replica that cannot take them yet: it will look when
-//! what it waits for has happened.
+//! It returns all collected events at once. Waking a thread costs as much as applying several
+//! transactions, so requests do not wake a replica that cannot process them yet: it will see them
+//! after the event that it waits for.
 
 use super::threads::Event;
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 
-/// See the head of the file.
+/// The mailbox; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Guards what has gathered. Held to put one event in, or to take all out.
+    /// Collected events. Locked to add one, or to take all.
     inbox: Mutex<Inbox>,
     woken: Condvar,
 }
@@ -29,11 +29,11 @@ struct Inbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heed {
     Everything,
-    /// All but requests that can wait.
+    /// All events except requests that can wait.
     Urgent,
 }
 
-/// The replica has ended, and takes no more.
+/// The replica has ended and accepts no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 
@@ -44,7 +44,7 @@ impl Mailbox {
         Mailbox { inbox: Mutex::new(inbox), woken: Condvar::new() }
     }
 
-    /// Tells the replica something. An event that is refused is dropped.
+    /// Sends an event to the replica. A rejected event is dropped.
     pub(super) fn send(&self, event: Event) -> Result<(), Closed> {
         let mut inbox = self.inbox.lock();
         if inbox.closed {
@@ -66,8 +66,8 @@ impl Mailbox {
         self.inbox.lock().events.len()
     }
 
-    /// Waits for something to heed, but no longer than to a deadline, and takes all that has gathered.
-    /// `events` must be empty; its memory is used again.
+    /// Waits for an event of interest, at most until a deadline, and takes all that have collected.
+    /// `events` must be empty; its memory is reused.
     pub(super) fn take(&self, heed: Heed, deadline: Instant, events: &mut Vec<Event>) {
         let mut inbox = self.inbox.lock();
         inbox.heed = heed;
@@ -76,7 +76,7 @@ impl Mailbox {
         std::mem::swap(&mut inbox.events, events);
     }
 
-    /// Takes no more, and drops what has gathered.
+    /// Closes the mailbox, and drops collected events.
     pub(super) fn close(&self) {
         let mut inbox = self.inbox.lock();
         inbox.closed = true;

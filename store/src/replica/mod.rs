@@ -77,15 +77,15 @@ use std::sync::Arc;
 /// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
-    /// To be written to the log, in order.
+    /// Writes to the log, in order.
     pub writes: Vec<Write>,
-    /// Up to where the log is to forget, after these writes.
+    /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// To be done with snapshots, in order.
+    /// Snapshot operations, in order.
     pub files: Vec<FileJob>,
-    /// Answers to what was asked here.
+    /// Answers to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
@@ -103,15 +103,15 @@ pub struct Replica {
     transfers: Transfers,
     /// Reads that wait for an index to be applied.
     reads: BTreeMap<(LogIndex, AskId), u64>,
-    /// Reads that have asked for an index, with when they began.
+    /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time that it told the cell of its own accord.
+    /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
-    /// The tick of the last message from the leader that it knows.
+    /// Tick of the last message from the known leader.
     heard: u64,
-    /// Whether this one was removed, as it has applied or another one has said.
+    /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -127,12 +127,12 @@ pub struct Start {
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
-    /// The fingerprint of the history up to there.
+    /// The fingerprint of the history up to that entry.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that goes on where it stopped.
+    /// A replica that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
@@ -161,7 +161,7 @@ impl Replica {
         replica
     }
 
-    /// The state, for whoever reads it.
+    /// The state, for readers.
     #[must_use]
     pub fn applied(&self) -> &Arc<Applied> {
         &self.applied
@@ -173,27 +173,27 @@ impl Replica {
         &self.node
     }
 
-    /// Why it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
-    /// waits for one of them.
+    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
+    /// of them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
-    /// The fingerprint of all that was applied.
+    /// The fingerprint of the applied history.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
     }
 
-    /// Does all that can be done now, and tells what is to be done by the caller. To be called after
-    /// one or more of the other calls: requests that came together share an entry.
+    /// Does all that can be done now, and returns the caller's work. Called after one or more of
+    /// the other calls: requests that come together share an entry.
     #[must_use]
     pub fn proceed(&mut self) -> Output {
         self.follow_all();
@@ -234,7 +234,7 @@ impl Replica {
         self.leave_a_bad_disk();
     }
 
-    /// Another replica has said something.
+    /// Handles a message of another replica.
     pub fn receive(&mut self, from: ReplicaId, message: PeerMessage) {
         if self.stop.is_some() {
             return;
@@ -297,7 +297,7 @@ impl Replica {
         }
     }
 
-    /// Somebody here asks for something. The answer comes with this id in some later output.
+    /// Sends a request of this process. A later output has the reply with this id.
     pub fn ask(&mut self, ask: Ask) -> AskId {
         failpoint!("ask");
         let id = self.requests.next_id();
@@ -327,7 +327,7 @@ impl Replica {
         id
     }
 
-    /// Takes a request, or sends it on to the leader.
+    /// Accepts a request, or forwards it to the leader.
     fn take(&mut self, sender: Sender, term: Term, ask: Ask) {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
@@ -370,14 +370,14 @@ impl Replica {
         }
     }
 
-    /// Whether the leader that it follows has been silent for longer than elections take. One whose disk is full calls no
-    /// election, so it would go on asking a leader that has stepped down.
+    /// Whether the leader that it follows has been silent for longer than elections take. A replica
+    /// with a full disk calls no election, so it would wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         failpoint!("persisted");
         self.unsafe_writes.persisted(number);
@@ -391,7 +391,7 @@ impl Replica {
         self.full = full;
     }
 
-    /// The log failed: what it holds is unknown, so this replica ends here.
+    /// The log failed and its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -465,7 +465,7 @@ impl Replica {
         }
     }
 
-    /// Puts waiting requests into an entry. The answer is whether there was one.
+    /// Proposes an entry of waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -556,7 +556,7 @@ impl Replica {
         self.reply(sender, answer);
     }
 
-    /// Lets go of those who have waited since this tick or longer.
+    /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
@@ -568,7 +568,7 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Answers whoever asked.
+    /// Replies to a sender.
     fn reply(&mut self, to: Sender, answer: Answer) {
         failpoint!("reply");
         match to {

@@ -24,7 +24,7 @@ impl Replica {
         ReadId { replica: self.node.id(), incarnation, number }
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
+    /// Repeats unanswered read requests, whose messages may be lost.
     pub(super) fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
             let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();

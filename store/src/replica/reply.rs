@@ -1,15 +1,15 @@
-//! Where answers go: to a thread that waits for them, or to a call.
+//! Destinations of results: a waiting thread, or a callback.
 //!
-//! Requests may be asked together, and whoever asked hears of all of their answers at once, with the
-//! last one: to wake somebody costs more than to answer.
+//! Requests may be sent together, and their caller gets all results at once, with the last one:
+//! waking a thread costs more than a result.
 
 use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// The answers to requests that were asked together.
+/// Answers to requests that were sent together.
 pub(super) struct Awaited {
-    /// Guards what was answered so far. Held for one answer.
+    /// Results so far.
     given: Mutex<Given>,
     complete: Condvar,
 }
@@ -17,23 +17,23 @@ pub(super) struct Awaited {
 struct Given {
     answers: Vec<Answer>,
     missing: usize,
-    /// Called with all answers; nobody waits then.
+    /// Called with all answers, instead of a waiting thread.
     then: Option<Then>,
 }
 
 type Then = Box<dyn FnOnce(Vec<Answer>) + Send>;
 
-/// Where the answer to one request goes: it is one of several. If there will be none, it is dropped: then
-/// nobody knows.
+/// Destination of the result of one of several requests. If it is dropped without a result, the
+/// outcome is unknown.
 pub(super) struct Reply(Option<(Arc<Awaited>, usize)>);
 
 impl Awaited {
-    /// No answer yet, to so many requests. A thread waits for them.
+    /// Pending results of a number of requests. A thread waits for them.
     pub(super) fn new(count: usize) -> Arc<Awaited> {
         Awaited::with(count, None)
     }
 
-    /// No answer yet, to so many requests, of which there is at least one. The last answer calls.
+    /// Pending results of a number of requests, at least one. The last result calls `then`.
     pub(super) fn calling(
         count: usize,
         then: impl FnOnce(Vec<Answer>) + Send + 'static,
@@ -46,7 +46,7 @@ impl Awaited {
         Arc::new(Awaited { given: Mutex::new(given), complete: Condvar::new() })
     }
 
-    /// Where the answer to a request goes. To be called once for each number.
+    /// Destination of the result of a request. Called once for each number.
     pub(super) fn reply(self: &Arc<Awaited>, number: usize) -> Reply {
         Reply(Some((Arc::clone(self), number)))
     }

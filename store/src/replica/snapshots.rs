@@ -22,21 +22,21 @@ use crate::snapshot::{Offer, Piece};
 use omega_cellstate::Cell;
 use std::collections::BTreeMap;
 
-/// Ticks after which a piece that did not come is asked for again.
+/// Ticks after which a missing piece is requested again.
 const PIECE_TICKS: u64 = 4;
 
-/// Ticks after which a replica that was offered a snapshot and asks for nothing is offered it again.
+/// Ticks after which a snapshot is offered again to a replica that requests no piece.
 const SILENT_TICKS: u64 = 40;
 
-/// Pieces of a capture that are made each time the replica does something, and with each tick: a
-/// piece takes 30 microseconds.
+/// Pieces of a capture made at each step and each tick of the replica: a piece takes 30
+/// microseconds.
 const PIECES_A_STEP: usize = 4;
 const PIECES_A_TICK: usize = 64;
 
-/// See the head of the file.
+/// The transfers; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    /// Bytes of entries that were applied since the last snapshot was begun.
+    /// Bytes of entries applied since the last snapshot began.
     pub(super) since_last: u64,
     /// Snapshot being captured.
     capturing: Option<(Position, Agreed)>,
@@ -44,9 +44,9 @@ pub(super) struct Transfers {
     /// The tick at which a snapshot could not be saved, until another one is begun.
     pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
-    /// A state that raft has not heard of yet.
+    /// A restored state not yet known to raft.
     loaded: Option<(Position, Agreed, Box<Cell>)>,
-    /// When each replica that needs a snapshot asked last.
+    /// Time of the last request of each replica that needs a snapshot.
     asked: BTreeMap<ReplicaId, u64>,
 }
 
@@ -57,7 +57,7 @@ struct Receiving {
     message: Message,
     position: Position,
     offer: Option<Offer>,
-    /// The piece that is asked for.
+    /// The requested piece.
     wanted: Option<u64>,
     asked_at: u64,
 }
@@ -68,7 +68,7 @@ impl Replica {
         self.transfers.since_last += bytes;
     }
 
-    /// Begins a snapshot if it is time, and goes on with one that was begun.
+    /// Begins a snapshot if it is due, and continues one in progress.
     pub(super) fn capture(&mut self) {
         if self.transfers.capturing.is_some() {
             self.capture_more(PIECES_A_STEP);
@@ -77,7 +77,7 @@ impl Replica {
         }
     }
 
-    /// Takes a snapshot of the present state, unless one is being taken.
+    /// Starts a snapshot of the current state, unless one is in progress.
     pub fn begin_capture(&mut self) {
         let transfers = &mut self.transfers;
         let mut state = self.applied.lock();
@@ -123,7 +123,7 @@ impl Replica {
         }
     }
 
-    /// Outcome of something that was to be done with snapshots.
+    /// Handles the outcome of a snapshot operation.
     pub fn file_done(&mut self, done: FileDone) {
         match done {
             FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),
@@ -165,7 +165,7 @@ impl Replica {
         self.output.compact = Some(base);
     }
 
-    /// A leader says that this replica needs a snapshot.
+    /// Handles a leader's message that this replica needs a snapshot.
     pub(super) fn receive_offer(&mut self, message: Message, offer: &SnapshotOffer) {
         let position = offer.position;
         let loaded = self.transfers.loaded.as_ref().is_some_and(|(here, ..)| *here == position);
@@ -198,7 +198,7 @@ impl Replica {
         }
     }
 
-    /// Lets raft hear of the snapshot that is loaded, if the offer says of it what is in it.
+    /// Passes the loaded snapshot to raft, if the offer describes it.
     fn hear_of_loaded(&mut self, message: &Message) {
         let offered = message.snapshot.as_ref();
         let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
@@ -259,7 +259,7 @@ impl Replica {
         self.output.messages.push((one.from, ask));
     }
 
-    /// Asks again where nothing came, and offers again where nobody asks.
+    /// Requests missing pieces again, and repeats unanswered offers.
     pub(super) fn tick_transfers(&mut self) {
         self.capture_more(PIECES_A_TICK);
         let ticks = self.ticks;

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 /// A stage of a commit. See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Waiting to be looked at.
+    /// Waiting for the replica.
     Queue,
-    /// Being judged early, and put into an entry.
+    /// The pre-check, and the encoding into an entry.
     Judge,
     /// Being written and synced by this replica, as leader or not.
     Log,
@@ -50,18 +50,18 @@ impl Stage {
     }
 }
 
-/// When the entry of a transaction that is followed was where. Of a leader alone.
+/// Times at which the entry of a followed transaction passed each stage, on a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// Which entry.
+    /// Index of the entry.
     pub entry: LogIndex,
     /// Number of commands that are in it.
     pub commands: usize,
-    /// The leader looked at what waited.
+    /// The leader took up the waiting requests.
     pub gathered: Instant,
     /// The entry was proposed.
     pub proposed: Instant,
-    /// It was safe on the leader's disk; `None` if a majority of others had it before.
+    /// It was synced to the leader's disk; `None` if a majority of others had it before.
     pub logged: Option<Instant>,
     /// A majority had it.
     pub committed: Instant,
@@ -72,19 +72,19 @@ pub struct Followed {
 /// Transactions that are followed at once at most: they are a sample, and more would be no better one.
 const FOLLOWED_MAX: usize = 1024;
 
-/// Time for which the entries of a replica were in each stage since it was started, and when those of a few
-/// transactions were.
+/// Times of a replica's entries in each stage since its start, and those of a few followed
+/// transactions.
 #[derive(Debug, Default)]
 pub struct Stages {
     durations: [Durations; Stage::ALL.len()],
     /// Number of transactions that are followed: a hint, so that nobody takes the lock for none. It orders nothing.
     following: AtomicUsize,
-    /// Held for a look-up.
+    /// The lock is taken for a look-up.
     followed: Mutex<BTreeMap<TransactionId, Option<Followed>>>,
 }
 
 impl Stages {
-    /// Follows a transaction, until what became of it is asked for. Nothing, if too many are followed.
+    /// Follows a transaction, until its times are read. Does nothing if too many are followed.
     pub fn follow(&self, id: TransactionId) {
         let mut followed = self.followed.lock();
         if followed.len() < FOLLOWED_MAX {
@@ -106,7 +106,7 @@ impl Stages {
         self.following.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that something was in a stage for so long.
+    /// Counts a time in a stage.
     pub fn note(&self, stage: Stage, took: Duration) {
         self.durations[stage as usize].note(took);
     }
@@ -125,18 +125,18 @@ pub(super) struct Watch(Option<Watched>);
 #[derive(Debug)]
 struct Watched {
     stages: Arc<Stages>,
-    /// An entry whose stages take longer together is told of.
+    /// Threshold of all stages together above which an entry is logged.
     slow: Duration,
-    /// Since when the oldest request waits.
+    /// Time since which the oldest request waits.
     waiting: Option<Instant>,
-    /// Since when requests are judged, and how long the oldest of them has waited.
+    /// Start of the pre-check, and the oldest request's wait before it.
     gathering: Option<(Instant, Duration)>,
     proposed: VecDeque<Proposed>,
     /// The entry that is being applied.
     applying: Option<(Proposed, Instant)>,
 }
 
-/// An entry that was proposed, and what it took until then.
+/// A proposed entry, and its times until then.
 #[derive(Clone, Copy, Debug)]
 struct Proposed {
     position: Position,
@@ -144,7 +144,7 @@ struct Proposed {
     queue: Duration,
     judge: Duration,
     at: Instant,
-    /// When it was safe on this disk, if anybody wants to know.
+    /// Time at which it was synced to this disk, if measured.
     logged: Option<Instant>,
 }
 
@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// Requests are looked at, from now on.
+    /// Begins the pre-check of requests.
     pub(super) fn gathering(&mut self) {
         if let Some(watched) = &mut self.0 {
             let now = Instant::now();
@@ -178,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// They were, and some became an entry; `more` tells whether others wait still.
+    /// Ends the pre-check; `more` says whether other requests wait.
     pub(super) fn gathered(&mut self, more: bool) {
         if let Some(watched) = &mut self.0 {
             watched.waiting = more.then(Instant::now);
@@ -206,7 +206,7 @@ impl Watch {
         watched.proposed.iter_mut().filter(is_new).for_each(|one| one.logged = Some(now));
     }
 
-    /// Which of these commands are transactions that are followed.
+    /// Followed transactions among these commands.
     pub(super) fn followed<'c>(
         &self,
         commands: impl Iterator<Item = &'c Command>,
@@ -235,7 +235,7 @@ impl Watch {
         }
     }
 
-    /// It was applied, with these transactions that are followed.
+    /// Records that it was applied, with these followed transactions.
     pub(super) fn applied(&mut self, ids: Vec<TransactionId>) {
         let Some(Watched { stages, slow, applying, .. }) = &mut self.0 else { return };
         let Some((entry, since)) = applying.take() else { return };
@@ -266,7 +266,7 @@ impl Proposed {
         }
     }
 
-    /// Tells where the time went: those who look closely, or everybody if it was slow.
+    /// Logs the times: at debug level, or as a warning if it was slow.
     fn tell(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
         let all = self.queue + self.judge + replicate + apply;
         let us = |took: Duration| took.as_micros() as u64;

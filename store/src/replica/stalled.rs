@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 pub(super) struct Unsafe {
     /// With when they were given out, and the last entry in them; in order.
     writes: VecDeque<(u64, u64, LogIndex)>,
-    /// When somebody was asked to stand last.
+    /// Time of the last request to another replica to stand for election.
     asked: u64,
 }
 
@@ -35,12 +35,12 @@ impl Unsafe {
         }
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub(super) fn persisted(&mut self, number: u64) {
         while self.writes.pop_front_if(|(write, ..)| *write <= number).is_some() {}
     }
 
-    /// Up to where entries were given out so many ticks ago, and are not safe.
+    /// Index up to which entries were written this many ticks ago and are not synced.
     fn late(&self, ticks: u64) -> Option<LogIndex> {
         self.writes.front().filter(|(_, given, _)| *given <= ticks).map(|(_, _, last)| *last)
     }

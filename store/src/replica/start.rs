@@ -1,4 +1,4 @@
-//! The way in which a replica comes to life: founded with its cell, joined to one, or gone on where it stopped.
+//! Start of a replica: it bootstraps a cell, joins one, or continues where it stopped.
 //!
 //! ```text
 //!   founded     every founding replica has the same first snapshot: an empty cell, at entry 1
@@ -40,39 +40,39 @@ pub struct Started {
     pub directory: Directory,
 }
 
-/// Why a replica does not start. Nothing was changed.
+/// Error of starting a replica. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Log(#[from] OpenLogError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Save(#[from] SaveError),
     /// The snapshot does not say who the replicas are: it was written by something else.
     #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
     Agreed {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Use the version of this program that wrote the entry, or one that came after it.
+    /// Use the version of this program that wrote the entry, or a newer one.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// The log begins after the last snapshot ends: a snapshot is missing.
@@ -81,11 +81,11 @@ pub enum StartError {
          is missing; remove this replica and add a new one with another id", path.display()
     )]
     Gap {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Where the log begins.
+        /// Start of the log.
         base: LogIndex,
-        /// Where the snapshot ends.
+        /// Index of the snapshot.
         snapshot: LogIndex,
     },
     /// The last write was cut short by a loss of power, or damaged afterwards, and there is no other replica
@@ -96,20 +96,20 @@ pub enum StartError {
          with --accept-torn-log to go on without them", path.display()
     )]
     TornTail {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Index that may have been acknowledged.
         promised: LogIndex,
         /// Everything there is.
         last: LogIndex,
     },
-    /// Entries that were known to be committed are not there: the log lost its end.
+    /// Entries known to be committed are missing: the log lost its end.
     #[error(
         "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; \
          remove this replica and add a new one with another id", path.display()
     )]
     LostTail {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Commit.
         committed: LogIndex,
@@ -139,9 +139,9 @@ pub fn found_with(
     found_at(directory, membership, cell, 0)
 }
 
-/// Gives a new folder the state of a backup, as a founding replica of a new cell that goes on from there.
-/// All founding replicas must be given the same backup: the history of the new cell begins with the hash
-/// of the state, so replicas that were given others stop at the first entry instead of disagreeing.
+/// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it.
+/// All bootstrapping replicas need the same backup: the history of the new cell begins with the
+/// hash of the state, so others stop at the first entry.
 ///
 /// # Errors
 /// If it cannot be written.

@@ -5,11 +5,11 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
 
-/// Why a replica has stopped. It answers nobody any more, and takes part in nothing.
+/// Reason for which a replica has stopped. It answers no requests and takes part in nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stop {
-    /// A message proved that somebody lost what it promised to keep.
+    /// A message proved that a replica lost entries that it had acknowledged.
     #[error(transparent)]
     Lost(#[from] MessageError),
     /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which
@@ -19,16 +19,16 @@ pub enum Stop {
          with `omega log replay`, remove the one that is wrong and add a new one with another id"
     )]
     Diverged {
-        /// After which entry they were compared.
+        /// Index of the compared entry.
         at: LogIndex,
     },
     /// An entry was committed that this version of the program cannot read: use the one that wrote
     /// it.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
-        /// Which entry.
+        /// Index of the entry.
         at: LogIndex,
-        /// Why not.
+        /// The reason.
         source: CodecError,
     },
     /// The log failed: see the error. What it holds is unknown until it is opened again.
@@ -73,7 +73,7 @@ impl Replica {
         }
     }
 
-    /// Takes nothing any more: the state of a removed replica gets older and older.
+    /// Accepts no more requests: the state of a removed replica gets ever staler.
     fn note_removed(&mut self, by: ReplicaId) {
         if self.removed {
             return;

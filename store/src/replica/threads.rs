@@ -40,7 +40,7 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Sends a message, and does not wait.
     fn send(&self, to: ReplicaId, message: PeerMessage);
 
-    /// Takes over the membership: at the start, and when it has changed. It has the addresses of replicas.
+    /// Applies the membership, with the replicas' addresses: at the start, and after each change.
     fn follow(&self, _membership: &Membership) {}
 }
 
@@ -82,7 +82,7 @@ pub struct Status {
     pub leadership: Leadership,
     /// Membership.
     pub membership: Membership,
-    /// Why it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     pub stopped: Option<String>,
     /// Remedy for the failure.
     pub remedy: Option<Remedy>,
@@ -90,14 +90,14 @@ pub struct Status {
     pub log_bytes: u64,
     /// Number of times its log was synced.
     pub log_syncs: u64,
-    /// Number of snapshots it has taken since it was started.
+    /// Number of snapshots taken since its start.
     pub snapshots: u64,
-    /// Where its log ends, and up to where it has applied it; looked at every tick.
+    /// Index of its log's end, and of the last applied entry; updated at every tick.
     pub log_end: LogIndex,
     /// See `log_end`.
     pub applied: LogIndex,
-    /// Up to where the log of each replica is known to be safe and the same; empty where this one does not
-    /// lead, because only a leader knows.
+    /// For a leader, the index up to which each replica's log is known to match and to be synced;
+    /// empty otherwise.
     pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
@@ -153,7 +153,7 @@ impl Running {
         &self.applied
     }
 
-    /// Looks at its state. Nothing is applied while `look` runs.
+    /// Reads its state. Nothing is applied while `look` runs.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.applied.lock())
     }
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// Says how far the logs are. At every tick, not after every event: people look at it.
+    /// Publishes the progress of the logs, at every tick.
     fn tell_progress(&self) {
         let node = self.replica.node();
         let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
@@ -250,7 +250,7 @@ impl Driver {
         status.progress = progress;
     }
 
-    /// Tells the replica what happened. The answer is whether it goes on.
+    /// Handles an event. Returns whether the replica continues.
     fn take(&mut self, event: Event) -> bool {
         match event {
             Event::Message(from, message) => self.replica.receive(from, message),
@@ -274,7 +274,7 @@ impl Driver {
         true
     }
 
-    /// Tells the replica what became of its writes.
+    /// Handles completed writes.
     fn written(&mut self, written: Written) {
         match written.safe {
             Ok(number) => {
@@ -285,7 +285,7 @@ impl Driver {
         }
     }
 
-    /// Does what is to be done, until there is nothing but to wait.
+    /// Works until there is nothing left but waiting.
     fn follow(&mut self) {
         let mut wrote = false;
         while let Some(written) = self.follow_once() {
@@ -300,7 +300,7 @@ impl Driver {
         }
     }
 
-    /// Does what is to be done. The answer is what became of writes that were made at once.
+    /// Does the pending work. Returns writes that were completed at once.
     fn follow_once(&mut self) -> Option<Written> {
         let output = self.replica.proceed();
         for job in output.files {
@@ -384,7 +384,7 @@ impl Network {
         self.replicas.lock().insert(id, replica.mailbox.clone());
     }
 
-    /// Takes a replica off.
+    /// Disconnects a replica.
     pub fn disconnect(&self, id: ReplicaId) {
         self.replicas.lock().remove(&id);
     }

@@ -13,7 +13,7 @@ use crate::log::{LogEngine, Position, WriteError};
 use crate::node::Write;
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// The log worker; see the head of the file.
 #[derive(Debug)]
 pub struct LogWorker {
     engine: Box<dyn LogEngine>,
@@ -56,8 +56,8 @@ impl LogWorker {
         self.full
     }
 
-    /// Makes all writes that wait, as far as the disk has room. The answer is the last one that is
-    /// safe now, if any became so.
+    /// Makes all waiting writes, as far as the disk has room. Returns the last one that became
+    /// durable, if any.
     ///
     /// # Errors
     /// If the disk fails: then nobody knows what it holds, and the replica must end.

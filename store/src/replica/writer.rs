@@ -1,12 +1,12 @@
-//! Where a replica's thread leaves its writes: with the log's thread, or at once with the disk.
+//! The writes of a replica's thread: made at once, or by the log's thread.
 //!
-//! A disk that syncs within microseconds is waited for: to hand a write over and to be told of it
-//! costs as much again. But a replica must hear its peers in time, so when a write was slow, the log's
-//! thread makes those of the next second. One that is alone has nobody to hear, and always waits.
-//! Requests and messages that come meanwhile gather in all cases, and the next sync is for all.
+//! The thread waits for a disk that syncs within microseconds, because handing a write over costs
+//! as much again. But a replica must process its peers' messages in time, so after a slow write,
+//! the log's thread makes those of the next second. A single replica has no peers, and always
+//! waits. Requests and messages collect meanwhile, and the next sync covers all of them.
 //!
-//! Writes are made in order: the replica's thread writes only when the log's thread has told of all
-//! that it was given.
+//! Writes are made in order: the replica's thread writes only when the log's thread has completed
+//! all of its jobs.
 
 use super::mailbox::Mailbox;
 use super::threads::{Event, Status};
@@ -32,7 +32,7 @@ pub(super) struct Written {
     pub(super) safe: Result<Option<u64>, WriteError>,
     /// Whether the disk is full. What waits is tried again from time to time.
     pub(super) full: bool,
-    /// Number of the jobs that the log's thread was given it has taken up.
+    /// Number of jobs that the log's thread has taken up.
     taken: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Does what was given and all that waits.
+    /// Does a job and all waiting ones.
     fn work(&mut self, jobs: impl IntoIterator<Item = ToLog>) -> Written {
         let mut taken = 0;
         for ToLog { writes, compact } in jobs {
@@ -76,26 +76,26 @@ impl Log {
 /// The replica's end. See the head of the file.
 #[derive(Debug)]
 pub(super) struct ToWriter {
-    /// Held by the one of the two threads that writes.
+    /// The lock is taken by the one of the two threads that writes.
     log: Arc<Mutex<Log>>,
     thread: Sender<ToLog>,
-    /// Jobs that the log's thread has not told of.
+    /// Number of jobs that the log's thread has not completed.
     given: usize,
     full: bool,
-    /// When the log's thread need not make all writes any more.
+    /// Time until which the log's thread makes all writes.
     slow_until: Option<Instant>,
 }
 
-/// For how slow a disk the replica's thread waits.
+/// Disks for which the replica's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// For any.
     Always,
-    /// Not for one that was slow within the last second.
+    /// Those without a slow write within the last second.
     WhileQuick,
 }
 
-/// A write that took so long was slow: a twentieth of the time between two heartbeats.
+/// Threshold of a slow write: a twentieth of the heartbeat interval.
 const SLOW: Duration = Duration::from_millis(5);
 
 /// Time for which the log's thread makes all writes then: one in a second may be slow, which delays a
@@ -137,7 +137,7 @@ impl ToWriter {
         if self.given > 0 || self.full { None } else { self.log.lock().prepare() }
     }
 
-    /// The log's thread has told of something.
+    /// Handles a completion of the log's thread.
     pub(super) fn told(&mut self, written: &Written) {
         self.given -= written.taken;
         self.full = written.full;

@@ -8,7 +8,7 @@ use omega_cellstate::ImageError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a snapshot was not written. Nothing has the final name; the older snapshots are still there.
+/// Error of writing a snapshot. Nothing has the final name; the older snapshots are intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -35,7 +35,7 @@ pub enum SaveError {
     /// Mend the disk; then a snapshot is tried again.
     #[error("{}: {source}; mend the disk, the snapshot is then tried again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum SaveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDamage {
-    /// It is shorter or longer than its header says, or too short for a header.
+    /// Its length differs from its header's, or it is too short for a header.
     #[error("the file has {found} bytes, it should have {wanted}")]
     Length {
         /// Number that it has.
@@ -60,7 +60,7 @@ pub enum SnapshotDamage {
     /// A chunk's length is not what the file's length makes it.
     #[error("chunk {number} gives its length as {found}, it should be {wanted}")]
     ChunkLength {
-        /// Which chunk.
+        /// Number of the chunk.
         number: u64,
         /// Its text.
         found: u32,
@@ -80,7 +80,7 @@ pub enum SnapshotDamage {
     #[error("a part of the image cannot be read: {0}")]
     Part(#[source] CodecError),
     /// More than the counts say, or less.
-    #[error("the image ends elsewhere than its counts say")]
+    #[error("the length of the state does not match its counts")]
     Counts,
     /// The image is of no cell.
     #[error(transparent)]
@@ -95,24 +95,24 @@ pub enum SnapshotDamage {
     },
 }
 
-/// Why a snapshot was not read. Nothing was changed.
+/// Error of reading a snapshot. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// There is none at this position: ask which is the newest.
     #[error("there is no {}: ask for the newest", .0.display())]
     Missing(PathBuf),
-    /// The file is something else: take it away, or restore the right one.
+    /// The file is no snapshot: move it away, or restore the right one.
     #[error("{} is not a snapshot: take it away, or restore the right file", .0.display())]
     NotASnapshot(PathBuf),
-    /// Read it with a version of this program that knows its format.
+    /// Read it with a version of this program that supports its format.
     #[error(
         "{} has format {found}, this program reads {OLDEST_READABLE} to {FORMAT}: use one that \
          reads {found}",
         path.display()
     )]
     UnknownFormat {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -120,19 +120,19 @@ pub enum LoadError {
     /// The file is of another cell: this is the wrong folder, or the file was put here by mistake.
     #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
     OtherCell {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Cell of the state.
         found: CellId,
         /// Requested cell.
         wanted: CellId,
     },
-    /// The file's name says another position than its header.
-    #[error("{} is of entry {} of term {}: give it back its name", path.display(), found.index, found.term)]
+    /// The file's name and its header have different positions.
+    #[error("{} contains entry {} of term {}: give the file its original name", path.display(), found.index, found.term)]
     OtherPosition {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it really is.
+        /// Position in the header.
         found: Position,
     },
     /// The file was damaged. Restore it from a copy, or take it away and let the replica get a
@@ -143,9 +143,9 @@ pub enum LoadError {
         path.display()
     )]
     Corrupt {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it was noticed.
+        /// Offset of the damage.
         offset: u64,
         /// Mistake.
         damage: Box<SnapshotDamage>,
@@ -156,14 +156,14 @@ pub enum LoadError {
     /// Mend the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Why a piece of a peer's snapshot, or the whole, was not taken.
+/// Error of receiving a peer's snapshot, or a piece of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -171,49 +171,49 @@ pub enum ReceiveError {
     #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
     Full(PathBuf),
     /// No snapshot has such a length: the peer is broken, or no peer.
-    #[error("a snapshot of {0} bytes was offered, which none has")]
+    #[error("a snapshot of {0} bytes was offered, which is impossible")]
     Offer(u64),
     /// Send the piece that is wanted.
-    #[error("piece {given} came, piece {wanted} is wanted")]
+    #[error("piece {given} arrived, piece {wanted} was expected")]
     Order {
-        /// Which came.
+        /// Number of the received piece.
         given: u64,
-        /// Which is wanted.
+        /// Number of the expected piece.
         wanted: u64,
     },
     /// The piece was damaged on its way: send it again.
     #[error("piece {0} does not match its checksum: send it again")]
     Piece(u64),
     /// Pieces are missing: send them first.
-    #[error("piece {wanted} of {pieces} is still wanted")]
+    #[error("piece {wanted} of {pieces} is still missing")]
     Incomplete {
-        /// Which is wanted next.
+        /// Number of the next expected piece.
         wanted: u64,
         /// Their number.
         pieces: u64,
     },
-    /// All pieces came, but they are not the snapshot that was offered. They were thrown away:
-    /// begin anew, with another peer if it happens again.
-    #[error("what came is not the snapshot that was offered: begin anew")]
+    /// All pieces arrived, but differ from the offered snapshot. They were deleted: begin again,
+    /// with another peer if it happens again.
+    #[error("the received file is not the offered snapshot: begin again")]
     OtherSnapshot,
-    /// All pieces came, but they are no good snapshot. They were thrown away: the peer's file is
-    /// damaged, begin anew with another peer.
-    #[error("what came is no good snapshot, begin anew with another peer: {0}")]
+    /// All pieces arrived, but are no valid snapshot. They were deleted: the peer's file is
+    /// damaged, begin again with another peer.
+    #[error("the received snapshot is invalid, begin again with another peer: {0}")]
     Bad(#[source] LoadError),
     /// This snapshot is being received already.
     #[error("{} is being received already", .0.display())]
     Busy(PathBuf),
     /// Mend the disk, and begin anew; what is safe of the pieces is not asked for again.
-    #[error("{}: {source}; mend the disk and begin anew", path.display())]
+    #[error("{}: {source}; repair the disk and begin again", path.display())]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Underlying error.
         source: io::Error,
     },
 }
 
-/// Whether an error says that there is no room.
+/// Whether an error means that the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

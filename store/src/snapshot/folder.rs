@@ -25,10 +25,10 @@ pub(super) const PARTIAL: &str = ".partial";
 /// A file that several may read: a disk gives it to one at a time.
 pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
 
-/// Files by what they are a snapshot of, as long as somebody reads them.
+/// Open files by position, as long as they have readers.
 type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 
-/// A snapshot that is there and whole.
+/// A complete snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Subject.
@@ -91,7 +91,7 @@ impl Snapshots {
         Ok(positions)
     }
 
-    /// Writes a snapshot and makes it safe; then removes older ones but the last [`KEPT`].
+    /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
     /// If it is not safe. Then nothing has its final name, unless the disk failed after all was
@@ -163,7 +163,7 @@ impl Snapshots {
         self.found(self.list()?.last().copied())
     }
 
-    /// The newest snapshot before a position, for a caller who knows that an older one will do.
+    /// The newest snapshot before a position, for a caller to whom an older one is enough.
     ///
     /// # Errors
     /// As [`Snapshots::newest`].
@@ -262,7 +262,7 @@ impl Snapshots {
         self.open.lock()
     }
 
-    /// Where a snapshot is.
+    /// Path of a snapshot.
     #[must_use]
     pub fn path(&self, position: Position) -> PathBuf {
         self.folder.join(format!("{}{WHOLE}", name(position)))
@@ -281,7 +281,7 @@ pub(super) fn name(position: Position) -> String {
     format!("{:020}-{:08}", position.index.0, position.term.0)
 }
 
-/// The position that the name of a whole snapshot says.
+/// The position in the file name of a complete snapshot.
 fn position(file: &str) -> Option<Position> {
     let (index, term) = file.strip_suffix(WHOLE)?.split_once('-')?;
     let position =

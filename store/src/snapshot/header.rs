@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"OMEGASNP";
 /// Bytes before the membership.
 pub(super) const FIXED: usize = 124;
 
-/// Where the checksum is, in the fixed part.
+/// Offset of the checksum in the fixed part.
 const CRC: usize = FIXED - 4;
 
 /// Bytes of the body in a chunk: large enough that a disk is kept busy, small enough to be sent.
@@ -73,16 +73,16 @@ pub(super) struct Header {
     pub(super) counts: Counts,
 }
 
-/// Why bytes are no header.
+/// Error of decoding a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
-    /// They begin with something else.
+    /// The magic number is missing.
     Magic,
-    /// They have a layout that is not known here.
+    /// The format is unknown.
     Format(u32),
     /// There are too few; so many are needed.
     Short(u64),
-    /// They were damaged.
+    /// The bytes are damaged.
     Corrupt,
 }
 
@@ -146,7 +146,7 @@ impl Header {
         Ok(FIXED + membership)
     }
 
-    /// Reads a header that has just these bytes.
+    /// Decodes a header from exactly these bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
         let count = Header::bytes_of(bytes)?;
         let fixed = bytes.get(..CRC).ok_or(HeaderError::Short(count as u64))?;

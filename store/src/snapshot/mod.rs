@@ -69,7 +69,7 @@ pub const KEPT: usize = 2;
 /// Description of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Which cell.
+    /// Id of the cell.
     pub cell: CellId,
     /// The last entry of the log that is in it.
     pub position: Position,

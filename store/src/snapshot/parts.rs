@@ -1,8 +1,7 @@
-//! An image as a sequence of parts: the order in which they are written, and are read again.
+//! A snapshot state as a sequence of parts, in the order of writing and reading.
 //!
-//! A part is a row, a job, a task, an answer: small, so that neither side needs a second copy of the
-//! image in memory. How many there are is said before them, in the header or in the part they
-//! belong to.
+//! A part is a row, a job, a task or a result: small, so that neither side needs a second copy of
+//! the state in memory. The number of parts precedes them, in the header or in the enclosing part.
 
 use super::error::LoadError;
 use super::header::Counts;
@@ -43,7 +42,7 @@ const COMMANDS_3: u32 = 4;
 /// themselves, what the cell as a whole has, and calendars of peaks.
 const COMMANDS_4: u32 = 5;
 
-/// The first format in which reports of load say when they came, and what was claimed then.
+/// First format in which load reports have a time and the claims at that time.
 const LOADS_WITH_AGE: u32 = 3;
 
 /// Writes an image.
@@ -79,7 +78,7 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     Ok(())
 }
 
-/// Reads an image of so many parts.
+/// Reads a state with these numbers of parts.
 pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
     let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;
@@ -162,7 +161,7 @@ fn read_load(
     Ok((slot, LoadReport { used, claimed, at_ms }))
 }
 
-/// Notes with reports that just came what the tasks of their machines claim now.
+/// Completes fresh load reports with the present claims of their machines.
 fn note_claims(loads: &mut [(u32, LoadReport)], jobs: &[JobImage]) {
     if loads.is_empty() {
         return;

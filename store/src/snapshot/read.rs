@@ -49,7 +49,7 @@ impl<'f> Chunks<'f> {
         Ok(Chunks { file, path, header, header_bytes: bytes, salt, number, offset, hash })
     }
 
-    /// Whether the file is as long as the header says.
+    /// Whether the file's length matches its header.
     pub(super) fn check_length(&mut self) -> Result<(), LoadError> {
         let (found, wanted) = (self.length()?, self.header.length);
         if found == wanted {
@@ -137,12 +137,12 @@ pub(super) fn image(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, Ima
 /// The parts of an image that is being read.
 pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
-    /// Bytes that were read and not all taken yet.
+    /// Bytes that were read and not all consumed.
     bytes: Vec<u8>,
     /// The next part, and where its block ends.
     at: usize,
     block_end: usize,
-    /// Bytes of the body that were taken out of `bytes`.
+    /// Number of body bytes taken out of `bytes`.
     taken: u64,
 }
 
@@ -187,7 +187,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Reads chunks until so many bytes are there.
+    /// Reads chunks until this many bytes are available.
     fn need(&mut self, count: usize) -> Result<(), LoadError> {
         if self.bytes.len() - self.at < count {
             self.taken += self.at as u64;
@@ -202,7 +202,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Checks that nothing is left, and the whole.
+    /// Checks that nothing is left, and the hash of the whole.
     fn finish(&mut self) -> Result<(), LoadError> {
         if self.left() > 0 || self.at < self.block_end {
             return Err(self.damage(SnapshotDamage::Counts));

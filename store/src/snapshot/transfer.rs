@@ -64,7 +64,7 @@ impl Offer {
 /// A piece of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Which, from 0.
+    /// Number of the piece, from 0.
     pub number: u64,
     /// Contents.
     pub bytes: Bytes,
@@ -178,7 +178,7 @@ impl Outgoing {
 pub enum Taken {
     /// It was written.
     Written,
-    /// It was here already.
+    /// It was present already.
     Known,
 }
 
@@ -199,7 +199,7 @@ impl Incoming {
         self.offer
     }
 
-    /// Which piece is wanted next; `None` if all are there: then finish.
+    /// Number of the next missing piece; `None` if all are present: then finish.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {
         (self.next < self.offer.pieces()).then_some(self.next)

@@ -9,7 +9,7 @@ use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A block is ended once it has so many bytes: enough that its frame does not count.
+/// Size beyond which a block ends: enough that its frame does not count.
 const BLOCK: usize = 64 << 10;
 
 /// The most bytes of a part. What a command may bring has far less, even with what the cell adds.
@@ -18,7 +18,7 @@ pub(super) const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
 /// The most bytes of a block: it is ended by the part that makes it long enough.
 pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
 
-/// Why a file was not written.
+/// Error of writing a file.
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// There is no room.
@@ -35,8 +35,8 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Where the bytes of a snapshot go: some bytes, and the place in the file where they belong. The header
-/// comes last.
+/// Destination of a snapshot's bytes: a function of some bytes and their offset in the file. The
+/// header comes last.
 pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 
 /// Writes a whole snapshot. The answer is how long it is.
@@ -66,7 +66,7 @@ pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64
 /// The body of a snapshot that is being written.
 pub(super) struct BodyWriter<'p, 'q> {
     put: &'p mut Put<'q>,
-    /// Where the next chunk goes.
+    /// Offset of the next chunk.
     offset: u64,
     salt: u32,
     number: u64,
@@ -124,7 +124,7 @@ impl<'p, 'q> BodyWriter<'p, 'q> {
         Ok(())
     }
 
-    /// Writes what is left. The answer is where the rest goes, where the chunks end, and their hash.
+    /// Writes the remainder. Returns the destination, the end of the chunks, and their hash.
     fn finish(mut self) -> Result<(&'p mut Put<'q>, u64, Xxh3), WriteError> {
         if !self.block.is_empty() {
             self.end_block()?;

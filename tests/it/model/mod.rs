@@ -21,16 +21,16 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeSet;
 use world::{Act, Answer, World};
 
-/// Promises of the protocol beyond those of Raft, each of which can be left out.
+/// Rules of the protocol beyond those of Raft, each of which can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The answers to past transactions are part of the state.
     Dedupe,
-    /// A request is taken only by the leader of the term that it is addressed to.
+    /// A request is accepted only by the leader of the term that it is addressed to.
     TermInRequest,
-    /// A leader takes the requests of each sender in order, each at most once.
+    /// A leader accepts the requests of each sender in order, each at most once.
     AtMostOnce,
-    /// Request before without an answer is never refused early.
+    /// A request that was sent before is never rejected by the pre-check.
     RetriesInLog,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Protocol {
     pub(crate) attempts: &'static [u8],
     /// Leaders, one after another; an earlier one may not know of a later one.
     pub(crate) terms: usize,
-    /// Number of times room is made by somebody else.
+    /// Number of releases by another scheduler.
     pub(crate) releases: u8,
 }
 

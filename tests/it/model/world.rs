@@ -17,11 +17,11 @@ pub(crate) struct AskId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Request {
     id: AskId,
-    /// To the leader of which term.
+    /// Term of the leader it is sent to.
     term: usize,
     /// Client of the transaction; each client has one.
     client: usize,
-    /// Whether it may have been taken before.
+    /// Whether it may have been accepted before.
     retry: bool,
 }
 
@@ -37,9 +37,9 @@ pub(crate) enum Answer {
 pub(crate) enum Reply {
     /// The answer is in the log.
     Recorded(Answer),
-    /// It was refused early, and nobody remembers it.
+    /// It was rejected by the pre-check, without a record.
     Early,
-    /// Nothing was done by this request, and nothing will be.
+    /// This request did nothing and never will.
     Again,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Whether all that it asked for was answered by "nothing was done, and nothing will be".
+    /// Whether all its requests were answered by "nothing was or will be done".
     pub(crate) fn knows_that_nothing_was_done(&self) -> bool {
         self.waits_for.is_none() && !self.doubt && self.told.is_empty()
     }
@@ -149,30 +149,30 @@ pub(crate) struct World {
     replies: BTreeSet<(AskId, Reply)>,
     releases: u8,
     dedupes: bool,
-    /// Whether somebody was told that another entry took the place of its own.
+    /// Whether a reply said that another entry replaced its own.
     pub(crate) overwritten: bool,
 }
 
 /// Possible events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
-    /// A client asks, by a sender that knows the leader of this term.
+    /// A client sends a request through a sender that knows the leader of this term.
     Ask { client: usize, sender: usize, term: usize },
-    /// It has waited too long.
+    /// It times out.
     Silence { client: usize },
-    /// It hears an answer.
+    /// It receives a reply.
     Hear { client: usize, reply: Reply },
-    /// A request reaches a leader, which takes it, or takes nothing now.
+    /// A request reaches a leader, which accepts it or is busy.
     Deliver { request: Request, term: usize, busy: bool },
-    /// Somebody else makes room.
+    /// Another scheduler releases room.
     Release,
     /// The last leader commits its next entry.
     Commit,
-    /// A new leader is elected, with so many of the uncommitted entries of an earlier one.
+    /// A new leader is elected, with a number of the uncommitted entries of an earlier one.
     Elect { of: usize, entries: usize },
     /// It commits them, and its first one.
     Begin,
-    /// An earlier leader hears of a later one, and of all that was committed.
+    /// An earlier leader learns of a later one, and of all committed entries.
     Follow { term: usize },
 }
 
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Whether a leader takes a request.
+    /// Whether a leader accepts a request.
     fn admits(&self, protocol: &Protocol, request: Request, term: usize) -> bool {
         let right_term = request.term == term || !protocol.keeps(Rule::TermInRequest);
         let seen = self.leaders[term].seen[request.id.sender];
@@ -343,7 +343,7 @@ impl World {
         self.committed.push(Entry { from: None, ..entry });
     }
 
-    /// A leader judges a request by what it has applied, and puts it into its log.
+    /// A leader checks a request by its applied state, and appends it to its log.
     fn deliver(&mut self, protocol: &Protocol, request: Request, term: usize, busy: bool) {
         let Request { id, client, retry, .. } = request;
         let seen = &mut self.leaders[term].seen[id.sender];
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Answers whoever waits for an entry, which is the last of so many that were committed.
+    /// Replies to the requests of an entry, the last of the committed ones.
     fn answer(&mut self, entry: Entry, applied: usize) {
         let Some(id) = entry.from else { return };
         let mut before = self.cell_at(applied - 1);

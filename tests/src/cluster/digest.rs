@@ -12,7 +12,7 @@ use omega_store::replica::{Output, PeerMessage};
 use omega_store::wire;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// See the head of the file.
+/// Hash of a run; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     value: u64,

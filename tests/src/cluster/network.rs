@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// The latest that a late copy comes: after several elections.
 const LATE_MAX: usize = 5_000_000;
 
-/// See the head of the file.
+/// The network; see the head of the file.
 #[derive(Debug, Default)]
 pub struct Network {
     /// Pairs of hosts that cannot communicate.

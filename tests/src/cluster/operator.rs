@@ -6,7 +6,7 @@ use omega_store::membership::{ChangeError, MemberStep, MembershipChange};
 use omega_store::replica::{Answer, Ask};
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// The operator; see the head of the file.
 #[derive(Debug)]
 pub struct Operator {
     /// Steps to do, in order.

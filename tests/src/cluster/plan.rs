@@ -55,7 +55,7 @@ pub struct Plan {
     pub majority_first: bool,
 }
 
-/// The way in which the clocks of replicas go.
+/// Speeds of the replicas' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
     /// As ours does.

@@ -16,7 +16,7 @@ mod on {
     use omega_cellstate::planted::{Bug, with};
     use std::ops::Range;
 
-    /// The way in which a mistake was found.
+    /// Symptom by which an injected bug was found.
     #[derive(Clone, Debug)]
     pub struct Proof {
         /// Number of seeds passed before one that failed.

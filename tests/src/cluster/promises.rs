@@ -29,7 +29,7 @@ pub(super) enum Bound {
     Proven,
 }
 
-/// See the head of the file.
+/// The promises; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     leaders: BTreeMap<Term, ReplicaId>,

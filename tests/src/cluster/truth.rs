@@ -20,7 +20,7 @@ pub const ENTRIES_BETWEEN: u64 = 8;
 /// A command that was applied, and what became of it.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// In which entry.
+    /// Index of the entry.
     pub index: LogIndex,
     /// The command.
     pub command: Command,
@@ -30,7 +30,7 @@ pub struct Done {
     pub version: Version,
 }
 
-/// See the head of the file.
+/// Fault-free cell to compare with; see the head of the file.
 #[derive(Debug)]
 pub struct Truth {
     entries: Vec<Entry>,

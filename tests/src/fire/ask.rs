@@ -32,14 +32,14 @@ pub struct Replicas {
 /// A page of the tasks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TasksSeen {
-    /// Of which version.
+    /// The version.
     pub version: Version,
     /// Ascending.
     pub tasks: Vec<TaskId>,
 }
 
 impl Replicas {
-    /// Prepares connections of their own to these addresses.
+    /// Opens connections of their own to these addresses.
     ///
     /// # Panics
     /// If an address is none.
@@ -65,7 +65,7 @@ impl Replicas {
         self.channels[at % self.channels.len()].clone()
     }
 
-    /// Asks for a transaction, and says whether it was asked for before.
+    /// Sends a transaction, marked as a retry if it was sent before.
     ///
     /// # Errors
     /// If the answer is one that a transaction cannot have.
@@ -77,7 +77,7 @@ impl Replicas {
         fate(answer.map(tonic::Response::into_inner), txn)
     }
 
-    /// Asks two replicas at once, both as if it had been asked for before.
+    /// Sends it to two replicas at once, both as retries.
     ///
     /// # Errors
     /// As [`Replicas::commit`], or if the two contradict each other.

@@ -42,7 +42,7 @@ impl Processes {
         Processes::found_on(program, place, Disks::Shared)
     }
 
-    /// Starts a cell on disks of their own if that is asked for.
+    /// Starts a cell, on separate disks if requested.
     ///
     /// # Errors
     /// If a process does not start, or this system gives nobody a disk.
@@ -147,7 +147,7 @@ impl Processes {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Says what is left if this process ends now.
+    /// Tells the watchdog what to clean up if this process ends now.
     fn tell_watchdog(&mut self) {
         let (thaw, unmount): (Vec<String>, Vec<String>) =
             self.disks.values().map(Disk::last_will).unzip();
@@ -161,7 +161,7 @@ impl Processes {
         self.signal(id, Signal::STOP);
     }
 
-    /// Lets a paused replica go on, which does not know that time has passed.
+    /// Resumes a paused replica, which does not know that time has passed.
     pub fn resume(&self, id: usize) {
         self.signal(id, Signal::CONT);
     }
@@ -211,7 +211,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Where clients reach the replicas.
+    /// Addresses of the replicas for clients.
     #[must_use]
     pub fn clients(&self) -> &[SocketAddr] {
         &self.clients
@@ -232,7 +232,7 @@ impl Processes {
         }
     }
 
-    /// Keeps the folders of the replicas, to be looked at. The answer is where they are.
+    /// Keeps the folders of the replicas for inspection. Returns their paths.
     #[must_use]
     pub fn keep(mut self) -> PathBuf {
         ids().for_each(|id| self.kill(id));
@@ -248,7 +248,7 @@ impl Drop for Processes {
     }
 }
 
-/// Where replicas keep their files.
+/// Storage of the replicas' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
     /// In folders of one disk.

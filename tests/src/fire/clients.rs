@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which a client asks for a transaction before it gives up: through many elections.
+/// Attempts of a client before it gives up: enough for many elections.
 const TRIES: usize = 200;
 
 /// Time for which it waits before it asks again.
@@ -29,13 +29,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// in seconds.
 const REST_MS: u64 = 10;
 
-/// The most items of a transaction, so that many collide.
+/// Maximum number of items of a transaction, so that many conflict.
 const ITEMS_MAX: usize = 6;
 
-/// A page of the tasks of a machine, and when it was asked for and seen.
+/// A page of the tasks of a machine, with the times of its request and its reply.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// Which machine.
+    /// Id of the machine.
     pub machine: MachineId,
     /// Observations.
     pub seen: TasksSeen,
@@ -75,7 +75,7 @@ impl Notes {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down what was asked for and what became of it by now.
+    /// Records a request, and its outcome so far.
     pub fn asked(&self, command: Command, invoked: u64, fate: Fate) {
         if matches!(fate, Fate::Answered(Ok(_))) {
             self.answered.fetch_add(1, Ordering::Relaxed);
@@ -96,26 +96,26 @@ impl Notes {
         self.written().1.push(look);
     }
 
-    /// Number of commands that were answered so far.
+    /// Number of answered commands so far.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Something is wrong: the first of it is kept, and all clients end.
+    /// Reports a violation: the first is kept, and all clients end.
     pub fn trouble(&self, what: String) {
         let mut first = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(what);
         self.end();
     }
 
-    /// Mistake, if anything is.
+    /// The violation, if any.
     #[must_use]
     pub fn first_trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells all clients to end.
+    /// Ends all clients.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Notes {
     }
 }
 
-/// The way in which a scheduler speaks to its cell.
+/// Connection of a test scheduler to its cell.
 #[derive(Debug)]
 pub enum Line {
     /// By calls of its own.
@@ -149,10 +149,10 @@ pub struct Scheduler<'a> {
     pub(super) line: Line,
     pub(super) place: Place,
     pub(super) chance: Pcg64,
-    /// Where each task is believed to be.
+    /// Whether each task is believed to be placed.
     pub(super) placed: Vec<bool>,
     pub(super) next: u64,
-    /// The last version that it heard of.
+    /// The last known version.
     pub(super) version: Version,
 }
 
@@ -166,7 +166,7 @@ impl<'a> Scheduler<'a> {
         Scheduler { notes, line, place, chance, placed, next, version: Version(0) }
     }
 
-    /// Works until it is told to end.
+    /// Works until it is ended.
     pub fn run(mut self) {
         while !self.notes.has_ended() {
             if let Err(trouble) = self.step() {
@@ -229,7 +229,7 @@ impl<'a> Scheduler<'a> {
         txn
     }
 
-    /// Calls until there is an answer, or gives up.
+    /// Sends until there is a reply, or gives up.
     fn call(&mut self, txn: &Transaction) -> Result<Fate, String> {
         let Line::Calls(replicas) = &self.line else { return Ok(Fate::NotDone) };
         let first = self.chance.random_range(0..replicas.count());
@@ -303,7 +303,7 @@ fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fa
     Ok(fates)
 }
 
-/// Somebody who only looks, at any replica, until told to end.
+/// A reader of random replicas, until it is ended.
 pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], seed: u64) {
     let mut chance = Pcg64::seed_from_u64(seed);
     while !notes.has_ended() {

@@ -18,7 +18,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes and mounts one, in a folder that is not there yet.
+    /// Makes and mounts a disk, in a new folder.
     ///
     /// # Errors
     /// If this system does not allow it: which tool failed, and what it said.
@@ -26,7 +26,7 @@ impl Disk {
         Disk::with_room(at, MIB)
     }
 
-    /// Why this system gives nobody a disk, if it does not.
+    /// Error of making a disk on this system, if any.
     ///
     /// # Errors
     /// Which tool failed, and what it said.
@@ -35,7 +35,7 @@ impl Disk {
         Disk::with_room(&dir.path().join("probe"), 8).map(drop)
     }
 
-    /// Creates one with room for so many mebibytes, file system and all.
+    /// Makes a disk of a number of mebibytes, with a file system.
     ///
     /// # Errors
     /// As [`Disk::make`].
@@ -50,7 +50,7 @@ impl Disk {
         Ok(Disk { at: at.to_owned() })
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     #[must_use]
     pub fn at(&self) -> &Path {
         &self.at

@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// The way in which a leader is lost.
+/// Failure of a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Its process is killed.
     Kill,
     /// Its process stops, and its connections stay.
     Pause,
-    /// It hears no peer, and none hears it.
+    /// No message reaches it, and none leaves it.
     Cut,
     /// Its disk hangs: what it writes is not there, and does not fail.
     Stall,
@@ -37,7 +37,7 @@ impl Loss {
     /// All of them.
     pub const ALL: [Loss; 4] = [Loss::Kill, Loss::Pause, Loss::Cut, Loss::Stall];
 
-    /// Where the replicas' files must be.
+    /// Storage that the failure needs.
     fn disks(self) -> Disks {
         if self == Loss::Stall { Disks::Own } else { Disks::Shared }
     }
@@ -49,7 +49,7 @@ const PEACE: Duration = Duration::from_secs(3);
 /// Time for which an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An answer that comes so soon was on its way before: an election takes ten times as long.
+/// A reply that comes this soon was in flight before: an election takes ten times as long.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Cost of one failure.
@@ -61,7 +61,7 @@ pub struct Outage {
     pub elected: Duration,
 }
 
-/// Loses a leader so many times, and tells what each cost.
+/// Fails a leader a number of times, and returns the cost of each.
 ///
 /// # Errors
 /// If the cell does not start, or nobody answers for long.
@@ -88,7 +88,7 @@ pub fn measure(
     })
 }
 
-/// When the scheduler was answered, in nanoseconds since the beginning.
+/// Time of the scheduler's reply, in nanoseconds since the start.
 #[derive(Debug)]
 struct Clock {
     began: Instant,
@@ -111,7 +111,7 @@ impl Clock {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Moves a task between machines until it is told to end.
+    /// Moves a task between machines until it is ended.
     fn commit_on(&self, cell: &RemoteCell, place: &Place) {
         let task = TaskId { job: place.job, index: 0 };
         let mut number = place.next;
@@ -173,7 +173,7 @@ impl Clock {
         Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
     }
 
-    /// Time taken until one of the others knew of another leader.
+    /// Time until one of the others knew another leader.
     fn elected(&self, replicas: &Replicas, lost: usize, from: u64) -> Result<Duration, String> {
         let other = lost % replicas.count();
         while self.now() < from + PATIENCE.as_nanos() as u64 {
@@ -186,7 +186,7 @@ impl Clock {
     }
 }
 
-/// Waits until the replica that was lost knows as much as the others.
+/// Waits until the failed replica has caught up with the others.
 fn follows(replicas: &Replicas, lost: usize) -> Result<(), String> {
     let began = Instant::now();
     while replicas.describe(lost - 1).map_or(true, |told| told.stale) {

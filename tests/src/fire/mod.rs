@@ -58,13 +58,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Plan {
     /// The program `omega`.
     pub program: PathBuf,
-    /// Where its folders are made.
+    /// Path of its folders.
     pub place: PathBuf,
     /// Seed of clients and faults.
     pub seed: u64,
     /// Faults, in an order drawn from the seed. Empty: clients get some hundred answers.
     pub faults: Vec<Fault>,
-    /// Where the replicas keep their files: disks that hang must be their own.
+    /// Storage of the replicas' files: disks that hang must be separate.
     pub disks: Disks,
 }
 
@@ -197,7 +197,7 @@ fn strike_all(
     nemesis.rest()
 }
 
-/// Waits until all replicas have the same, and looks at every machine of each.
+/// Waits until all replicas have the same state, and reads every machine of each.
 fn settle(
     replicas: &Replicas,
     notes: &Notes,

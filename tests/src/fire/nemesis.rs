@@ -20,7 +20,7 @@ const ANSWERS: u64 = 20;
 /// Duration of a fault, in milliseconds: shorter and longer than elections.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The leader loses its power.
@@ -29,15 +29,15 @@ pub enum Fault {
     KillFollower,
     /// All lose their power at once.
     KillAll,
-    /// The leader stops in the midst of what it does, and later goes on.
+    /// The leader's process is paused, and later resumed.
     PauseLeader,
     /// A replica that follows does.
     PauseFollower,
-    /// Nothing gets from the leader to its peers or back.
+    /// No message passes between the leader and its peers.
     CutLeader,
-    /// Nothing gets from the leader to its peers; it hears them.
+    /// No message passes from the leader to its peers.
     MuteLeader,
-    /// Nothing gets from the peers to the leader; they hear it.
+    /// No message passes from the peers to the leader.
     DeafenLeader,
     /// A replica that follows is cut off.
     CutFollower,
@@ -45,7 +45,7 @@ pub enum Fault {
     BreakLeader,
     /// Messages are late, by less than an election.
     Slow,
-    /// Wires are held and released, one after the other, again and again.
+    /// Connections are held and released in turn.
     Flap,
     /// No fault: every replica is ended and started again, one after the other, as for a new version.
     Roll,
@@ -85,7 +85,7 @@ impl Fault {
 /// Does some things that go wrong.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
-    /// To whom.
+    /// The cell.
     pub cell: &'a mut Processes,
     /// Source of the leader's identity.
     pub replicas: &'a Replicas,

@@ -32,11 +32,11 @@ pub struct Place {
     pub job: JobId,
     /// Number of tasks that has.
     pub tasks: u32,
-    /// Where they may run.
+    /// Machines where they may run.
     pub machines: Vec<MachineId>,
 }
 
-/// Makes all of it, and writes down what was asked for.
+/// Creates all of it, and records the requests.
 ///
 /// # Errors
 /// If it is refused, or nobody answers for long.
@@ -72,7 +72,7 @@ pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec
     Ok(places)
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until there is an answer.
 fn insist<T>(
     notes: &Notes,
     command: &Command,

@@ -14,12 +14,12 @@ use std::time::Duration;
 /// Number of times a relay looks whether its wire has changed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The way in which a wire is.
+/// State of a relayed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// All passes.
     Whole,
-    /// Nothing passes, and nobody is told.
+    /// No message passes, and connections stay open.
     Held,
     /// Connections are ended, and new ones, too.
     Broken,
@@ -30,7 +30,7 @@ pub enum Wire {
 /// One direction between two replicas.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    /// Where its sender believes the peer to be.
+    /// The peer's address as its sender knows it.
     pub address: SocketAddr,
     state: Arc<State>,
 }
@@ -74,7 +74,7 @@ impl Relay {
         self.state.kind.store(kind, Ordering::Relaxed);
     }
 
-    /// Ends it for ever: its threads end soon.
+    /// Ends the relay for good: its threads end soon.
     pub fn end(&self) {
         self.state.kind.store(GONE, Ordering::Relaxed);
         // Wakes whoever accepts.

@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Ticks of the processor's clock in a second, as Linux tells them in `/proc` on every machine.
+/// Clock ticks in a second, as Linux reports them in `/proc`.
 const TICKS: f64 = 100.0;
 
 /// Resource usage of a process.
@@ -38,9 +38,9 @@ pub struct Used {
 /// A start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// Until it says that it listens.
+    /// Time until it listens.
     pub listens: Duration,
-    /// Until it has answered with the whole cell.
+    /// Time until it has answered with the whole cell.
     pub answers: Duration,
     /// Its processor time until then, of all its threads.
     pub cpu: Duration,
@@ -48,7 +48,7 @@ pub struct Ready {
     pub resident_mib: f64,
 }
 
-/// Starts a server on a cell of so many machines and tasks, all of them placed.
+/// Starts a server on a cell with a number of machines and placed tasks.
 ///
 /// # Errors
 /// If it does not start.
@@ -96,7 +96,7 @@ fn until_ready(
     }
 }
 
-/// Resources that each replica of an empty cell uses while nobody asks for anything.
+/// Resources of each replica of an idle, empty cell.
 ///
 /// # Errors
 /// If the cell does not start.
@@ -113,7 +113,7 @@ pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
     processes.iter().zip(&before).map(used).collect()
 }
 
-/// The processor time of a process so far.
+/// Processor time of a process so far.
 ///
 /// # Errors
 /// If there is none.

@@ -26,7 +26,7 @@ pub fn mark(command: &mut Command) {
     command.env(STARTED_BY, own.to_string());
 }
 
-/// See the head of the file.
+/// The watchdog; see the head of the file.
 #[derive(Debug)]
 pub struct Watchdog {
     shell: Child,
@@ -34,7 +34,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Keeps the last line that it was told, and does what it says when nobody is there any more.
+    /// Script that keeps the last line of its input, and runs it when the input ends.
     pub const SCRIPT: &str = "while IFS= read -r line; do todo=$line; done; eval \"$todo\"";
 
     /// Begins to watch, in a session of its own: what ends the test's processes, like Ctrl-C, does not end it.

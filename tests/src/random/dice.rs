@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct Dice(Pcg64Mcg);
 
 impl Dice {
-    /// Creates dice; equal seeds give equal throws.
+    /// Creates a random generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64Mcg::seed_from_u64(seed))

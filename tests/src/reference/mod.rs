@@ -119,7 +119,7 @@ struct Scheduler {
     left_behind: u64,
 }
 
-/// See the head of the file.
+/// The reference; see the head of the file.
 #[derive(Clone, Debug)]
 pub struct Reference {
     kinds: Kinds,

@@ -38,7 +38,7 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// The way in which a tenant stands.
+    /// Configuration of a tenant.
     #[must_use]
     pub fn tenant_config(&self, name: &Text) -> TenantConfig {
         self.tenant_configs.get(name).cloned().unwrap_or_default()

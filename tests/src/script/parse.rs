@@ -97,7 +97,7 @@ pub(super) fn policy(keys: &[&str]) -> Policy {
     policy
 }
 
-/// The way in which a tenant stands, from its keys.
+/// Parses a tenant's configuration from its keys.
 pub(super) fn tenant_config(keys: &[&str]) -> TenantConfig {
     let mut tenant_config = TenantConfig::default();
     for text in keys {

@@ -23,7 +23,7 @@ use crate::shipped::ShippedError;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// Time for which a probe goes on after the last job has come, in seconds, so that it can be placed, too.
+/// Seconds that a probe continues after the last arrival, so that its job can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
 /// Quantity to search for.
@@ -50,7 +50,7 @@ pub struct Asked {
 }
 
 impl Question {
-    /// Where the search begins and how it goes on.
+    /// Bounds and direction of the search.
     fn limits(self, workload: &Workload, most: u64) -> (Limits, Sense) {
         match self {
             Question::Machines => {
@@ -71,7 +71,7 @@ impl Question {
     }
 }
 
-/// Searches. Each round of probes is told as soon as it is done.
+/// Searches, and passes each round of probes to `tell`.
 ///
 /// # Errors
 /// If the cell refuses a part of the workload, or `tell` fails.

@@ -1,28 +1,28 @@
 //! Objectives of a run: bounds on waits, on placed jobs, and on usage of the cell.
 //!
-//! Waits are those of all jobs that came: one that nobody got to, or that was never placed whole, has waited for ever.
-//! Else a cell that is much too small would look good, for the jobs that it did serve.
+//! Waits are those of all arrived jobs: one that was never attempted, or never placed completely,
+//! has an infinite wait. Otherwise a cell that is much too small would look good.
 
 use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;
 
-/// Which time of a job.
+/// Measured time of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// From its submission to its first attempt.
+    /// Time from submission to the first attempt.
     Wait,
-    /// From its submission to the machine of its last task.
+    /// Time from submission to the placement of the last task.
     Placed,
 }
 
-/// Something that must hold.
+/// An objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
-    /// So many percent of the jobs of a kind, or of all, take at most so long.
+    /// This percentage of the jobs of a kind, or of all, take at most this time.
     Times {
-        /// Which time.
+        /// The measured time.
         of: Of,
-        /// Which jobs; `None` is all.
+        /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
         /// Number of a hundred.
         percent: u8,
@@ -31,12 +31,12 @@ pub enum Objective {
     },
     /// At least this share of the jobs is placed whole.
     Placed {
-        /// Which jobs; `None` is all.
+        /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
         /// The share.
         least: f64,
     },
-    /// At most this share of the processors is taken on average, and of the memory.
+    /// At most this share of the processors, and of the memory, is allocated on average.
     Used {
         /// The share.
         most: f64,
@@ -118,7 +118,7 @@ impl Objective {
         }
     }
 
-    /// Value of the objective in a run; infinite seconds are for ever.
+    /// Value of the objective in a run, maybe infinite.
     #[must_use]
     pub fn figure(&self, outcome: &Outcome) -> f64 {
         let mine = |kind: Option<JobKind>| {

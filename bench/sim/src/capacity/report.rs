@@ -16,16 +16,17 @@ pub struct Probe {
     pub jobs: usize,
     /// Subject of each objective; seconds that never end are infinite, and null in JSON.
     pub figures: Vec<f64>,
-    /// Whether all objectives hold.
+    /// Whether all objectives are met.
     pub holds: bool,
 }
 
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// The number that is asked for; none if the objectives hold for none.
+    /// The answer; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest beyond it for which they do not hold; none if they hold up to the limit.
+    /// The nearest size beyond it that misses an objective; `None` if all sizes up to the limit
+    /// meet them.
     pub fails: Option<u64>,
     /// A number that should be good and is not: more machines, or less load.
     pub contradicts: Option<u64>,
@@ -47,9 +48,9 @@ pub struct Finding {
 pub struct CapacityReport {
     /// Description of the run.
     pub workload: String,
-    /// Number of machines it has by itself.
+    /// Original number of machines.
     pub machines: usize,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,
@@ -122,7 +123,8 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
 }
 
 impl CapacityReport {
-    /// As a page: the answers, a plot of each objective against machines or load, and the probes.
+    /// Converts to a page: the answers, a plot of each objective against machines or load, and the
+    /// probes.
     #[must_use]
     pub fn page(&self, objectives: &[Objective]) -> Page {
         let lead = format!(

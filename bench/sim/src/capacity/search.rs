@@ -1,28 +1,29 @@
-//! The search for the number at which something begins or ceases to hold: by doubling or halving until it lies between
-//! two probes, then by cutting what is between into five equal parts, again and again.
+//! Search for the boundary at which objectives are met: by doubling or halving until it lies
+//! between two probes, then by dividing the interval into five equal parts, repeatedly.
 //!
-//! The probes of a round run side by side. How many there are does not depend on the machine, so neither do the probes.
+//! The probes of a round run in parallel. Their number does not depend on the machine, so the
+//! search is reproducible.
 
 use std::collections::BTreeMap;
 
-/// Probes in a round that cuts what is between.
+/// Probes in a round that divides the interval.
 const CUTS: u64 = 4;
 
-/// Which of the numbers for which it holds is looked for.
+/// Side of the boundary that is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// The least: it holds from there on.
+    /// The smallest: objectives are met from there on.
     Least,
-    /// The most: it holds up to there.
+    /// The largest: objectives are met up to there.
     Most,
 }
 
-/// Where to search.
+/// Bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The least number.
     pub from: u64,
-    /// The first to be tried.
+    /// The first number to try.
     pub start: u64,
     /// The largest number.
     pub to: u64,
@@ -31,11 +32,12 @@ pub struct Limits {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The number that is looked for, as near as was asked; `None` if it holds for none that was tried.
+    /// The answer with the requested precision; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest beyond it for which it does not hold; `None` if it holds up to the limit.
+    /// The nearest number beyond it that misses an objective; `None` if all up to the limit meet
+    /// them.
     pub fails: Option<u64>,
-    /// A number on the good side for which it does not hold, which ought not to be.
+    /// A number on the passing side that fails, against the assumption of the search.
     pub contradicts: Option<u64>,
 }
 
@@ -89,7 +91,7 @@ pub fn search<E>(
 }
 
 impl Found {
-    /// Whether nothing lies between two probes yet.
+    /// Whether the boundary is not yet bracketed by probes.
     fn is_open(self) -> bool {
         self.holds.is_none() || self.fails.is_none()
     }

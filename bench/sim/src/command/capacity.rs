@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Request, and what must hold.
+/// Arguments: the workload, and the objectives.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
@@ -34,55 +34,56 @@ pub struct CapacityArgs {
     /// Quantity to search for: machines or load; both without it.
     #[arg(long, value_enum)]
     find: Option<Question>,
-    /// The largest number of machines that is tried; ten times the workload's without it.
+    /// Largest number of machines tried [default: ten times the workload's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
     machines_most: Option<u64>,
-    /// The largest load that is tried, as a multiple of the workload's.
+    /// Largest load tried, as a multiple of the workload's.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// Distance between the two sides of an answer; 0 is to the last machine and the last thousandth of the load.
+    /// Largest difference between the two sizes of an answer; 0 means one machine, or a thousandth
+    /// of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
-    /// The folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
+    /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
 
-/// Objectives to meet. All of them must hold; each may be given several times.
+/// Objectives, all of which must be met; each may be given several times.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most so long for their first attempt: 30s, batch=30s, service=2m.
+    /// Half of the jobs wait at most this time for their first attempt: 30s, batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
-    /// Nine of ten do.
+    /// Nine of ten jobs wait at most this time for their first attempt.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p90: Vec<OfKind<Time>>,
-    /// 99 of 100 do.
+    /// 99 of 100 jobs wait at most this time for their first attempt.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
-    /// Half of the jobs have machines for all their tasks within so long.
+    /// Half of the jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
-    /// Nine of ten do.
+    /// Nine of ten jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p90: Vec<OfKind<Time>>,
-    /// 99 of 100 do.
+    /// 99 of 100 jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
-    /// At least this share of the jobs is placed whole: 99%, batch=99.9%.
+    /// At least this share of the jobs is placed completely: 99%, batch=99.9%.
     #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
-    /// At most this share of the processors is taken on average, and of the memory.
+    /// At most this share of the processors, and of the memory, is allocated on average.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     used: Option<f64>,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people, each probe as soon as it is done.
@@ -106,7 +107,7 @@ struct Time(f64);
 #[derive(Clone, Copy, Debug)]
 struct Share(f64);
 
-/// A bound as it is written.
+/// Text form of a bound.
 trait Bound: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }

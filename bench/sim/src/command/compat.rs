@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Number of differences that are told; the rest are counted.
+/// Number of printed differences; the rest are counted.
 const DIFFERENCES_TOLD: usize = 20;
 
 /// Subject of the comparison.
@@ -32,7 +32,7 @@ pub struct CompatArgs {
     /// Only the first rows.
     #[arg(long, value_name = "N")]
     rows: Option<NonZeroUsize>,
-    /// Also tell of each point what it took.
+    /// Also print tasks and processor time of each point.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -67,7 +67,7 @@ fn run_points(file: &ReferenceFile, lists: &JobLists) -> Vec<(Outcome, f64)> {
     outcomes
 }
 
-/// Tells what is equal and what is not. Returns whether all is.
+/// Prints the differences. Returns whether there are none.
 fn tell(
     args: &CompatArgs,
     file: &ReferenceFile,
@@ -121,7 +121,7 @@ fn tell(
     Ok(differences.is_empty())
 }
 
-/// Tells of each point what it took, and of all together.
+/// Prints the cost of each point, and the sum.
 fn tell_cost(
     file: &ReferenceFile,
     outcomes: &[(Outcome, f64)],

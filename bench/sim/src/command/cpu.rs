@@ -1,8 +1,8 @@
-//! The processor time that a simulation took: told to the user, and nothing that the simulation sees.
+//! Processor time of a simulation, for the user only.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Does some work on this thread, and tells how many seconds of a processor it had.
+/// Runs some work on this thread, and returns its result and processor seconds.
 pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let before = thread_seconds();
     let result = work();

@@ -1,4 +1,4 @@
-//! `omega-sim fgd`: policies for tasks that share devices, on lists of tasks, beside what was published.
+//! `omega-sim fgd`: policies for tasks that share devices, compared with published figures.
 
 use super::SimError;
 use crate::fgd::fragments::Shapes;
@@ -16,31 +16,32 @@ use std::process::ExitCode;
 /// Options of `omega-sim fgd`.
 #[derive(Debug, Args)]
 pub struct FgdArgs {
-    /// The folder of the trace, with the published table if they are to be compared
+    /// Folder of the trace, with the published table if it is to be compared
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// The list of tasks of that folder, or `all`
     #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "tasks")]
     list: String,
-    /// A list of tasks of one's own
+    /// Your own list of tasks
     #[arg(long, value_name = "FILE", requires = "machines")]
     tasks: Option<PathBuf>,
-    /// Machines of one's own
+    /// Your own list of machines
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
     /// Placement policy; may be given several times [default: all]
     #[arg(long, value_enum)]
     policy: Vec<PolicyChoice>,
-    /// Number of orders of arrival that are simulated
+    /// Number of random orders of arrival
     #[arg(long, value_name = "N", default_value = "10")]
     seeds: NonZeroU32,
-    /// Let a task go to any of the K best machines, as schedulers do that avoid conflicts
+    /// Place each task on any of the K best machines, as concurrent schedulers do to avoid
+    /// conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a mean is further from the published one than it may be
+    /// End with exit code 1 if a mean differs from the published one by more than the tolerance
     #[arg(long)]
     check: bool,
-    /// The way in which the results are printed
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }

@@ -1,4 +1,4 @@
-//! The changes that `omega-sim what-if` compares, and the two futures as they are printed.
+//! The changes that `omega-sim what-if` compares, and the printing of the two futures.
 
 use super::SimError;
 use super::how::{HowArgs, hours};
@@ -21,13 +21,13 @@ pub struct FutureArgs {
     change: ChangeArgs,
     #[command(flatten)]
     how: HowArgs,
-    /// Extent of the search, in hours.
+    /// Simulated hours.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     end: f64,
-    /// Time for which a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
+    /// Run time of batch tasks whose job has no runtime estimate: 10m, 2h [default: forever].
     #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
     run_time: Option<f64>,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
@@ -36,33 +36,34 @@ pub struct FutureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes")]
 struct ChangeArgs {
-    /// Machines besides those that there are; may be given several times.
+    /// Machines to add; may be given several times.
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
-    /// So many machines, in the mix of those that there are.
+    /// Number of machines, in the present mix.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
     machines: Option<u32>,
-    /// A machine that takes no new tasks; may be given several times.
+    /// A machine that accepts no new tasks; may be given several times.
     #[arg(long, value_name = "NAME")]
     drain: Vec<String>,
-    /// A machine that is gone, so that its tasks wait; may be given several times.
+    /// A machine to remove, so that its tasks are pending; may be given several times.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
-    /// So many times the jobs that there are: some of them left out, or all and some again within five minutes.
+    /// Multiple of the present jobs: some of them left out, or all and some again within five
+    /// minutes.
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
-    /// Another way to share the cell.
+    /// Architecture after the change.
     #[arg(long, value_enum)]
     new_arch: Option<ArchitectureKind>,
-    /// Another number of schedulers of batch jobs.
+    /// Number of batch schedulers after the change.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_batch: Option<u32>,
-    /// Another number of schedulers of service jobs.
+    /// Number of service schedulers after the change.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_service: Option<u32>,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.
@@ -71,36 +72,36 @@ enum OutputArg {
     Json,
 }
 
-/// The profiles of the schedulers as they are, and as they would be if they were others.
+/// Present and changed profiles of the schedulers.
 #[derive(Clone, Debug, Default)]
 pub struct TwoProfiles {
-    /// Of both futures, unless there are others.
+    /// Profiles of both futures, unless overridden.
     pub now: Profiles,
-    /// Of the changed one.
+    /// Profiles of the changed future.
     pub then: Option<Profiles>,
 }
 
-/// Why nothing was compared. One line for the user.
+/// Error of a comparison: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// Say what is otherwise.
+    /// Give a change.
     #[error(
-        "nothing is otherwise: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
+        "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]
     Nothing,
     /// Leave them out.
     #[error("--at and --all are for the directory of a replica: a backup has one version")]
     OneVersion,
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Cell(#[from] omega_store::backup::ReadCellError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Profile(#[from] omega_workload::profiles::ProfileError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// See the error.
+    /// The underlying error.
     #[error(transparent)]
     Sim(#[from] SimError),
 }

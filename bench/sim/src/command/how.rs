@@ -1,4 +1,4 @@
-//! The way in which a cell is simulated, by the flags that several verbs share: the architecture, its schedulers, and when a run ends.
+//! Simulation flags that several commands share: architecture, schedulers, and the end of a run.
 
 use crate::engine::DecisionTime;
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -10,59 +10,59 @@ use serde::{Deserialize, Serialize};
 /// The architecture and its schedulers.
 #[derive(Debug, Args)]
 pub struct HowArgs {
-    /// The way in which the schedulers share the cell.
+    /// Scheduler architecture.
     #[arg(long, value_enum, default_value = "omega")]
     pub(super) arch: ArchitectureKind,
-    /// Schedulers of batch jobs.
+    /// Number of batch schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) batch: u32,
-    /// Schedulers of service jobs.
+    /// Number of service schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
-    /// Seconds that a decision on a batch job takes.
+    /// Seconds of a decision for each batch job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
-    /// Decision time for each of its tasks.
+    /// Seconds of a decision for each task of the job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
-    /// Seconds that a decision on a service job takes.
+    /// Seconds of a decision for each service job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
-    /// Decision time for each of its tasks.
+    /// Seconds of a decision for each task of the job.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
-    /// When a claim conflicts.
+    /// Conflict check of claims.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
-    /// The share of the machines that schedulers of service jobs leave out.
+    /// Share of the machines that service schedulers exclude.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// Among how many of the best machines a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses for a single task.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
-    /// In how many parts a copy is brought up to date, for --arch parsync.
+    /// Number of parts in which a copy is updated, for --arch parsync.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) parts: u32,
-    /// Number of machines that are asked for each task, for --arch sparrow.
+    /// Machines probed for each task, for --arch sparrow.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 }
 
-/// When a run ends.
+/// End of a run.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
-    /// End after so many hours; without it, the run ends when the last job has come.
+    /// End after this many hours; by default at the last arrival.
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     end: Option<f64>,
 }
@@ -74,23 +74,23 @@ impl EndArgs {
     }
 }
 
-/// When a claim conflicts.
+/// Conflict check of claims.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {
-    /// If it does not fit any more.
+    /// If it no longer fits.
     Fit,
     /// If its machine changed at all.
     Sequence,
 }
 
-/// Granularity: part of a transaction with a conflict that is committed.
+/// Whether the other claims of a transaction with a conflict are committed.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum GranularityArg {
     /// The rest.
     Incremental,
-    /// Nothing.
+    /// No item of the transaction.
     AllOrNothing,
 }
 
@@ -112,7 +112,7 @@ impl From<GranularityArg> for Granularity {
     }
 }
 
-/// Whether a decision may take so long.
+/// Whether this is a valid decision time.
 pub(super) fn is_seconds(number: f64) -> bool {
     (0.0..=SECONDS_MAX).contains(&number)
 }
@@ -136,7 +136,7 @@ fn share(text: &str) -> Result<f64, String> {
     number(text, 1.0)
 }
 
-/// Whether a run may end after so many hours.
+/// Whether this is a valid end of a run.
 pub(super) fn is_end(hours: f64) -> bool {
     hours > 0.0 && hours <= END_HOURS_MAX
 }

@@ -1,4 +1,4 @@
-//! The verbs of `omega sim`: one file below for each, with its arguments, what it prints, and how it ends.
+//! Commands of `omega sim`: one file below for each, with its arguments, output and exit codes.
 
 mod capacity;
 mod compat;
@@ -22,28 +22,28 @@ use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Simulate a cell: what it would do, rather than what it does.
+/// Simulate a cell.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// Number of machines a workload needs, and how much more load a cell carries.
+    /// Find how many machines a workload needs, and how much more load a cell carries.
     Capacity(Box<capacity::CapacityArgs>),
-    /// Make the runs of the reference simulator again, and compare.
+    /// Repeat the runs of the published simulator, and compare.
     Compat(compat::CompatArgs),
     /// Repeat the figures of the Omega paper, and make a report with plots.
     Paper(paper::PaperArgs),
     /// Run a workload on the shipped cell under an architecture.
     Run(Box<run::RunArgs>),
-    /// Batch queues: what classic policies make of a log in the Standard Workload Format.
+    /// Replay a log in the Standard Workload Format under batch queue policies.
     Swf(swf::SwfArgs),
     /// Run every combination of the values that a file lists.
     Sweep(sweep::SweepArgs),
-    /// A cell that was served, as it goes on and as it would otherwise.
+    /// Compare two futures of a served cell: as it is, and with a change.
     WhatIf(Box<WhatIfArgs>),
-    /// Tasks that share devices: how full policies get them, beside published figures.
+    /// Compare policies for tasks that share devices, with published figures.
     Fgd(fgd::FgdArgs),
 }
 
-/// Why a verb could not do what it was asked: one line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// An input could not be read.
@@ -55,13 +55,13 @@ pub enum SimError {
     /// Error while loading an input.
     #[error(transparent)]
     Load(#[from] omega_workload::LoadError),
-    /// The cell refuses a part of the input.
+    /// The cell rejects a part of the input.
     #[error(transparent)]
     Refused(#[from] crate::shipped::ShippedError),
     /// Two futures could not be compared.
     #[error(transparent)]
     WhatIf(Box<WhatIfError>),
-    /// Nobody reads what is printed any more.
+    /// The reader of the output has closed it.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
     /// A file of results could not be written.
@@ -69,12 +69,12 @@ pub enum SimError {
     Write {
         /// Which.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         why: std::io::Error,
     },
 }
 
-/// Does what the command line asks; the exit code says how it went.
+/// Runs the command; the exit code is its result.
 ///
 /// # Errors
 /// If an input is at fault; nothing was simulated then.

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Which figures, on which job lists, and where the report goes.
+/// The figures, their job lists, and the folder of the report.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim paper all --out paper")]
 pub struct PaperArgs {
@@ -20,13 +20,13 @@ pub struct PaperArgs {
     /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "paper")]
     out: PathBuf,
-    /// A folder with the job lists that the reference was run on; without it, lists are generated.
+    /// Folder with the job lists of the published simulator; without it, lists are generated.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The folder of Google's trace of May 2011, on which fig13 is run.
+    /// Folder of Google's trace of May 2011, for fig13.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// The seed of generated lists.
+    /// Seed of generated lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -80,7 +80,7 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
     Ok(if page.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The experiments that are asked for by name.
+/// The experiments given by name.
 fn named(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> {
     asked.iter().filter_map(|which| match which {
         Which::All => None,
@@ -88,7 +88,7 @@ fn named(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> {
     })
 }
 
-/// The experiments that are asked for, each once, in the order of the paper.
+/// The chosen experiments, each once, in the order of the paper.
 fn chosen(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> + '_ {
     let all = asked.iter().any(|which| matches!(which, Which::All));
     let is_asked = move |it: &&Experiment| all || named(asked).any(|one| one.name == it.name);

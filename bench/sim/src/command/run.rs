@@ -22,12 +22,12 @@ pub struct RunArgs {
     how: HowArgs,
     #[command(flatten)]
     end: EndArgs,
-    /// The way in which it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: OutputArg,
 }
 
-/// The way in which it is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputArg {
     /// For people.
@@ -155,10 +155,10 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
     sheet
 }
 
-/// Time for which so many jobs waited for their first attempt, and so many until all was placed.
+/// Percentiles of the wait until the first attempt, and until the placement of all tasks.
 const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
 
-/// Contents of [`TIMES`]; of nobody, nothing.
+/// Values of [`TIMES`]; empty without jobs.
 fn times(tried: (u64, Waits), placed: (u64, Waits)) -> impl Iterator<Item = Cell> {
     [tried, placed].into_iter().flat_map(|(jobs, waits)| {
         [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match jobs {

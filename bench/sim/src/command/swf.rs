@@ -23,19 +23,20 @@ pub struct SwfArgs {
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
     policy: PolicyChoice,
-    /// Runtimes that policies know: user estimates, or the true ones
+    /// Run times that policies know: user estimates, or the true ones
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
     /// Number of jobs that have plans with --policy omega: 0 for no backfilling
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// The processors of each machine with --policy omega; as many must make up all of them
+    /// Processors of each machine with --policy omega; their number must divide that of the log's
+    /// machine
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
+    /// Processors of the machine [default: those of the header (MaxProcs, else MaxNodes)]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
-    /// The way in which the results are printed
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }
@@ -44,9 +45,9 @@ pub struct SwfArgs {
 enum PolicyChoice {
     /// First come, first served
     Fcfs,
-    /// EASY backfilling: nobody delays the first in the queue
+    /// EASY backfill: no job delays the first in the queue
     Easy,
-    /// Conservative backfilling: nobody delays anybody who came before
+    /// Conservative backfill: no job delays an earlier one
     Conservative,
     /// EASY backfilling with the shortest job first
     SjfEasy,
@@ -152,7 +153,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what the figures are about.
+/// Prints the assumptions of the figures.
 fn tell(trace: &Trace) {
     let left_out = trace.left_out;
     eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);

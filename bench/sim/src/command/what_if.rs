@@ -1,6 +1,7 @@
-//! `omega-sim what-if`: a cell that is kept in a directory or a backup, as it goes on and as it would otherwise.
+//! `omega-sim what-if`: two futures of a cell from a directory or a backup: as it is, and with a
+//! change.
 //!
-//! Here the cell is read, with the profiles; the changes and the two futures are in `future.rs`.
+//! This file reads the cell and the profiles; `future.rs` has the changes and the two futures.
 
 use super::future::{FutureArgs, TwoProfiles, WhatIfError, what_if};
 use clap::Args;
@@ -13,24 +14,24 @@ use omega_workload::profiles;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Which cell, and what is otherwise.
+/// The cell, and the change.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  omega-sim what-if --from cell.backup --drain m7 --end 4\n  \
     omega-sim what-if --from cell --at 1200 --add-machines 10,cpu=64,memory=256Gi")]
 pub struct WhatIfArgs {
-    /// The directory of a replica that does not run, or a backup.
+    /// Directory of a stopped replica, or a backup.
     #[arg(long, value_name = "DIR|BACKUP")]
     from: PathBuf,
-    /// The version of the cell, where it is in a directory; the newest without it.
+    /// Version of the cell in a directory [default: the newest].
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// Take the entries of the directory, too, that are not known to be committed.
+    /// Include entries of the directory that are not known to be committed.
     #[arg(long)]
     all: bool,
-    /// By what the schedulers `batch` and `service` would place.
+    /// Profiles of the schedulers `batch` and `service` after the change.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// By what they place as it is; the ready-made profiles without it.
+    /// Their present profiles; by default the ready-made ones.
     #[arg(long, value_name = "FILE.toml")]
     profile_now: Option<PathBuf>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use std::path::Path;
 /// The jobs of one file, in its order.
 #[derive(Clone, Debug, Default)]
 pub struct JobList {
-    /// When and how many; the kind is that of whoever uses the list.
+    /// Arrivals and numbers of tasks; the user of the list gives the kind.
     pub jobs: Vec<Job>,
     /// Request of a task of each, and how long it runs.
     pub tasks: Vec<ReferenceJob>,

@@ -21,11 +21,11 @@ pub struct Outcome {
     batch_jobs: usize,
     /// The tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],
-    /// The schedulers of batch jobs; those behind them have the service jobs.
+    /// Number of batch schedulers; the later ones have service jobs.
     batch_schedulers: usize,
-    /// When its last event happened: shares are of this.
+    /// Time of the last event, to which shares refer.
     end_s: f64,
-    /// The most that was taken of any machine beyond what it has, at the end.
+    /// Largest overcommitment of any machine at the end.
     pub overcommitted: f64,
 }
 
@@ -51,13 +51,13 @@ impl Outcome {
         }
     }
 
-    /// The way in which each job of a kind fared.
+    /// Outcome of each job of a kind.
     #[must_use]
     pub fn jobs(&self, kind: Kind) -> &[JobRecord] {
         jobs_of(&self.books, self.batch_jobs, kind)
     }
 
-    /// Tasks that were placed, what was there at the start not counted.
+    /// Placed tasks, without initial ones.
     #[must_use]
     pub fn placed(&self) -> u64 {
         self.books.schedulers.iter().map(|book| book.claims_taken).sum()
@@ -66,7 +66,7 @@ impl Outcome {
 
 /// The jobs of a point, batch first, with what else the loop needs.
 pub struct Load {
-    /// The jobs; whoever changes one changes it before the run.
+    /// The jobs, which may be changed before the run.
     pub jobs: Vec<Job>,
     /// Request of a task of each.
     pub tasks: Vec<ReferenceJob>,
@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point whose schedulers have queues, with these jobs, whose tasks are as many as a rule says.
+/// Runs a point whose schedulers have queues, with these jobs.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.
@@ -138,7 +138,7 @@ fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<
     }
 }
 
-/// The cell of a point, with what is there at the start.
+/// The cell of a point with its initial tasks.
 fn cell<'a>(
     point: &Point,
     lists: &JobLists,
@@ -164,11 +164,11 @@ fn access(architecture: Architecture) -> Access {
     }
 }
 
-/// The way in which the reference's allocator offers.
+/// Settings of the reference's allocator.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 
-/// Conflict check where no other scheduler can have changed anything.
+/// Conflict check if no other scheduler can have changed anything.
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
@@ -197,7 +197,8 @@ impl Load {
         Load::new(list(lists, &point.batch), list(lists, &point.service), point)
     }
 
-    /// Jobs go to the schedulers of their kind in turn. The counter is raised before each job, batch jobs first.
+    /// Jobs are assigned round-robin to the schedulers of their kind. The counter advances before
+    /// each job, batch jobs first.
     fn new(batch: &JobList, service: &JobList, point: &Point) -> Load {
         let of_kind = |list: &JobList, kind| {
             list.jobs.clone().into_iter().map(move |job| Job { kind, ..job })

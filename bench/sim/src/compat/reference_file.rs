@@ -1,4 +1,4 @@
-//! A reference file: points, and what is expected of the groups of schedulers of each.
+//! A reference file: points, and the expected results of each group of schedulers.
 
 use super::architecture::Architecture;
 use super::figure::Figure;
@@ -10,11 +10,12 @@ use std::path::Path;
 
 /// Machines of a cell: a hundred times the largest that was published.
 const MACHINES_MAX: u64 = 1 << 20;
-/// Schedulers of a group: far more than there are jobs at a time.
+/// Maximum number of schedulers of a group: far more than concurrent jobs.
 const SCHEDULERS_MAX: u64 = 1 << 10;
-/// Machines times schedulers: each scheduler keeps an order of all machines, and together they take a gigabyte.
+/// Maximum of machines times schedulers: each scheduler keeps an order of all machines, a gigabyte
+/// in total.
 const ORDERS_MAX: u64 = 1 << 28;
-/// The longest run, in seconds: ten years. A look is taken every second.
+/// The longest run, in seconds: ten years, sampled every second.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
 
 /// Description of the run.
@@ -24,13 +25,13 @@ pub struct Point {
     pub batch: String,
     /// The name of the list of service jobs.
     pub service: String,
-    /// The name of the list of what is there at the start.
+    /// Name of the list of initial tasks.
     pub prefill: String,
     /// Number of machines the cell has.
     pub machines: u32,
     /// Duration of the run, in seconds.
     pub end_s: f64,
-    /// The way in which the schedulers share the cell.
+    /// Scheduler architecture.
     pub architecture: Architecture,
     /// Number of schedulers the batch jobs have.
     pub batch_schedulers: u32,
@@ -49,25 +50,25 @@ pub struct Point {
 pub struct Group {
     /// Its name in the file.
     pub name: String,
-    /// Of which jobs.
+    /// Kind of the jobs.
     pub kind: Kind,
 }
 
 /// One figure as the file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Which.
+    /// The figure.
     pub figure: Figure,
-    /// As it is printed.
+    /// Printed form.
     pub text: String,
 }
 
 /// One row.
 #[derive(Clone, Debug)]
 pub struct ReferenceRow {
-    /// Its line in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: u64,
-    /// Its point, by position in [`ReferenceFile::points`].
+    /// Index of its point in [`ReferenceFile::points`].
     pub point: usize,
     /// Its schedulers.
     pub group: Group,
@@ -78,7 +79,7 @@ pub struct ReferenceRow {
 /// A whole file.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceFile {
-    /// Each point once, in the order in which they are first named.
+    /// Distinct points, in order of first appearance.
     pub points: Vec<Point>,
     /// All rows.
     pub rows: Vec<ReferenceRow>,
@@ -97,7 +98,7 @@ struct PointColumns {
 }
 
 impl ReferenceFile {
-    /// Reads a file, or no more than so many rows of it.
+    /// Reads a file, or its first rows.
     ///
     /// # Errors
     /// If it cannot be read, or a row is at fault: where and how.
@@ -232,7 +233,7 @@ fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     }
 }
 
-/// `Batch`, `Service`, or one of them behind a slash: a monolithic scheduler has both.
+/// Reads a group: `Batch`, `Service`, or, for a monolithic scheduler, one of them after a slash.
 fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
     let name = row.required(column)?;
     let kind = match name.rsplit('/').next() {

@@ -1,8 +1,8 @@
 //! Event queue, by time; events of one time keep the order in which they were added.
 //!
-//! Some sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
-//! for before the first event and so come before all others of their time, but for changes of machines, which come before
-//! them; and the look that is taken every second.
+//! Some sorts of events are outside of the heap, because they are ordered already: arrivals, which
+//! precede other events of their time, changes of machines, which precede arrivals, and the sample
+//! at each second.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -13,18 +13,18 @@ use std::collections::BinaryHeap;
 pub enum Next<E> {
     /// Machines change.
     Change(u32),
-    /// A job comes.
+    /// A job arrives.
     Arrival(u32),
-    /// The use of the cell is looked at.
+    /// The use of the cell is sampled.
     Look,
-    /// Something that was asked for.
+    /// A scheduled event.
     Event(E),
 }
 
 /// A time that is not negative, as bits: these order as the times do.
 type TimeBits = u64;
 
-/// Events to come.
+/// Future events.
 pub struct Agenda<'a, E> {
     plan: &'a Plan<'a>,
     changed: usize,
@@ -50,7 +50,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
         self.now_s
     }
 
-    /// Asks for an event after so many seconds.
+    /// Schedules an event in this many seconds.
     pub fn after(&mut self, seconds: f64, event: E) {
         let at = (self.now_s + seconds).to_bits();
         self.heap.push(Reverse((at, self.asked, event)));
@@ -59,7 +59,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
 }
 
 impl<E: Ord + Copy> Agenda<'_, E> {
-    /// The next change of machines, if it comes before all that happens from this time on.
+    /// The next change of machines, if it precedes all events from this time on.
     fn next_change(&mut self, first: TimeBits) -> Option<Next<E>> {
         let at = *self.plan.changes.get(self.changed)?;
         if at.to_bits() > first {
@@ -74,7 +74,7 @@ impl<E: Ord + Copy> Agenda<'_, E> {
 impl<E: Ord + Copy> Iterator for Agenda<'_, E> {
     type Item = Next<E>;
 
-    /// Goes on to the next event; `None` when there is none, or the end is behind us.
+    /// Advances to the next event; `None` if there is none, or the end is reached.
     fn next(&mut self) -> Option<Next<E>> {
         if self.now_s > self.plan.end_s {
             return None;

@@ -1,34 +1,34 @@
 //! Interface of the event loop to a cell. Schedulers are numbered, and the cell keeps the view of each.
 
-/// The way in which a claim is judged, and how much of a transaction is taken if one is refused.
+/// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Subject of the comparison.
+    /// Check for conflicts, coarse or fine.
     pub check: omega_core::ConflictCheck,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
 }
 
-/// Granularity: part of a transaction with a conflict that is committed.
+/// Whether the other claims of a transaction with a conflict are committed.
 pub use omega_core::Granularity;
 
-/// The way in which a scheduler sees the cell while it decides.
+/// Access of a scheduler to the cell during a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.
+    /// It decides on the state at the end of the decision, because no other scheduler exists.
     Live,
-    /// It decides on a copy taken when the decision began.
+    /// It decides on a copy made when the decision began.
     Copy,
 }
 
 /// Result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// Tasks for which the scheduler found a machine.
+    /// Tasks with a machine.
     pub claimed: u32,
     /// Committed ones among them.
     pub taken: u32,
-    /// The tasks that now run, to be ended together.
+    /// Started tasks, which end together.
     pub run: Option<Taken>,
 }
 
@@ -36,21 +36,21 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taken(pub u32);
 
-/// Tasks of a job that run when it comes.
+/// Tasks of a job that run at its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     /// The number.
     pub tasks: u32,
-    /// To be ended together.
+    /// Tasks that end together.
     pub run: Option<Taken>,
 }
 
 /// Result of ending tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// Number of those that have ended.
+    /// Number of ended tasks.
     pub tasks: u32,
-    /// In how many seconds the next of them do, if some run on and will end.
+    /// Seconds until the next of them end, if any will.
     pub again_s: Option<f64>,
 }
 
@@ -67,36 +67,36 @@ pub struct Lost {
 
 /// A cell that can be simulated.
 pub trait Cell {
-    /// A job comes. The answer is which of its tasks run already.
+    /// A job arrives. Returns its tasks that run already.
     fn arrive(&mut self, job: usize) -> Running;
 
-    /// Number of tasks a job is to have, of which so many were asked for and none runs yet: asked when its first decision
-    /// begins. A job has what was asked for unless a cell says otherwise.
+    /// Number of tasks that a job gets instead of the requested ones; called when its first
+    /// decision begins. The default is the requested number.
     fn size(&mut self, _job: usize, tasks: u32) -> u32 {
         tasks
     }
 
-    /// A scheduler begins to decide: what it sees from now on is the cell as it is now.
+    /// A scheduler begins a decision on a copy of the present cell.
     fn copy(&mut self, scheduler: usize);
 
-    /// A scheduler has decided: it places so many tasks of the job on what it saw, and commits that.
+    /// A scheduler ends a decision: it places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Number of seconds it is from the beginning of tasks until the first of them end; `None` if none does.
+    /// Seconds from the start of tasks until the first of them end; `None` if none does.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
     /// The tasks of a run that end now, end.
     fn end(&mut self, run: Taken) -> Ended;
 
-    /// Machines change as the plan's change of this number says. The answer is who lost a machine by it. A cell keeps
-    /// its machines unless it says otherwise.
+    /// Applies the machine change of this number. Returns the tasks that lost their machines. The
+    /// default changes nothing.
     fn change(&mut self, _number: usize) -> Vec<Lost> {
         Vec::new()
     }
 
-    /// The use of the cell is looked at now. A cell may write down more of it.
+    /// Samples the use of the cell. A cell may record more of it.
     fn look(&mut self) {}
 
-    /// The share of its processors and of its memory that is taken.
+    /// Allocated shares of its processors and its memory.
     fn used(&self) -> [f64; 2];
 }

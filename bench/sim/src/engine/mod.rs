@@ -29,27 +29,27 @@ pub use records::{JobRecord, Records, SchedulerRecord};
 pub use sampling::{SampledCell, SamplingSettings, run_sampling};
 pub use sizing::{SizedCell, SizedRun, Sizing};
 
-/// Which of the two kinds of work.
+/// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Work that ends by itself.
+    /// Jobs that end.
     Batch,
     /// Work that serves.
     Service,
 }
 
-/// A job as the loop sees it. What its tasks ask for is the cell's matter.
+/// A job in the event loop, without its tasks' requests, which the cell knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// When it comes, in seconds.
+    /// Arrival time in seconds.
     pub submit_s: f64,
     /// Number of tasks it has.
     pub tasks: u32,
-    /// Of which kind it is.
+    /// Kind of the job.
     pub kind: Kind,
 }
 
-/// Time for which a scheduler decides: a constant for a job, and some for each task not yet placed.
+/// Decision time: a constant for a job, plus a time for each task not yet placed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecisionTime {
     /// Seconds for a job.
@@ -59,7 +59,7 @@ pub struct DecisionTime {
 }
 
 impl DecisionTime {
-    /// For so many tasks.
+    /// Decision time for a number of tasks.
     #[must_use]
     pub fn of(self, tasks: u32) -> f64 {
         self.job_s + self.task_s * f64::from(tasks)
@@ -76,7 +76,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Time for which it decides on so many tasks of a job of this kind.
+    /// Decision time for a number of tasks of a job of this kind.
     #[must_use]
     pub fn decides(&self, kind: Kind, tasks: u32) -> f64 {
         match kind {
@@ -91,21 +91,22 @@ impl Scheduler {
 pub struct Plan<'a> {
     /// All jobs.
     pub jobs: &'a [Job],
-    /// The numbers of the jobs in the order in which they come.
+    /// Job numbers in order of arrival.
     pub arrivals: &'a [u32],
     /// The scheduler of each job.
     pub owners: &'a [u32],
     /// The schedulers.
     pub schedulers: &'a [Scheduler],
-    /// When machines change, in seconds, ascending: what changes is the cell's matter.
+    /// Times of machine changes in seconds, ascending; the cell knows the changes.
     pub changes: &'a [f64],
-    /// When it ends, in seconds; the first event after that still happens.
+    /// End of the run in seconds; the first event after it still happens.
     pub end_s: f64,
-    /// Whether the use of the cell is looked at every second. A look is an event: with it, there always is a next one.
+    /// Whether the use of the cell is sampled every second. A sample is an event: with it, there
+    /// always is a next one.
     pub survey: Survey,
 }
 
-/// Whether the use of the cell is looked at.
+/// Whether the use of the cell is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survey {
     /// Every second, from the start.
@@ -114,9 +115,9 @@ pub enum Survey {
     Never,
 }
 
-/// After how long a job that was not placed whole is put in the queue again.
+/// Time after which an incompletely placed job is queued again.
 const RETRY_S: f64 = 1.0;
-/// After so many attempts that placed nothing, a job is given up.
+/// Attempts without placements after which a job is abandoned.
 const ATTEMPTS_VAIN_MAX: u32 = 100;
-/// After so many attempts, a job is given up in any case.
+/// Attempts after which a job is abandoned in any case.
 const ATTEMPTS_MAX: u32 = 1000;

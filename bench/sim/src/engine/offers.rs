@@ -1,24 +1,25 @@
-//! Two levels: an allocator offers all that is free to one scheduler after the other, which decides on it alone.
+//! Two-level scheduling: an allocator offers all free resources to one scheduler after the other.
 //!
-//! What is offered is locked until the scheduler has answered, so no claim ever conflicts, and long decisions keep
-//! the others from what they need. An allocator gathers what becomes free for a while before it offers it.
+//! Offered resources are locked until the scheduler answers, so claims never conflict, and long
+//! decisions starve the others. An allocator collects freed resources for a time before it offers
+//! them.
 
 use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which an allocator offers.
+/// Settings of the two-level allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
-    /// Time for which it gathers what becomes free, in seconds.
+    /// Seconds for which freed resources are collected before an offer.
     pub gather_s: f64,
-    /// Time for which it decides whom to offer it to.
+    /// Decision time of the allocator.
     pub decide_s: f64,
-    /// Of how many processors at least an offer is made.
+    /// Smallest offer in processors.
     pub processors_min: f64,
 }
 
-/// A cell that can lock what is free, and offer it.
+/// A cell with locked offers.
 pub trait OfferCell: Cell {
     /// Contents of one offer.
     type Offer;
@@ -26,7 +27,7 @@ pub trait OfferCell: Cell {
     /// Locks all that is free, and offers it.
     fn offer(&mut self) -> Self::Offer;
 
-    /// Processors and memory of an offer that no claim has taken yet.
+    /// Free processors and memory of an offer.
     fn left(&self, offer: &Self::Offer) -> [f64; 2];
 
     /// Places tasks of a job within an offer. They run once the offer is answered.
@@ -38,7 +39,7 @@ pub trait OfferCell: Cell {
         tasks: u32,
     ) -> Attempt;
 
-    /// Unlocks what an offer held, and lets the tasks run that were placed in it.
+    /// Unlocks an offer, and starts the tasks placed in it.
     fn answer(&mut self, offer: Self::Offer, scheduler: usize, runs: &[Taken]);
 
     /// Processors that are free and not locked.
@@ -51,7 +52,7 @@ pub trait OfferCell: Cell {
     fn locked(&self) -> f64;
 }
 
-/// Request.
+/// Event of the simulation of offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Enough was gathered: an offer is made.
@@ -60,7 +61,7 @@ enum Event {
     Offered(u32),
     /// A scheduler has decided on an offer.
     Answered(u32),
-    /// A job is to be put in its queue again.
+    /// A job is queued again.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -70,7 +71,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// Placements in it, and runs once it is answered.
+    /// Placements in it, which start once it is answered.
     placed: Vec<Taken>,
 }
 
@@ -78,7 +79,7 @@ struct Out<O> {
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// Whether it has asked for an offer.
+    /// Whether it waits for an offer.
     asks: bool,
 }
 
@@ -88,7 +89,7 @@ struct Run<'a, C: OfferCell> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Offers by number; those that were answered are `None`, and their numbers are used again.
+    /// Offers by number; answered ones are `None`, and their numbers are reused.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
     books: Records,
@@ -180,7 +181,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Offers what is free to the scheduler that has least, of those that ask.
+    /// Offers free resources to the waiting scheduler with the lowest share.
     fn offer(&mut self) {
         self.gathering = false;
         if self.cell.free_processors() < self.settings.processors_min {
@@ -199,7 +200,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.agenda.after(self.settings.decide_s, Event::Offered(number as u32));
     }
 
-    /// Lets a scheduler place what it has in its queue, as long as an offer lasts.
+    /// Lets a scheduler place its queued jobs while its offer has room.
     fn decide(&mut self, number: u32) {
         let Some(mut offer) = self.out[number as usize].take() else { return };
         let mut seconds = 0.0;

@@ -18,7 +18,7 @@ struct SchedulerState {
 enum Event {
     /// A scheduler has decided.
     Decided(u32),
-    /// A job is to be put in its queue again.
+    /// A job is queued again.
     Again(u32),
     /// Tasks end.
     Ended(super::Taken),
@@ -33,7 +33,7 @@ struct Run<'a, C> {
     books: Records,
 }
 
-/// Runs a plan on a cell: what each scheduler and each job came to.
+/// Runs a plan on a cell. Returns the records of schedulers and jobs.
 pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Records {
     let mut run = Run {
         plan,

@@ -3,7 +3,7 @@
 /// Actions of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SchedulerRecord {
-    /// Seconds of decisions that were taken whole.
+    /// Seconds of decisions without conflicts.
     pub useful_s: f64,
     /// Seconds of decisions that met a conflict.
     pub wasted_s: f64,
@@ -11,51 +11,51 @@ pub struct SchedulerRecord {
     pub succeeded: u64,
     /// Transactions with one.
     pub failed: u64,
-    /// Attempts that found no room at all.
+    /// Attempts that found no feasible machine.
     pub no_room: u64,
     /// Transactions of jobs that had been tried before.
     pub retried: u64,
-    /// Claims that were refused.
+    /// Rejected claims.
     pub claims_refused: u64,
-    /// Claims that were taken.
+    /// Accepted claims.
     pub claims_taken: u64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub abandoned: u64,
     /// Jobs in its queue at the end.
     pub left_in_queue: u64,
 }
 
-/// The way in which one job fared.
+/// Record of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobRecord {
-    /// Number of tasks it has: as many as were asked for, if the cell did not size it.
+    /// Number of its tasks: the requested one, unless the cell changed it.
     pub tasks: u32,
     /// Tasks without a machine.
     pub unplaced: u32,
-    /// Attempts that came to their end.
+    /// Completed attempts.
     pub attempts: u32,
-    /// From its submission to the start of the first attempt, in seconds.
+    /// Seconds from submission to the start of the first attempt.
     pub wait_s: f64,
-    /// From its submission to the attempt that placed its last task.
+    /// Time from submission to the attempt that placed the last task.
     pub placed_s: f64,
-    /// Whether it was given up.
+    /// Whether it was abandoned.
     pub abandoned: bool,
 }
 
 /// All that is written down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// By scheduler.
+    /// Records by scheduler.
     pub schedulers: Vec<SchedulerRecord>,
     /// By job.
     pub jobs: Vec<JobRecord>,
-    /// When the last event happened, in seconds.
+    /// Time of the last event, in seconds.
     pub now_s: f64,
     /// Events that happened.
     pub events: u64,
-    /// Number of times the cell's use was looked at.
+    /// Number of samples of the cell's use.
     pub looks: u64,
-    /// The sums of what was seen then: the share of each resource that was taken (processors, memory).
+    /// Sums of the allocated shares at these samples (processors, memory).
     pub used: [f64; 2],
     /// The sum of the share of processors that was locked in offers.
     pub locked: f64,
@@ -63,12 +63,12 @@ pub struct Records {
     pub ended: u64,
     /// Tasks that lost their machine.
     pub lost: u64,
-    /// Tasks that ran when their jobs came.
+    /// Tasks that ran at the arrival of their jobs.
     pub found_running: u64,
 }
 
 impl Records {
-    /// The books of so many schedulers, and of jobs of so many tasks.
+    /// Empty records of a number of schedulers, and of jobs with these numbers of tasks.
     pub(crate) fn new(schedulers: usize, jobs: impl Iterator<Item = u32>) -> Records {
         let of_job = |tasks| JobRecord { tasks, unplaced: tasks, ..JobRecord::default() };
         Records {
@@ -78,7 +78,7 @@ impl Records {
         }
     }
 
-    /// Writes down that a job came of which so many tasks run. Returns whether some do not.
+    /// Records the arrival of a job with running tasks. Returns whether others do not run.
     pub(crate) fn arrive(&mut self, job: usize, running: u32) -> bool {
         let book = &mut self.jobs[job];
         book.unplaced -= running;
@@ -100,7 +100,7 @@ impl Records {
         (book.tasks, book.unplaced) = (tasks, tasks);
     }
 
-    /// Writes down what an attempt took, of a decision of so many seconds. Returns whether the job is to be tried again.
+    /// Records an attempt with its decision time. Returns whether the job is to be retried.
     pub(crate) fn attempt(
         &mut self,
         scheduler: usize,
@@ -129,14 +129,14 @@ impl Records {
         book.unplaced > 0
     }
 
-    /// Writes down how much of the cell is taken.
+    /// Records a sample of the cell's use.
     pub(crate) fn look(&mut self, used: [f64; 2], locked: f64) {
         self.looks += 1;
         self.used = [self.used[0] + used[0], self.used[1] + used[1]];
         self.locked += locked;
     }
 
-    /// Writes down that machines were asked for tasks of a job, which took a decision of so many seconds; or that none
+    /// Records that machines were probed for tasks of a job, with the decision time; or that none
     /// could be.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
@@ -150,7 +150,7 @@ impl Records {
         }
     }
 
-    /// Writes down that a machine took a task, so long after its job was submitted.
+    /// Records that a machine started a task, with the time since the job's submission.
     pub(crate) fn started(&mut self, scheduler: usize, job: usize, after_s: f64) {
         let book = &mut self.jobs[job];
         book.unplaced -= 1;

@@ -1,23 +1,23 @@
-//! Batch sampling with late binding, after Sparrow: no scheduler sees the cell.
+//! Batch sampling with late binding, as in Sparrow, without cell state.
 //!
-//! A scheduler asks a few machines, drawn at random, for each task of a job; each puts the job in its queue. A task is
-//! bound late: when a machine has room, it takes the next task of the first job in its queue that fits, and what is
-//! left of a job whose tasks all run is dropped. Messages take no time here.
+//! A scheduler probes a few random machines for each task of a job; each adds the job to its queue.
+//! Binding is late: a machine with room takes the next task of the first job in its queue that
+//! fits; remaining probes of a started job are dropped. Messages take no time here.
 
 use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
 use std::collections::VecDeque;
 
-/// The way in which machines are sampled.
+/// Settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingSettings {
-    /// Number of machines that are asked for each task.
+    /// Number of machines probed for each task.
     pub probes: u32,
 }
 
-/// A cell whose machines can be asked one by one.
+/// A cell whose machines are probed one by one.
 pub trait SampledCell: Cell {
-    /// Number of machines there are.
+    /// Number of machines.
     fn machines(&self) -> u32;
 
     /// A machine drawn at random.
@@ -33,9 +33,9 @@ pub trait SampledCell: Cell {
 /// Request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A scheduler has decided whom to ask.
+    /// A scheduler has chosen machines to probe.
     Decided(u32),
-    /// A job that nobody could take is to be tried again.
+    /// A job without a feasible machine is retried.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -49,7 +49,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Where a task runs that a machine took: tasks that ran before have none.
+/// Machine of tasks that ran before: none.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// The jobs that each machine was asked for.
+    /// Queue of each machine: jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -108,7 +108,7 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    /// Machines change: who lost one asks anew, and those that were asked may have room now.
+    /// Machines change: displaced tasks are probed again, and probed machines may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -168,7 +168,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Asks machines for the tasks of a job; those with room take them at once.
+    /// Probes machines for the tasks of a job; machines with room start them at once.
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
@@ -190,7 +190,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    /// Lets a machine take tasks of the jobs that it was asked for, in that order, as long as they fit.
+    /// Starts tasks of a machine's queue in order, as long as they fit.
     fn serve(&mut self, machine: u32) {
         let mut at = 0;
         while let Some(&job) = self.asked[machine as usize].get(at) {

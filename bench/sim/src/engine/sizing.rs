@@ -1,16 +1,16 @@
-//! Jobs whose number of tasks is chosen when their first decision begins: as many as a rule says, by what the cell has idle
-//! then. The same work in more parts ends sooner, so the time of a task shrinks as its job grows.
+//! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources.
+//! The same work in more parts ends sooner, so the run time of a task shrinks as its job grows.
 //!
-//! It is a cell around a cell. The loop asks it how many tasks a job has, and it scales how long they run; all else is
-//! the inner cell's matter.
+//! It wraps another cell: it gives the number of a job's tasks to the event loop and scales their
+//! run times.
 
 use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
 
-/// Chooses how many tasks a job has, of those that were asked for, and by the share of the cell's processors and memory
-/// that is taken.
+/// Chooses the number of tasks of a job by the requested number and the allocated shares of
+/// processors and memory.
 pub trait Sizing {
-    /// Number of tasks this job has, if so many were asked for; at least one.
+    /// Number of tasks of this job, at least one.
     fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
 }
 
@@ -18,24 +18,24 @@ pub trait Sizing {
 pub struct SizedCell<C, S> {
     inner: C,
     sizing: S,
-    /// By how much the tasks of each job run shorter; 1 where it is as asked.
+    /// Speed-up of each job's tasks; 1 for the requested number.
     speeds: Vec<f64>,
     /// The speed of each run, by its number.
     of_runs: Vec<f64>,
-    /// The share of the processors that was taken at each look.
+    /// Allocated share of the processors at each sample.
     looks: RefCell<Vec<f32>>,
 }
 
 /// Choices of a run, and the usage of the cell.
 pub struct SizedRun {
-    /// By how much the tasks of each job ran shorter.
+    /// Speed-up of each job's tasks.
     pub speeds: Vec<f64>,
-    /// The share of the processors that was taken, at each look.
+    /// Allocated share of the processors at each sample.
     pub looks: Vec<f32>,
 }
 
 impl<C: Cell, S: Sizing> SizedCell<C, S> {
-    /// A cell to which so many jobs come.
+    /// A cell to which `jobs` jobs arrive.
     pub fn new(inner: C, sizing: S, jobs: usize) -> SizedCell<C, S> {
         SizedCell {
             inner,

@@ -1,21 +1,21 @@
-//! The order in which tasks arrive, and that of machines, by seed.
+//! Random orders of tasks and machines.
 //!
-//! The list is shuffled; if it asks for more than wanted, tasks are struck out, else tasks of it are drawn
-//! again and appended. The machines' names get an order of their own, as in the published program: since
-//! scores are often equal, a policy would else prefer the models that come first in the list of machines.
+//! The list is shuffled, then shortened or extended by random tasks to the wanted load. The
+//! machines' names get an order of their own, as in the published program: scores are often equal,
+//! so a policy would otherwise prefer the first models of the list.
 
 use super::machine::Shape;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// The devices that are asked for at the end, in percent of all.
+/// Requested devices at the end, in percent of all.
 pub const LOAD_PERCENT_MAX: i64 = 130;
 
 /// Chance by seed.
 pub struct Dice(Pcg64);
 
 impl Dice {
-    /// Creates dice; equal seeds give equal throws.
+    /// Creates a random generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64::seed_from_u64(seed))
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// The tasks in the order in which they arrive, where there are so many thousandths of devices.
+/// The tasks in order of arrival, for this many thousandths of devices.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;

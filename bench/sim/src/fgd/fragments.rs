@@ -1,4 +1,4 @@
-//! Amount of a machine's devices the next task could not use, whatever it is.
+//! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
 //! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
 //! as likely as it is frequent. For a shape that does not fit, all that is left of the devices is a fragment; for one
@@ -15,7 +15,7 @@ const POPULAR_PERCENT: usize = 95;
 /// The shapes that are expected.
 #[derive(Clone, Debug)]
 pub struct Shapes {
-    /// The different parts of a device that are asked for, ascending.
+    /// The requested parts of a device, ascending.
     parts: Vec<i16>,
     shapes: Vec<Expected>,
     /// Probability that a task without devices is.
@@ -27,17 +27,17 @@ pub struct Shapes {
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     shape: Shape,
-    /// Its part of a device in [`Shapes::parts`].
+    /// Index of its part of a device in [`Shapes::parts`].
     part: usize,
     likely: f64,
 }
 
-/// The rest on devices, for one part that may be asked for.
+/// Free parts of devices, for one part that may be requested.
 #[derive(Clone, Copy, Default)]
 struct Fit {
-    /// The devices with so much left.
+    /// Devices with this much left.
     devices: usize,
-    /// The rest of the others.
+    /// Free amount of the other devices.
     too_small: i64,
 }
 
@@ -93,7 +93,7 @@ impl Shapes {
         self.fragment_of(machine.cpu_milli, machine.model, machine.left())
     }
 
-    /// Fragment of a machine of which so much is left.
+    /// Fragment of a machine with these amounts left.
     #[must_use]
     pub fn fragment_of(&self, cpu_milli: i64, model: u8, left: &[i16]) -> f64 {
         let all: i64 = left.iter().map(|left| i64::from(*left)).sum();

@@ -11,22 +11,22 @@ use clap::ValueEnum;
 const CPU_MILLI_MAX: f64 = 128_000.0;
 const DEVICES_MILLI_MAX: i64 = 8_000;
 
-/// Where a task goes.
+/// Placement policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Any machine that it fits on, and any device
+    /// Any machine where it fits, and any device
     Random,
-    /// Where what is asked is least like what is left, by their dot product
+    /// Where the request is least like the free amounts, by their dot product
     DotProd,
-    /// Where tasks with as many devices are
+    /// Beside tasks with as many devices
     GpuClustering,
     /// On devices in use, else on machines in use
     GpuPacking,
-    /// Where the least is left
+    /// Where the least remains free
     BestFit,
     /// Where the expected fragment grows least: fragmentation gradient descent
     Fgd,
-    /// As fgd, but tens of tasks ahead, and with what is left of devices at a small cost
+    /// As fgd, but tens of tasks ahead, and with free devices at a small cost
     FgdAhead,
 }
 
@@ -42,7 +42,7 @@ impl Policy {
         Policy::FgdAhead,
     ];
 
-    /// The way in which the published table calls it.
+    /// Name of the policy in the published table.
     #[must_use]
     pub fn published_name(self) -> Option<&'static str> {
         Some(match self {
@@ -93,8 +93,8 @@ impl Policy {
         }
     }
 
-    /// The score of a policy that follows the gradient, with the devices for which it is best. A task that
-    /// shares looks at each device; one that does not gets the fullest that fit.
+    /// Score of a gradient policy, with the best devices. A sharing task tries each device; others
+    /// get the fullest that fit.
     fn gradient(
         self,
         machine: &DeviceMachine,
@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// Lost part of a machine in the policy's estimate, if so much were left of its devices.
+    /// Lost part of a machine in the policy's estimate, with these amounts left of its devices.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
@@ -147,17 +147,18 @@ impl Policy {
     }
 }
 
-/// Cost of a thousandth of a device that is left [`Policy::FgdAhead`]: machines in use are filled up first, and
-/// empty ones kept. Found by trial: with half as much it gains the same, with twice as much a little less; but with
-/// a quarter, tasks of a list where all share devices are spread over whole ones, and five percent of the devices are lost.
+/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are
+/// filled first. Chosen by experiments: half of it gains the same, twice as much a little less;
+/// with a quarter, a list of only sharing tasks spreads over whole devices, and five percent of the
+/// devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
-/// The score if what is lost shrinks by so much: 50 if not at all, 73 if by a whole device.
+/// Score of a change of the lost part: 50 if it stays, 73 if it shrinks by a whole device.
 fn percent(shrinks: f64) -> i64 {
     (100.0 / (1.0 + (-shrinks / 1000.0).exp())) as i64
 }
 
-/// 1 less half the dot product of what is left and what is asked, as shares of the largest machine.
+/// 1 less half the dot product of free amounts and request, as shares of the largest machine.
 fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = machine.cpu_milli as f64 / CPU_MILLI_MAX * (shape.cpu_milli as f64 / CPU_MILLI_MAX);
     let most = DEVICES_MILLI_MAX as f64;
@@ -165,8 +166,8 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
-/// From 75 where only tasks of this size came, 50 where others did too, 25 where none did, 0 where only others
-/// did; each with up to 25 for devices in use. Without devices all are equal.
+/// From 75 where only tasks of this size run, 50 where others do too, 25 where none do, to 0 where
+/// only others do; each with up to 25 for devices in use. Without devices all are equal.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;

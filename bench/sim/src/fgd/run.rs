@@ -1,7 +1,7 @@
-//! One run: a policy, a list and a seed, and how full the devices are as tasks arrive.
+//! One run: the allocation of devices as tasks arrive, for a policy, a list and a seed.
 //!
-//! A task changes one machine only. So each score is kept beside the version of the machine that it was made
-//! for, for each shape, and made again when that shape comes and the machine has changed.
+//! A task changes one machine only. So each score is cached with the machine's version, for each
+//! shape, and recomputed when the machine has changed.
 
 use super::arrivals::{Dice, arrivals};
 use super::fragments::Shapes;
@@ -10,7 +10,7 @@ use super::machine::{DeviceMachine, Shape};
 use super::policy::Policy;
 use std::collections::HashMap;
 
-/// The loads at which a run is looked at: what arrived asks for so many percent of the devices.
+/// Loads at which a run is sampled: requested devices in percent of all.
 pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
 
 /// Settings of a simulation.
@@ -20,7 +20,7 @@ pub struct Run {
     pub policy: Policy,
     /// Seed of the random generator.
     pub seed: u64,
-    /// A task goes to any of so many best machines; with 1 to the best.
+    /// Number of best machines among which a task is placed at random; 1 takes the best.
     pub among: usize,
 }
 
@@ -29,11 +29,11 @@ pub struct Run {
 pub struct Point {
     /// Usage.
     pub used: f64,
-    /// Free part that the next task is expected not to be able to use.
+    /// Free part that the next task is expected to be unable to use.
     pub fragment: f64,
 }
 
-/// The score of a shape on a machine, as of a version of it; `None` where it does not fit.
+/// Score of a shape on a machine, for a version of it; `None` where it does not fit.
 type Kept = (u32, Option<i64>);
 
 /// Simulates a run: a point for each of [`LOADS_PERCENT`].
@@ -88,7 +88,7 @@ fn point(machines: &[DeviceMachine], shapes: &Shapes, used: i64, capacity_milli:
     Point { used: used as f64 * percent, fragment: fragment * percent }
 }
 
-/// The machines with the best scores, at most so many; of equal ones the first.
+/// The machines with the best scores, at most `among`; of equal ones the first.
 fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
     best.clear();
     let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));

@@ -13,9 +13,9 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// Capacity of every machine: cores and GB.
 const MACHINE: [f64; 2] = [4.0, 16.0];
-/// The share of the processors that the prefill takes.
+/// Share of the processors allocated to the initial tasks.
 const PREFILL: f64 = 0.6;
-/// No task asks for less: cores and GB.
+/// Smallest request of a task: cores and GB.
 const LEAST: f64 = 0.01;
 /// Beyond the end of every run, in seconds.
 const FOREVER_S: f64 = 1e7;
@@ -23,7 +23,7 @@ const FOREVER_S: f64 = 1e7;
 /// Properties of the jobs of a list.
 struct Sort {
     kind: Kind,
-    /// The mean time between two of them, in seconds.
+    /// Mean seconds between two arrivals.
     gap_s: f64,
     /// The median of their run times and the sigma of the logarithm, and the least, in seconds.
     run_s: (f64, f64, f64),
@@ -49,17 +49,17 @@ const SERVICE: Sort = Sort {
     tasks: &[(0.2, 1.0, 1.0), (0.4, 2.0, 5.0), (0.35, 5.0, 20.0), (0.05, 20.0, 100.0)],
 };
 
-/// Batch jobs for so many seconds, `load` times as many as usual.
+/// Batch jobs for a number of seconds, at `load` times the usual rate.
 pub(super) fn batch(seconds: f64, load: f64, seed: u64) -> JobList {
     list(&BATCH, seconds, load, Dice::new(seed, 1))
 }
 
-/// Service jobs for so many seconds.
+/// Service jobs for a number of seconds.
 pub(super) fn service(seconds: f64, seed: u64) -> JobList {
     list(&SERVICE, seconds, 1.0, Dice::new(seed, 2))
 }
 
-/// Initial tasks of a cell of so many machines.
+/// Initial tasks of a cell with this number of machines.
 pub(super) fn prefill(machines: u32, seed: u64) -> JobList {
     let mut dice = Dice::new(seed, 3);
     let (mut list, mut left) = (JobList::default(), PREFILL * f64::from(machines) * MACHINE[0]);
@@ -89,7 +89,8 @@ fn list(sort: &Sort, seconds: f64, load: f64, mut dice: Dice) -> JobList {
     }
 }
 
-/// Chance by a seed. Logarithms and cosines come from a library, so that all machines draw the same.
+/// A seeded random generator. Logarithms and cosines come from a library, so that draws are the
+/// same on all platforms.
 pub(super) struct Dice(Pcg64);
 
 impl Dice {
@@ -106,7 +107,7 @@ impl Dice {
         -mean * libm::log(1.0 - self.even())
     }
 
-    /// Of mean 0 and deviation 1, after Box and Muller.
+    /// A normal variate of mean 0 and deviation 1, by Box and Muller.
     pub(super) fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.even()));
         radius * libm::cos(std::f64::consts::TAU * self.even())

@@ -1,4 +1,4 @@
-//! More batch jobs than usual: when one scheduler saturates, and what it brings to have several.
+//! More batch jobs than usual: the saturation of one scheduler, and the gain of several.
 
 use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
@@ -64,7 +64,7 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
 
 /// Number of batch schedulers are compared.
 const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// At which loads.
+/// Compared loads.
 const COMPARED: [u32; 3] = [1, 2, 4];
 
 /// Figure 9.

@@ -1,4 +1,4 @@
-//! Where experiments are made: two cells with their job lists, and runs of many points side by side.
+//! Runs of experiments: two cells with their job lists, and many points in parallel.
 
 use super::{lists, ours};
 use crate::compat::{Architecture, Figure, Got, JobList, JobLists, Outcome, Point, run_point};
@@ -42,7 +42,7 @@ impl CellSize {
     }
 }
 
-/// Optimistic commits as the paper's defaults are: by fit, taking what still holds.
+/// Optimistic commits with the paper's defaults: conflicts by fit, incremental transactions.
 pub(super) const SHARED: Architecture =
     shared(ConflictCheck::ResourceFit, Granularity::Incremental);
 
@@ -96,7 +96,7 @@ pub(super) struct Group {
     pub(super) wait_p90_s: f64,
     /// Transactions with a conflict for each without one.
     pub(super) conflicts: f64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub(super) abandoned: f64,
     /// The share of the jobs all of whose tasks were placed.
     pub(super) placed: f64,
@@ -111,7 +111,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Each, with what the names of its plots end in, and what it is called.
+    /// Each cell, with the suffix of its plots' names, and its title.
     pub(super) fn each(&self) -> [(&'static str, &'static str, &[Found]); 2] {
         [("", "reference", &self.reference), ("-shipped", "shipped", &self.shipped)]
     }
@@ -121,7 +121,7 @@ impl Both {
 pub struct CellPair {
     lists: JobLists,
     seed: u64,
-    /// Where the lists are from, in a few words.
+    /// Source of the lists, in a few words.
     source: String,
     /// The jobs of Google's trace.
     trace: Option<Workload>,
@@ -161,18 +161,18 @@ impl CellPair {
     /// With the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    /// If a file of it is missing or at fault: which, where and how.
+    /// If a file is missing or invalid; the text names the file and the place.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;
         Ok(CellPair { trace: Some(trace), ..self })
     }
 
-    /// The jobs of Google's trace, if it has them.
+    /// The jobs of Google's trace, if given.
     pub(super) fn trace(&self) -> Option<&Workload> {
         self.trace.as_ref()
     }
 
-    /// Where the lists are from, in a few words.
+    /// Source of the lists, in a few words.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
@@ -199,7 +199,7 @@ impl CellPair {
         format!("{}-prefill", cell.name())
     }
 
-    /// Runs all of them, on all processors; what came out, in their order.
+    /// Runs all points in parallel. Returns the results in order.
     pub(super) fn run(&self, settings: &[Setting]) -> Vec<Found> {
         settings
             .par_iter()
@@ -230,7 +230,7 @@ impl CellPair {
         Both { reference: self.run(settings), shipped }
     }
 
-    /// A point on a cell of so many times as many machines, with the lists that it names.
+    /// A point on a cell with `times` as many machines, with the named lists.
     pub(super) fn point_on(&self, setting: &Setting, times: u32) -> (Point, &JobLists) {
         let machines = setting.cell.machines() * times;
         (Point { machines, ..self.point(setting) }, &self.lists)
@@ -277,7 +277,7 @@ fn found(outcome: &Outcome) -> Found {
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
 }
 
-/// The figures of some schedulers and the jobs of a kind, in a run of so many seconds.
+/// Figures of some schedulers and of the jobs of a kind, in a run of this many seconds.
 pub(super) fn figures(schedulers: &[SchedulerRecord], jobs: &[JobRecord], seconds: f64) -> Group {
     let figure = |figure: Figure| match figure.of(schedulers, jobs, 0, seconds) {
         Got::Number(number) => number,

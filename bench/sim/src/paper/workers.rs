@@ -1,20 +1,20 @@
-//! Number of workers a MapReduce job has: as many as were asked for, or more by what the cell has idle.
+//! Number of workers of a MapReduce job: the requested number, or more while the cell is idle.
 //!
-//! The paper has three rules for it, and a model of what they bring: a job's work is done sooner in proportion to its workers,
-//! up to its activities (the map and reduce tasks that can run at one time), beyond which workers have nothing to do.
+//! The paper has three rules, and a model of the gain: a job ends sooner in proportion to its
+//! workers, up to its activities (the map and reduce tasks that can run at one time).
 
 use crate::engine::Sizing;
 
 /// Number of workers a job has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workers {
-    /// As many as were asked for.
+    /// As many as requested.
     AsAsked,
-    /// As many as have something to do and find room.
+    /// As many as have work and find room.
     MaxParallelism,
-    /// As many workers as help, while less than so many percent of the cell are used.
+    /// As many as have work, while less than a percentage of the cell is used.
     GlobalCap(u8),
-    /// As many workers as help, up to so many times the requested number.
+    /// As many as have work, up to a multiple of the requested number.
     RelativeSize(u32),
 }
 
@@ -23,14 +23,14 @@ pub(super) enum Workers {
 pub(super) struct MapReduce {
     /// Number of activities it has: its workers never need to be more.
     pub(super) activities: u32,
-    /// Resources that one worker takes of the whole cell: processors and memory.
+    /// Resources of one worker as a share of the cell: processors and memory.
     pub(super) share: [f64; 2],
 }
 
 /// A rule, and the jobs that it is for.
 pub(super) struct SizeByIdle<'a> {
     pub(super) workers: Workers,
-    /// By the number of the job; `None` is no MapReduce job, and has the tasks that it asked for.
+    /// By job number; `None` is no MapReduce job, and keeps its requested tasks.
     pub(super) jobs: &'a [Option<MapReduce>],
 }
 
@@ -41,7 +41,7 @@ impl Sizing for SizeByIdle<'_> {
 }
 
 impl Workers {
-    /// The workers of a job that asks for so many, in a cell of which so much is used. Never less than it asks for.
+    /// Number of workers of a job, in a cell with this allocation. Never less than requested.
     pub(super) fn of(self, job: MapReduce, asked: u32, used: [f64; 2]) -> u32 {
         let below = |most: f64| {
             let room = |kind: usize| ((most - used[kind]).max(0.0) / job.share[kind]) as u32;

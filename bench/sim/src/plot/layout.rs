@@ -1,4 +1,4 @@
-//! Where everything of a plot stands on its sheet.
+//! Layout of a plot.
 //!
 //! From above: the title, the legend in as many rows as it needs, the frame with grid and lines, the labels
 //! of the ticks, the label of the axis.
@@ -13,7 +13,7 @@ const TITLE: f64 = 15.0;
 const LABEL: f64 = 12.0;
 /// A letter's width by its height, on average and rounded up: layouts need no font.
 const LETTER: f64 = 0.56;
-/// Dots at the points of lines that have at most so many.
+/// Number of points up to which lines have dots.
 const DOTS_MAX: usize = 40;
 /// A legend entry's sample of its line.
 const SAMPLE: f64 = 22.0;
@@ -91,13 +91,14 @@ impl Frame {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// Where a point is; none if it has no place.
+    /// Position of a point; `None` outside of the axes.
     fn point(&self, (x, y): &Point) -> Option<Point> {
         Some((self.across(self.x.place(*x)?), self.height(self.y.place(*y)?)))
     }
 }
 
-/// The colour of a line, and whether it is in dashes. Once the colours are used up, dashes tell them apart.
+/// Colour of a line, and whether it is dashed: dashes distinguish lines once the colours are used
+/// up.
 fn look(index: usize, line: &Line) -> (Ink, bool) {
     let number = line.colour.unwrap_or(index);
     let again = number / COLOURS % 2 == 1;

@@ -1,4 +1,4 @@
-//! Where the ticks of an axis stand, and what is written beside them.
+//! Ticks of an axis, and their labels.
 
 use super::{Axis, Scale, Unit};
 
@@ -8,12 +8,12 @@ pub(super) struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Where each tick is, from 0 at the low end to 1 at the high one, and what is written there.
+    /// Position of each tick, from 0 at the low end to 1 at the high one, and its label.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Ruler {
-    /// The axis for these values, and what it wants to hold itself.
+    /// The axis for these values, extended to the bounds that it must include.
     pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Ruler {
         let usable =
             |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
@@ -70,7 +70,7 @@ impl Ruler {
         }
     }
 
-    /// Where a value is, from 0 to 1; none if it has no place on this axis.
+    /// Position of a value, from 0 to 1; `None` if it is outside of this axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -87,7 +87,7 @@ fn round_step(rough: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// A tick's number, as short as it can be said.
+/// A tick's number in the shortest form.
 fn label(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => format!("{} %", number(value * 100.0)),

@@ -18,12 +18,12 @@ pub struct Request {
     pub memory: f64,
 }
 
-/// A job of the reference: what each task asks for, and how many seconds it runs.
+/// A job of the reference: request and run time in seconds of each task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReferenceJob {
     /// Its request.
     pub request: Request,
-    /// Time for which it runs.
+    /// Run time.
     pub run_s: f64,
 }
 
@@ -39,11 +39,11 @@ pub struct CellPlacer {
 /// One machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Row {
-    /// Processors that are taken.
+    /// Allocated processors.
     cpu: f64,
-    /// Gigabytes that are taken.
+    /// Allocated gigabytes.
     memory: f64,
-    /// Number of claims that were ever taken.
+    /// Sequence number: the number of accepted claims.
     sequence: u64,
 }
 
@@ -58,14 +58,14 @@ impl Row {
         self.sequence += 1;
     }
 
-    /// Takes all that is free. Returns how much that was.
+    /// Takes and returns all free amounts.
     pub(super) fn lock(&mut self, capacity: [f64; 2]) -> [f64; 2] {
         let free = [capacity[0] - self.cpu, capacity[1] - self.memory];
         self.take(Request { cpu: free[0], memory: free[1] });
         free
     }
 
-    /// Gives back what was locked.
+    /// Releases locked amounts.
     pub(super) fn unlock(&mut self, locked: [f64; 2]) {
         self.give_back(Request { cpu: locked[0], memory: locked[1] });
     }
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// A wish for a machine, and the machine as it was seen before it.
+/// A claim on a machine, with the machine's row before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) machine: u32,
@@ -92,25 +92,25 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// Limit at which a journal is cut while copies are out: when it has this many entries more than after the last cut.
-/// A cut looks at every scheduler, so it should be rare against entries.
+/// Growth of the journal after which it is truncated while copies exist. Truncation checks every
+/// scheduler, so it should be rare.
 const JOURNAL_CUT: usize = 4096;
 
-/// The machines of a cell that are all alike, and what their schedulers have in mind.
+/// A cell of identical machines, with its schedulers' copies.
 pub struct ReferenceCell<'a> {
     pub(super) capacity: [f64; 2],
     judgement: Judgement,
     pub(super) jobs: &'a [ReferenceJob],
     pub(super) rows: Vec<Row>,
     pub(super) pools: Vec<Pool>,
-    /// From where in the journal each scheduler's copy is; `None` if it has none.
+    /// Position in the journal of each scheduler's copy; `None` without one.
     copies: Vec<Option<usize>>,
     copies_out: usize,
-    /// Rows as they were before each change, oldest first.
+    /// Rows before each change, oldest first.
     journal: Vec<(u32, Row)>,
     journal_cut: usize,
     pub(super) claims: Vec<Claim>,
-    /// Machines that conflicted in the transaction that is judged.
+    /// Machines with a conflict in the present transaction.
     conflicted: Vec<u32>,
     pub(super) runs: Vec<Group>,
     runs_free: Vec<u32>,
@@ -122,7 +122,7 @@ pub struct ReferenceCell<'a> {
 }
 
 impl<'a> ReferenceCell<'a> {
-    /// A cell of so many machines of this capacity, with these schedulers and these jobs.
+    /// A cell with machines of this capacity, these schedulers and these jobs.
     #[must_use]
     pub fn new(
         machines: u32,
@@ -152,7 +152,8 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Places tasks that never end, of jobs one after the other, by one scheduler of this seed. Returns how many found room.
+    /// Places tasks that never end, job by job, by one scheduler with this seed. Returns the number
+    /// placed.
     pub fn prefill(&mut self, jobs: &[(Request, u32)], seed: i64) -> u64 {
         let mut pool = Pool::new(self.rows.len() as u32, 0, seed);
         let mut placed = 0;
@@ -167,7 +168,7 @@ impl<'a> ReferenceCell<'a> {
         placed
     }
 
-    /// The most that is taken of any machine beyond what it has, by any resource; 0 or less in a sound cell.
+    /// Largest overcommitment of any machine in any resource; 0 or less in a valid cell.
     #[must_use]
     pub fn overcommitted(&self) -> f64 {
         let over = |row: &Row| (row.cpu - self.capacity[0]).max(row.memory - self.capacity[1]);
@@ -180,7 +181,8 @@ impl<'a> ReferenceCell<'a> {
         self.runs.iter().map(|run| run.machines.len() as u64).sum()
     }
 
-    /// Counts what so many tasks of a scheduler take, or give back if there are less than none.
+    /// Adds the resources of a number of a scheduler's tasks, or subtracts those of a negative
+    /// number.
     pub(super) fn count_used(&mut self, scheduler: usize, request: Request, tasks: f64) {
         let amounts = [request.cpu * tasks, request.memory * tasks];
         for (kind, amount) in amounts.into_iter().enumerate() {
@@ -209,7 +211,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Forgets what no copy needs.
+    /// Truncates the journal before the oldest copy.
     fn cut_journal(&mut self) {
         if self.copies_out == 0 {
             self.journal.clear();
@@ -224,13 +226,14 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Makes claims on the rows as they are.
+    /// Claims machines on the present rows.
     fn claim(&mut self, scheduler: usize, request: Request, tasks: u32) {
         let on = Machines { rows: &mut self.rows, capacity: self.capacity };
         self.pools[scheduler].place(on, request, tasks, &mut self.claims);
     }
 
-    /// Makes claims on the copy that was taken when the journal was so long, and commits them. Returns how many there were.
+    /// Claims machines on the copy made at this position of the journal, and commits the claims.
+    /// Returns their number.
     fn claim_on_copy(
         &mut self,
         scheduler: usize,
@@ -257,7 +260,7 @@ impl<'a> ReferenceCell<'a> {
         claimed
     }
 
-    /// Whether a claim conflicts with what others did since the copy was taken.
+    /// Whether a claim conflicts with commits of others since the copy was made.
     fn conflicts(&self, claim: Claim, request: Request) -> bool {
         let row = &self.rows[claim.machine as usize];
         match self.judgement.check {
@@ -270,7 +273,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Judges the claims in their order. Keeps those that are taken.
+    /// Checks the claims in order, and keeps the accepted ones.
     fn commit(&mut self, request: Request) {
         self.conflicted.clear();
         let mut taken = 0;
@@ -302,7 +305,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Notes the tasks that run, to end them together.
+    /// Records the running tasks, to end them together.
     pub(super) fn run(&mut self, job: usize, scheduler: usize) -> Option<Taken> {
         if self.claims.is_empty() {
             return None;

@@ -1,9 +1,9 @@
-//! Where a scheduler of the reference looks: random first fit over an order of the machines that it keeps.
+//! Search of the reference's schedulers: random first fit over a kept order of the machines.
 
 use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
 
-/// A scheduler's generator, and the order of machines that its searches leave behind.
+/// A scheduler's random generator, and the order of machines after its searches.
 ///
 /// Invariant: `machines` holds the number of each machine once.
 #[derive(Clone, Debug)]
@@ -25,7 +25,8 @@ impl Pool {
         Pool { random: JavaRandom::new(seed), machines: (0..machines).collect(), left_out }
     }
 
-    /// Claims machines for so many tasks, on these machines: draws a machine until all have one or no machine is left.
+    /// Claims machines for a number of tasks: draws a machine until all have one or no machine is
+    /// left.
     pub(super) fn place(
         &mut self,
         on: Machines<'_>,

@@ -1,24 +1,25 @@
-//! The way in which each job fared, for whoever asks more than what a scheduler did.
+//! Outcome of each job, for reports by job instead of by scheduler.
 
 use super::Outcome;
 use crate::engine::Kind;
 use omega_core::JobKind;
 
-/// The way in which one job fared.
+/// Outcome of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobOutcome {
     /// Its kind.
     pub kind: JobKind,
-    /// Whether it came while the clock ran and had tasks to place; else it was there, and did not wait.
+    /// Whether it arrived during the run and had tasks to place; otherwise it was present from the
+    /// start and did not wait.
     pub came: bool,
-    /// From its submission to its first attempt, in seconds; infinite if there was none.
+    /// Seconds from submission to the first attempt; infinite without one.
     pub wait_s: f64,
-    /// From its submission to the machine of its last task; infinite if one has none.
+    /// Seconds from submission to the placement of the last task; infinite if one is not placed.
     pub placed_s: f64,
 }
 
 impl Outcome {
-    /// The way in which the jobs that were there by the end fared, by number.
+    /// Outcomes of the jobs that arrived before the end, by number.
     pub fn jobs(&self) -> impl Iterator<Item = JobOutcome> + '_ {
         (0..self.roll.jobs.len()).filter_map(|number| self.fare(number))
     }

@@ -1,4 +1,4 @@
-//! Request: the architecture, its schedulers and their decision times, and how claims are judged.
+//! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
 use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
@@ -9,7 +9,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// The way in which schedulers share a cell.
+/// Scheduler architecture: how schedulers share a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchitectureKind {
@@ -17,7 +17,7 @@ pub enum ArchitectureKind {
     Mono,
     /// One scheduler that decides on batch jobs in their own time.
     MonoMulti,
-    /// Every scheduler has a part of the machines for itself.
+    /// Every scheduler has its own partition of the machines.
     Partitions,
     /// All that is free is offered to one scheduler after the other.
     #[value(name = "mesos")]
@@ -27,11 +27,11 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// A view in parts, one of which is synced before each decision.
+    /// Views in parts, one of which is synced before each decision.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
-    /// Nobody sees the cell: machines drawn at random are asked, and take tasks when they have room.
+    /// No cell state: random machines are probed, and start tasks when they have room.
     #[value(name = "sparrow")]
     #[serde(rename = "sparrow")]
     Sampling,
@@ -40,11 +40,11 @@ pub enum ArchitectureKind {
 /// Definition of a run.
 #[derive(Clone, Debug)]
 pub struct ScenarioSettings {
-    /// The way in which schedulers share the cell.
+    /// Scheduler architecture.
     pub architecture: ArchitectureKind,
-    /// Schedulers of batch jobs.
+    /// Number of batch schedulers.
     pub batch_schedulers: u32,
-    /// Schedulers of service jobs.
+    /// Number of service schedulers.
     pub service_schedulers: u32,
     /// Duration of a decision on a batch job.
     pub batch_decides: DecisionTime,
@@ -52,21 +52,21 @@ pub struct ScenarioSettings {
     pub service_decides: DecisionTime,
     /// Definition of a conflict.
     pub check: ConflictCheck,
-    /// Granularity: part of a transaction with a conflict that is committed.
+    /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
-    /// The share of the machines that schedulers of service jobs leave out.
+    /// Share of the machines that service schedulers exclude.
     pub pickiness: f64,
-    /// Among how many of the best machines a scheduler chooses for a single task.
+    /// Number of best machines among which a scheduler chooses for a single task.
     pub near_best: u32,
-    /// In how many parts a copy is brought up to date, where it is in parts.
+    /// Number of parts in which a copy is synced, if in parts.
     pub parts: u32,
-    /// Number of machines that are asked for each task, where machines are sampled.
+    /// Machines probed for each task, if machines are sampled.
     pub probes: u32,
-    /// Duration of the run, in seconds; until the last job has come if it is not said.
+    /// Duration of the run in seconds; by default until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,
-    /// By what the schedulers of the names `batch` and `service` place; the ready-made ones without.
+    /// Profiles of the schedulers named `batch` and `service`; the ready-made ones without.
     pub profiles: Profiles,
 }
 
@@ -77,7 +77,7 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// The way in which a scheduler sees the cell. Alone on its machines, it sees them as they are.
+    /// Access of a scheduler to the cell. A scheduler alone on its machines reads their current state.
     #[must_use]
     pub fn access(self) -> Access {
         match self {
@@ -88,22 +88,22 @@ impl ArchitectureKind {
 }
 
 impl ScenarioSettings {
-    /// When the run ends, if the last job comes at this time.
+    /// End of the run, given the last arrival.
     pub(super) fn end_s(&self, last_ms: u64) -> f64 {
         self.end_s.unwrap_or((last_ms as f64 / 1000.0).max(1.0))
     }
 
-    /// When the run of a workload ends.
+    /// End of a workload's run.
     pub(crate) fn end_of(&self, workload: &Workload) -> f64 {
         self.end_s(workload.arrivals.last().map_or(0, |last| last.at_ms))
     }
 
-    /// Number of schedulers there are for batch and for service jobs; each kind has one at least.
+    /// Numbers of batch and of service schedulers, each at least one.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.batch_schedulers.max(1), self.service_schedulers.max(1))
     }
 
-    /// The schedulers in the order of their numbers, on these rows.
+    /// The schedulers in order of their numbers, on these rows.
     pub(super) fn roles(&self, rows: Rows) -> Vec<Role> {
         let (batch, service) = self.counts();
         if self.architecture.is_monolithic() {

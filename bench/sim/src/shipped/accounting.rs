@@ -1,5 +1,5 @@
-//! Accounting of the tenants of a simulated cell: their dominant shares over time, and preferences that were met; and how much
-//! of what is free is of no use.
+//! Accounting of a simulated cell's tenants: dominant shares over time, preferences met, and
+//! fragmentation.
 
 use omega_cellstate::Cell;
 use omega_core::{Job, Machine, TaskGroup, Text};
@@ -7,7 +7,7 @@ use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
-/// Looks at the cell's use of which one takes shares down: looks come every second.
+/// Samples of the cell's use per sample of the tenants' shares; samples are a second apart.
 const SELDOM: u64 = 60;
 
 /// Accounting of one tenant.
@@ -19,24 +19,24 @@ pub struct Got {
     pub share_peak: f64,
     /// Weights of the preferences for machines of its placed tasks.
     pub asked: u64,
-    /// Of those, the ones that were met.
+    /// Of those, the number met.
     pub met: u64,
 }
 
-/// See the head of the file.
+/// The accounting; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
     looks: u64,
     /// Totals of the cell, since its machines changed last.
     totals: Option<Totals>,
-    /// By tenant; the mean is a sum until it is told.
+    /// Figures by tenant; the mean is a sum until it is read.
     tenants: BTreeMap<Text, Got>,
-    /// Number of tasks that asked for the same.
+    /// Number of tasks with equal requests.
     requests: Requests,
 }
 
 impl Accounting {
-    /// The cell's use is looked at.
+    /// Samples the cell's use.
     pub(super) fn look(&mut self, cell: &Cell) {
         let seldom = self.looks.is_multiple_of(SELDOM);
         self.looks += 1;
@@ -56,19 +56,19 @@ impl Accounting {
         }
     }
 
-    /// A job came.
+    /// Records a job's arrival.
     pub(super) fn came(&mut self, job: &Job) {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// Of what is free of each kind, the part on machines where tasks that ask for it do not fit.
+    /// For each kind, the share of the free amount on machines where requesting tasks do not fit.
     pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
         let shares = self.requests.fragmented(cell);
         let kinds = cell.kinds().iter().zip(shares);
         kinds.filter_map(|((_, kind), share)| Some((kind.name.clone(), share?))).collect()
     }
 
-    /// Machines came, changed or went.
+    /// Discards sums after a change of machines.
     pub(super) fn forget_totals(&mut self) {
         self.totals = None;
     }

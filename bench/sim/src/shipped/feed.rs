@@ -1,4 +1,4 @@
-//! Jobs as a simulated cell gets them: one after the other, so that a workload of any length need not be in memory.
+//! Stream of jobs for a simulated cell, so that long workloads need not be in memory.
 
 use omega_workload::stream::{Event, Stream};
 use omega_workload::{Arrival, LoadError};
@@ -8,15 +8,15 @@ pub trait Feed {
     /// The next job; `None` at the end.
     ///
     /// # Errors
-    /// If the rest cannot be read: file, line and field are named.
+    /// If the rest cannot be read; the error names file, line and field.
     fn next_job(&mut self) -> Result<Option<Arrival>, LoadError>;
 }
 
-/// Jobs that somebody else holds.
+/// Jobs in a borrowed list.
 pub struct HeldJobs<'a>(std::slice::Iter<'a, Arrival>);
 
 impl<'a> HeldJobs<'a> {
-    /// These, from the first.
+    /// The jobs of a list, from the first.
     #[must_use]
     pub fn new(jobs: &'a [Arrival]) -> HeldJobs<'a> {
         HeldJobs(jobs.iter())
@@ -29,11 +29,11 @@ impl Feed for HeldJobs<'_> {
     }
 }
 
-/// Jobs that are read when they are asked for. Changes of machines are passed over.
+/// Jobs that are read on demand. Machine changes are skipped.
 pub struct StreamedJobs(Box<dyn Stream>);
 
 impl StreamedJobs {
-    /// The jobs of a stream that nobody has read from.
+    /// The jobs of an unread stream.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> StreamedJobs {
         StreamedJobs(stream)

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::sync::Arc;
 
-/// By which of the ready-made profiles a scheduler places.
+/// The ready-made profile of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taste {
     /// Packed, as batch jobs are.
@@ -33,33 +33,33 @@ impl Taste {
     }
 }
 
-/// The way in which a scheduler is set up.
+/// Configuration of a scheduler.
 #[derive(Clone, Debug)]
 pub struct PlacerSettings {
     /// Its profile.
     pub taste: Taste,
     /// The machines that it may use.
     pub rows: Rows,
-    /// Where it looks first.
+    /// Start of searches.
     pub home: Home,
     /// Among how many of the best machines it chooses.
     pub near_best: u32,
-    /// In how many parts its view is brought up to date.
+    /// Number of parts in which its view is synced.
     pub parts: usize,
     /// Seed of its generator.
     pub seed: u64,
-    /// Where a profile of its taste's name stands that it has instead. They suit the cell's kinds.
+    /// Profiles that replace the ready-made ones of the same names. They suit the cell's kinds.
     pub profiles: Profiles,
 }
 
-/// A part of the machines as a scheduler sees them.
+/// A scheduler's view of a part of the machines.
 struct Part {
     view: View,
     profile: Profile,
     placer: Placer,
 }
 
-/// See the head of the file.
+/// The cell placer; see the head of the file.
 pub(super) struct CellPlacer {
     parts: Vec<Part>,
     /// The part that was synced last.
@@ -117,7 +117,7 @@ impl CellPlacer {
         }
     }
 
-    /// Brings the part whose turn it is up to date.
+    /// Syncs the next part.
     pub(super) fn sync(&mut self, cell: &SharedCell) {
         self.fresh = (self.fresh + 1) % self.parts.len();
         let part = &mut self.parts[self.fresh];
@@ -129,7 +129,7 @@ impl CellPlacer {
         (0..self.parts.len()).for_each(|_| self.sync(cell));
     }
 
-    /// Why most machines do not take a task of a group, as its only part sees the cell.
+    /// Most frequent reason why machines reject a task of a group, in its only view.
     pub(super) fn why(&mut self, (id, job): (JobId, &Arc<Job>), group: usize) -> String {
         let Part { view, profile, .. } = &mut self.parts[self.fresh];
         let compiled = view.compile(id, job, group);
@@ -173,7 +173,7 @@ impl CellPlacer {
         placed
     }
 
-    /// Claims this machine for a task, if the judge allows it as the cell was at the last sync.
+    /// Claims this machine for a task, if the cell's check accepted it at the last sync.
     pub(super) fn claim_on(
         &mut self,
         (id, job, group): (JobId, Arc<Job>, usize),
@@ -195,14 +195,15 @@ impl CellPlacer {
         self.parts.iter().map(|part| part.view.open_claims()).sum()
     }
 
-    /// Takes the newest claims back.
+    /// Undoes the newest claims.
     pub(super) fn drop_claims(&mut self) {
         for part in &mut self.parts {
             part.view.drop_claims(part.view.open_claims());
         }
     }
 
-    /// Submits all claims, those of each part in a transaction, after `with` has set how they are judged.
+    /// Submits all claims, one transaction for each part, after `with` has set their conflict
+    /// check.
     pub(super) fn commit(
         &mut self,
         cell: &SharedCell,
@@ -219,7 +220,7 @@ impl CellPlacer {
         all
     }
 
-    /// Forgets what was compiled for a job.
+    /// Drops the compiled form of a job.
     pub(super) fn forget(&mut self, job: JobId) {
         self.parts.iter_mut().for_each(|part| part.view.forget_job(job));
     }

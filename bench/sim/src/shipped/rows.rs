@@ -1,25 +1,25 @@
-//! A filter that leaves a scheduler a part of the machines: its partition, or what a picky one accepts.
+//! A filter that limits a scheduler to some machines: its partition, or those a picky one accepts.
 
 use omega_cellstate::{BLOCK, Block};
 use omega_schedulers::{Filter, Reads, Tasks};
 
-/// The machines in these rows of the cell.
+/// The machines in a range of the cell's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first of them.
+    /// The first such machine.
     pub from: usize,
     /// The first that is not.
     pub to: usize,
 }
 
 impl Rows {
-    /// One of several parts of so many rows; they differ by one at most.
+    /// One of several parts of the rows, whose sizes differ by one at most.
     #[must_use]
     pub fn part(rows: usize, index: usize, of: usize) -> Rows {
         Rows { from: rows * index / of, to: rows * (index + 1) / of }
     }
 
-    /// The bits of a block whose rows are among these.
+    /// The bits of a block whose rows are in this range.
     fn bits(self, first: usize) -> u64 {
         let below = |row: usize| match row.saturating_sub(first) {
             0 => 0,

@@ -25,13 +25,13 @@ pub struct Conservative<'a> {
     starts_ms: Vec<u64>,
     /// The start of each job's first reservation.
     first_ms: Vec<u64>,
-    /// Until when there may be gaps that were not looked at.
+    /// Time until which there may be unexamined gaps.
     gaps_end_ms: u64,
     has_gap: bool,
 }
 
 impl<'a> Conservative<'a> {
-    /// An empty queue of a machine of so many processors.
+    /// An empty queue for a machine with a number of processors.
     #[must_use]
     pub fn new(jobs: &'a [SimJob], processors: u64) -> Conservative<'a> {
         Conservative {
@@ -64,7 +64,7 @@ impl<'a> Conservative<'a> {
         Gap { processors: job.processors, for_ms: job.requested_ms }
     }
 
-    /// Moves up whoever can be, if something ended early since the last time.
+    /// Moves jobs forward, if any ended early since the last call.
     fn move_up(&mut self, now_ms: u64) {
         if !std::mem::take(&mut self.has_gap) {
             return;

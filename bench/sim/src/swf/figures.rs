@@ -2,11 +2,11 @@
 
 use super::trace::{SimJob, Trace};
 
-/// A job that runs for less counts in its slowdown as if it ran for so long, as in the literature:
-/// else jobs of a second would make up the mean.
+/// Lower bound of the run time in a slowdown, as in the literature, so that short jobs do not
+/// dominate the mean.
 const TAU_MS: u64 = 10_000;
 
-/// A wide job needs one of so many parts of the machine, or more.
+/// A wide job needs this fraction of the machine, or more.
 const WIDE: u64 = 4;
 
 /// The figures of one schedule. Times are in seconds.
@@ -16,7 +16,7 @@ pub struct Figures {
     pub jobs: usize,
     /// The mean of how long they waited.
     pub wait_mean_s: f64,
-    /// The wait that half of them did not exceed.
+    /// Median wait.
     pub wait_p50_s: f64,
     /// Wait of nine jobs of ten at most.
     pub wait_p90_s: f64,
@@ -32,12 +32,12 @@ pub struct Figures {
     pub slowdown_mean: f64,
     /// Processor time that was used, as a share of all from the first submission to the last end.
     pub utilisation: f64,
-    /// From the first submission to the last end.
+    /// Time from the first submission to the last end.
     pub makespan_s: f64,
 }
 
 impl Figures {
-    /// Of jobs that started then.
+    /// Figures of jobs with these start times.
     #[must_use]
     pub fn of(trace: &Trace, starts_ms: &[u64]) -> Figures {
         let jobs: Vec<(SimJob, u64)> =
@@ -45,7 +45,7 @@ impl Figures {
         figures(trace.processors, &jobs)
     }
 
-    /// Of what the log itself says; `None` if it says of no job how long it waited.
+    /// Figures of the log itself; `None` if it has no waits.
     #[must_use]
     pub fn logged(trace: &Trace) -> Option<Figures> {
         let started = |job: &SimJob| Some((*job, job.submit_ms + job.waited_ms?));
@@ -86,7 +86,7 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     }
 }
 
-/// The smallest of ascending values that is not below so many percent of them.
+/// The smallest of ascending values that is at least this percentile.
 fn quantile(ascending_ms: &[u64], percent: usize) -> f64 {
     let rank = (ascending_ms.len() * percent).div_ceil(100).max(1);
     ascending_ms.get(rank - 1).map_or(0.0, |value| seconds(*value))

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Order of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By time of submission.
+    /// Order of submission.
     Submission,
     /// Those to run for the shortest time, then who was submitted first.
     Shortest,
@@ -32,7 +32,7 @@ pub enum Order {
 /// Jobs that may start before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
-    /// Nobody.
+    /// No backfill.
     None,
     /// Any job that does not delay the first.
     Easy,
@@ -43,13 +43,13 @@ pub enum Backfill {
 pub struct Reservation {
     /// Job of the reservation.
     pub place: Place,
-    /// When it starts at the latest, if users were right.
+    /// Latest start, by the users' estimates.
     pub shadow_ms: u64,
     /// The processors that will be left over then.
     extra: u64,
 }
 
-/// When a job that runs is due, its processors, and which it is.
+/// Expected end of a running job, its processors, and its number.
 type Due = (u64, u64, Place);
 
 /// A queue in an order.
@@ -60,19 +60,19 @@ pub struct Ordered<'a> {
     free: u64,
     /// Pending jobs, by rank: the time that counts in the order, and the place.
     waiting: BTreeSet<(u64, Place)>,
-    /// Jobs that came since the policy was last asked.
+    /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
-    /// The processors that come back, in the order in which a reservation counts on them.
+    /// Processors in use, by expected end.
     back: BTreeSet<Due>,
-    /// When each that was started is due.
+    /// Expected end of each started job.
     deadline_ms: Vec<u64>,
     reservation: Option<Reservation>,
-    /// Whether anything ended since the policy was last asked.
+    /// Whether any job ended since the last call of the policy.
     has_ended: bool,
 }
 
 impl<'a> Ordered<'a> {
-    /// An empty queue of a machine of so many processors.
+    /// An empty queue for a machine with a number of processors.
     #[must_use]
     pub fn new(
         jobs: &'a [SimJob],
@@ -94,7 +94,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// Reservation of the first job in the queue, as of the last decision.
+    /// Reservation of the first job in the queue, at the last decision.
     #[must_use]
     pub fn reservation(&self) -> Option<Reservation> {
         self.reservation
@@ -116,7 +116,7 @@ impl<'a> Ordered<'a> {
         self.waiting.remove(&self.rank(place));
     }
 
-    /// Reserves for a job for which there is no room.
+    /// Reserves processors for a job that does not fit now.
     fn reserve(&self, place: Place) -> Reservation {
         let wanted = self.jobs[place].processors;
         let mut free = self.free;
@@ -129,7 +129,7 @@ impl<'a> Ordered<'a> {
         unreachable!("once all have ended there is room for a job that fits the machine")
     }
 
-    /// Starts those of `candidates` that delay nobody's reservation, in their order.
+    /// Starts the `candidates` that delay no reservation, in order.
     fn fill(&mut self, now_ms: u64, candidates: &[Place], starting: &mut Vec<Place>) {
         let Some(mut reservation) = self.reservation else { return };
         for place in candidates.iter().copied().filter(|place| *place != reservation.place) {

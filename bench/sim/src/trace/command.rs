@@ -11,60 +11,61 @@ use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 
-/// Look at traces, and make others after their example.
+/// Describe traces, and generate similar ones.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Tell what a trace is like: machines, jobs, percentiles, load against capacity.
+    /// Describe a trace: machines, jobs, percentiles, load against capacity.
     Info(InfoArgs),
-    /// Make a longer or larger trace with the distributions of this one.
+    /// Generate a longer or larger trace with the distributions of this one.
     Synth(SynthArgs),
 }
 
-/// Which trace to look at, and how to show it.
+/// The trace, and the output format.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Way to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// The seed of what is drawn: life times within their bins (azure), the synthetic workload.
+    /// Seed of random lifetimes within their bins (azure), and of the synthetic workload.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
 
-/// Which trace to take as the example, and what to make.
+/// The example trace, and the generated one.
 #[derive(Debug, Args)]
 pub struct SynthArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// The folder for machines.csv and jobs.csv; nothing there is overwritten.
+    /// Folder for machines.csv and jobs.csv; existing files are not overwritten.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
     /// Write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// Number of machines: x4 for four times as many, 5000 for so many. Jobs come as much more often.
+    /// Number of machines: x4 for four times as many, or 5000. Jobs arrive more often in
+    /// proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// Number of further jobs come for each machine.
+    /// Load for each machine: x1.5 for half as many jobs again.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
-    /// Time for which ; without it as long as the trace.
+    /// Length in hours [default: that of the trace].
     #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
     out_hours: Option<u64>,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
-    /// Way to print the report.
+    /// Format of the report.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
-/// Way to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people.
@@ -73,7 +74,7 @@ enum Output {
     Json,
 }
 
-/// Why a verb could not do what it was asked. One line for the user.
+/// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The trace cannot be read.
@@ -87,7 +88,7 @@ pub enum TraceError {
     Write {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// Make room, or close the output instead.
@@ -124,7 +125,7 @@ fn hours(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 ///
 /// # Errors
 /// If a trace cannot be read, or the result not be written.

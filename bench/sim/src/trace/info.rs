@@ -1,7 +1,7 @@
 //! Statistics of a trace: machines, jobs, tasks, percentiles, and the load against the capacity.
 //!
-//! The stream is read once, and nothing of it is kept but counts. The load is what *would* run if every task
-//! began when its job came: what a trace asks of a cell, not what one gave it.
+//! The stream is read once, and only counts are kept. The load is what *would* run if every task
+//! started at its job's arrival: the demand of the trace.
 
 use super::load::{Load, Mean};
 use super::values::Values;
@@ -11,7 +11,7 @@ use omega_workload::{Arrival, LoadError, MachineChange};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Tenants that are counted by name; what later ones ask is counted together.
+/// Number of tenants counted by name; later ones are counted together.
 const TENANTS_MAX: usize = 4096;
 
 /// Pairs of kind and precedence that are counted apart: traces have a dozen.
@@ -20,31 +20,31 @@ const CLASSES_MAX: usize = 256;
 /// Sizes of machines that are counted apart: traces have a dozen.
 const SIZES_MAX: usize = 1024;
 
-/// Points of the load over time in the result: what a plot shows.
+/// Number of points of the load over time, for a plot.
 const POINTS_MAX: usize = 128;
 
 /// Statistics of a trace.
 #[derive(Debug, Serialize)]
 pub struct Info {
-    /// Where it is from.
+    /// Source of the trace.
     pub name: String,
     /// Its machines.
     pub machines: MachinesInfo,
-    /// Jobs, of which so many are there at the start.
+    /// Number of jobs, and of those present at the start.
     pub jobs: Count,
-    /// Tasks, of which so many are there at the start.
+    /// Number of tasks, and of those present at the start.
     pub tasks: Count,
-    /// Tasks that run on machines when their job comes.
+    /// Tasks that run on machines at the arrival of their job.
     pub tasks_placed: u64,
     /// Tasks that run beyond the end.
     pub tasks_endless: u64,
-    /// From the start to the last arrival, in milliseconds.
+    /// Milliseconds from the start to the last arrival.
     pub span_ms: u64,
     /// Jobs that come after the start, for each hour.
     pub jobs_per_hour: f64,
     /// Percentiles of what was counted.
     pub values: Vec<ValuesInfo>,
-    /// The load of each resource kind that is asked for.
+    /// Requested load of each resource kind.
     pub load: Vec<LoadInfo>,
     /// Jobs by kind and precedence.
     pub classes: Vec<ClassInfo>,
@@ -56,7 +56,7 @@ pub struct Info {
     pub notes: Vec<String>,
 }
 
-/// A number, and how much of it is there at the start.
+/// A number, and its part present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
     /// All.
@@ -68,13 +68,13 @@ pub struct Count {
 /// Machines of a trace.
 #[derive(Debug, Default, Serialize)]
 pub struct MachinesInfo {
-    /// Number of those that are there at the start.
+    /// Number present at the start.
     pub count: u64,
-    /// Their contents together, by the names of the kinds.
+    /// Total capacity by resource kind.
     pub capacity: BTreeMap<String, u64>,
-    /// The sizes that most of them have.
+    /// Most frequent sizes.
     pub sizes: Vec<SizeInfo>,
-    /// Number of sizes there are; 1024 is that or more.
+    /// Number of sizes; 1024 means that or more.
     pub size_count: u64,
     /// Number of join or that change later.
     pub added: u64,
@@ -96,13 +96,13 @@ pub struct SizeInfo {
 pub struct ValuesInfo {
     /// Subject.
     pub what: String,
-    /// The way in which it is counted.
+    /// Unit of the quantity.
     pub unit: ValueUnit,
-    /// Number of values there are.
+    /// Number of values.
     pub count: u64,
     /// The least.
     pub least: u64,
-    /// Median: half of them are at most this.
+    /// Median.
     pub p50: u64,
     /// Nine tenths are no more.
     pub p90: u64,
@@ -118,7 +118,7 @@ pub struct ValuesInfo {
     pub percentiles: Vec<u64>,
 }
 
-/// The way in which a quantity is counted.
+/// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueUnit {
@@ -133,26 +133,26 @@ pub enum ValueUnit {
 /// The load of one resource kind.
 #[derive(Debug, Serialize)]
 pub struct LoadInfo {
-    /// Its name.
+    /// Name.
     pub kind: String,
     /// The mean over the span, in its units.
     pub mean: f64,
     /// The largest mean of a bucket of time.
     pub peak: f64,
-    /// The mean in shares of what the machines have, if there are any that have some.
+    /// Mean as a fraction of the machines' capacity, if they have any.
     pub mean_share: Option<f64>,
-    /// The peak in these shares: where the share is largest.
+    /// Largest load as a share of the capacity at its time.
     pub peak_share: Option<f64>,
     /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
-    /// The load over time in shares of what the machines have then, or in units without machines.
+    /// Load over time as a fraction of the capacity, or in units without machines.
     pub over_time: Vec<f64>,
 }
 
 /// Jobs of one kind and precedence.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassInfo {
-    /// Service or batch; none for what was beyond the bound.
+    /// Service or batch; `None` for the remainder.
     pub kind: Option<JobKind>,
     /// The precedence.
     pub precedence: i32,
@@ -167,16 +167,16 @@ pub struct ClassInfo {
 /// Tenants of the jobs.
 #[derive(Debug, Default, Serialize)]
 pub struct TenantsInfo {
-    /// Number of tenants there are; 4096 is that or more.
+    /// Number of tenants; 4096 means that or more.
     pub count: u64,
-    /// Those with the most tasks.
+    /// Tenants with the most tasks.
     pub largest: Vec<TenantInfo>,
 }
 
 /// The jobs of a tenant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TenantInfo {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Number of jobs.
     pub jobs: u64,
@@ -187,13 +187,13 @@ pub struct TenantInfo {
 /// Number of jobs that have rules.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RulesInfo {
-    /// Those that are gangs.
+    /// Number of gangs.
     pub gangs: u64,
-    /// Those that ask for machines by labels or names.
+    /// Number with rules about labels or names of machines.
     pub machines: u64,
-    /// Those that ask to be near to, or far from, other tasks.
+    /// Number with affinity or anti-affinity to tasks.
     pub tasks: u64,
-    /// Those that ask for devices.
+    /// Number that request devices.
     pub devices: u64,
 }
 
@@ -209,7 +209,7 @@ pub fn read(stream: &mut dyn Stream) -> Result<Info, LoadError> {
     Ok(collector.finish(stream.notes()))
 }
 
-/// Counters so far.
+/// Statistics of the events so far.
 pub struct Collector {
     name: String,
     kinds: Kinds,
@@ -218,7 +218,7 @@ pub struct Collector {
     tasks: Count,
     placed: u64,
     endless: u64,
-    /// When the last event was, and the last job after the start came.
+    /// Time of the last event, and of the last arrival.
     now_ms: u64,
     last_ms: Option<u64>,
     gaps: Values,
@@ -232,7 +232,7 @@ pub struct Collector {
     rules: RulesInfo,
 }
 
-/// The machines that are there, and what they have together over time.
+/// The present machines, and their total capacity over time.
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
@@ -242,7 +242,7 @@ struct Machines {
 }
 
 impl Collector {
-    /// Begins with what is known of a cell.
+    /// New statistics, from the description of a cell.
     #[must_use]
     pub fn new(head: &Head) -> Collector {
         let mut machines = Machines {
@@ -316,7 +316,7 @@ impl Collector {
         self.tenant(&job.tenant, tasks);
     }
 
-    /// Counts how long the tasks of a group run, and what they use in that time.
+    /// Counts run times of a group's tasks, and their use of resources.
     fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
         let mut task = first;
         while task < first + group.count {
@@ -375,7 +375,7 @@ impl Collector {
         tenant.tasks += tasks;
     }
 
-    /// Everything there is to tell, with what the reader did not carry over.
+    /// The complete description, with the reader's notes.
     #[must_use]
     pub fn finish(self, mut notes: Vec<String>) -> Info {
         let arrived = self.jobs.all - self.jobs.at_start;
@@ -515,7 +515,7 @@ impl Machines {
     }
 }
 
-/// Everything there is to tell of one quantity.
+/// The description of one quantity.
 #[must_use]
 pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
     ValuesInfo {

@@ -33,9 +33,9 @@ use std::path::{Path, PathBuf};
 /// Number of machines the new trace has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many thousandths of what the trace has.
+    /// A multiple of the trace's, in thousandths.
     Times(u64),
-    /// So many.
+    /// An absolute number.
     Count(u32),
 }
 
@@ -48,15 +48,15 @@ pub struct SynthOptions {
     pub form: Form,
     /// Number of machines.
     pub size: Size,
-    /// Number of jobs for each machine, in thousandths of those of the trace.
+    /// Number of jobs for each machine, in thousandths of the trace's.
     pub load_permille: u64,
-    /// Time for which , in milliseconds; as long as the trace without it.
+    /// Length in milliseconds; that of the trace by default.
     pub span_ms: Option<u64>,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// The way in which the tables are written.
+/// Format of the written tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As text.
@@ -82,7 +82,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Why no trace was made. One line for the user.
+/// Error of generating a trace: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthError {
     /// The trace cannot be read.
@@ -96,13 +96,13 @@ pub enum SynthError {
     Write {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// Name another folder: nothing is overwritten.
     #[error("{}: is there already; name another folder", .0.display())]
     Exists(PathBuf),
-    /// Say what machines there are.
+    /// Give the machines.
     #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
     /// Take another trace.
@@ -167,7 +167,7 @@ pub fn make(
     Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
 }
 
-/// Number of machines there are to be.
+/// Resulting number of machines.
 fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
     if original == 0 {
         return Err(SynthError::NoMachines(name.to_owned()));

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 type Opened = Result<Box<dyn Stream>, InputError>;
 
-/// A folder that holds these files.
+/// A folder with these files.
 pub(super) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {

@@ -6,7 +6,7 @@
 use hdrhistogram::Histogram;
 use omega_core::limits::AMOUNT_MAX;
 
-/// Digits of a value that are kept: what a table shows.
+/// Significant digits kept of a value.
 const DIGITS: u8 = 3;
 
 /// The values of one quantity, without themselves.
@@ -33,7 +33,7 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Counts a value so many times. One beyond [`AMOUNT_MAX`] counts as that.
+    /// Counts a value a number of times. One beyond [`AMOUNT_MAX`] counts as that.
     pub fn add(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;
@@ -65,7 +65,7 @@ impl Values {
         self.largest
     }
 
-    /// The value that so many percent do not exceed, to three digits.
+    /// The value at this percentile, to three digits.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
         let value = self.histogram.value_at_quantile(percent / 100.0);

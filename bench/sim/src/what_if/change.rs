@@ -9,22 +9,22 @@ use omega_workload::alike::Alike;
 /// Changes of the cell. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The cell has so many machines, of the same mix.
+    /// Number of machines, in the same mix.
     pub machines: Option<usize>,
     /// Machines that it has besides.
     pub add: Vec<Alike>,
     /// Machines that take no new tasks; theirs stay.
     pub drain: Vec<String>,
-    /// Machines that are gone; their tasks wait.
+    /// Removed machines; their tasks are pending.
     pub remove: Vec<String>,
-    /// So many thousandths of its jobs; `None` is as many as there are.
+    /// Multiple of its jobs in thousandths; `None` leaves them.
     pub load: Option<u64>,
 }
 
-/// Why a change cannot be made.
+/// Error of an impossible change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// Name a machine that there is.
+    /// Name an existing machine.
     #[error("the cell has no machine {0:?}")]
     NoMachine(String),
     /// Leave some.
@@ -33,10 +33,10 @@ pub enum ChangeError {
 }
 
 impl Change {
-    /// The cell with it.
+    /// The changed cell.
     ///
     /// # Errors
-    /// If a machine is named that there is not, or none is left.
+    /// If a named machine does not exist, or none is left.
     pub fn made(&self, now: &Now) -> Result<Now, ChangeError> {
         let mut then = now.clone();
         let drained = self.positions(now, &self.drain)?;
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Now {
-    /// Takes machines away; what ran there waits.
+    /// Removes machines; their tasks are pending.
     fn remove(&mut self, removed: &[u32]) {
         let (mut place, mut kept) = (Vec::new(), Vec::new());
         for (position, machine) in (0..).zip(self.workload.machines.drain(..)) {
@@ -92,7 +92,8 @@ impl Now {
         self.follow(&place);
     }
 
-    /// A task that does not run, because it lost its machine or repeats another, runs its whole time once it does.
+    /// Resets the remaining run time of a task that lost its machine, or is a copy, to the whole
+    /// run time.
     fn begin_again(&mut self) {
         for arrival in &mut self.workload.arrivals {
             let whole_ms = self.assumed.whole_ms(&arrival.job);

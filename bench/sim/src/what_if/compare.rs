@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time that some jobs took, in seconds; infinite is never, and null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// Half of them at most.
+    /// Median.
     pub p50_s: f64,
     /// Nine of ten at most.
     pub p90_s: f64,
@@ -25,11 +25,11 @@ pub struct Times {
 pub struct OfKind {
     /// Their number.
     pub jobs: u64,
-    /// Those of them all of whose tasks had a machine.
+    /// Jobs whose tasks all had a machine.
     pub placed: u64,
-    /// From their submission to their first attempt, of those that had tasks to place.
+    /// Time from submission to the first attempt, of jobs with tasks to place.
     pub wait: Times,
-    /// From their submission to the machine of their last task.
+    /// Time from submission to the placement of the last task.
     pub whole: Times,
 }
 
@@ -42,15 +42,15 @@ pub struct Side {
     pub batch: OfKind,
     /// The service jobs.
     pub service: OfKind,
-    /// Tasks without a machine at the end, by the reason for which most machines do not take them.
+    /// Tasks pending at the end, by the most frequent reason of rejection.
     pub pending: BTreeMap<String, u64>,
-    /// The mean share of the processors that was taken.
+    /// Mean allocated share of the processors.
     pub cpu_used: f64,
-    /// The mean share of the memory that was taken.
+    /// Mean allocated share of the memory.
     pub memory_used: f64,
     /// Transactions.
     pub transactions: u64,
-    /// Those of them with a conflict.
+    /// Transactions with a conflict.
     pub conflicts: u64,
 }
 
@@ -61,13 +61,13 @@ pub struct Comparison {
     pub cell: String,
     /// Simulated time, in seconds.
     pub seconds: f64,
-    /// The seed of all chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The version of the program.
     pub version: String,
-    /// As the cell is.
+    /// The unchanged cell.
     pub unchanged: Side,
-    /// As it would be.
+    /// The changed cell.
     pub changed: Side,
     /// Assumptions.
     pub notes: Vec<String>,
@@ -198,7 +198,7 @@ impl Times {
 }
 
 impl Change {
-    /// Whether anything is otherwise.
+    /// Whether anything changes.
     #[must_use]
     pub fn is_none(&self) -> bool {
         let Change { machines, add, drain, remove, load } = self;

@@ -32,7 +32,7 @@ pub struct Assumed {
 }
 
 impl Assumed {
-    /// Time for which a task of a job runs from its beginning; `None` is for ever.
+    /// Run time of a task from its start; `None` means endless.
     fn whole_ms(self, job: &Job) -> Option<u64> {
         job.runtime_estimate_ms.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
     }
@@ -41,15 +41,15 @@ impl Assumed {
 /// A cell as a run begins with it.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// Its machines, and its jobs with the tasks that run.
+    /// Its machines, and its jobs with their running tasks.
     pub workload: Workload,
-    /// Its quotas, and the machines that are drained.
+    /// Its quotas and drained machines.
     pub start: Start,
     /// Assumptions.
     assumed: Assumed,
 }
 
-/// The jobs that wait come so late, in milliseconds, so that those which only run are there before.
+/// Arrival time of pending jobs in milliseconds, after that of jobs that only run.
 const WAITING_AT_MS: u64 = 1;
 
 /// The golden ratio's fraction, of 2^64: multiples of it spread evenly.
@@ -94,12 +94,12 @@ impl Now {
     }
 }
 
-/// The rest of the jobs of a cell.
+/// Remaining work of a cell's jobs.
 struct Left {
     assumed: Assumed,
-    /// Tasks so far, to spread what is left of each.
+    /// Number of tasks so far, to spread their remaining run times.
     spread: u64,
-    /// Tasks of which a part is assumed to be over.
+    /// Running tasks, assumed partly done.
     running: u64,
     /// Tasks whose run time is assumed.
     guessed: u64,

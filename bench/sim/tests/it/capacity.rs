@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Two tables in a folder: so many machines of 4 cores, and these jobs.
+/// Two tables in a folder: this many machines of 4 cores, and these jobs.
 fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     let file = |name: &str, content: String| {
         let file = dir.join(name);
@@ -17,7 +17,7 @@ fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     ["--machines".into(), machines, "--jobs".into(), jobs]
 }
 
-/// So many jobs of one task of two cores that are there at the start and never end: two fill a machine.
+/// Jobs of one task of two cores that are present from the start and never end: two fill a machine.
 fn tenant_config(jobs: usize) -> String {
     (0..jobs).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "web-{i},1,2,1Gi,0,");
@@ -25,7 +25,7 @@ fn tenant_config(jobs: usize) -> String {
     })
 }
 
-/// Runs the verb. Returns what is printed, what is complained of, and the exit code.
+/// Runs the command. Returns stdout, stderr and the exit code.
 fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     let own = tables.iter().map(String::as_str);
     let args: Vec<&str> = ["capacity"].into_iter().chain(own).chain(more.iter().copied()).collect();
@@ -33,7 +33,7 @@ fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Its result: the answer, and the probe of a number.
+/// The JSON result, and its lookup of a probe.
 fn json(tables: &[String], more: &[&str]) -> Value {
     let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
     let (printed, complained, code) = capacity(tables, &more);

@@ -51,7 +51,7 @@ fn four_cores(tasks: u32, run: RunTime) -> Arrival {
     Arrival { at_ms: 1000, job, placed: Vec::new(), run }
 }
 
-/// A cell of these machines with four cores.
+/// A cell with these machines of four cores.
 fn workload(machines: &[&str], changes: Vec<MachineEvent>, arrivals: Vec<Arrival>) -> Workload {
     Workload {
         name: "changes".into(),
@@ -130,7 +130,8 @@ fn a_change_of_what_is_not_there_is_none() {
     assert_eq!((tasks(&outcome), outcome.report.lost), ((0, 1), 1));
 }
 
-/// A quiet cell whose machines all go and come back, one after the other, one in four of them smaller for a while.
+/// A quiet cell whose machines are all removed and added again in turn, one in four of them smaller
+/// for a time.
 fn restless(seed: u64) -> Workload {
     let options = SynthOptions { machines: 40, seed, span_hours: 2, utilisation_percent: 25 };
     let mut workload = synthesize(&options);

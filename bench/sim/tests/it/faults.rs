@@ -17,7 +17,8 @@ fn gzip(content: &str) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-/// Runs a reference file on these lists (batch, service, prefill). Returns what is printed, what is complained of, and the exit code.
+/// Runs a reference file on these lists (batch, service, prefill). Returns the output, the errors,
+/// and the exit code.
 fn run(dir: &Path, reference: &str, lists: [&str; 3]) -> (String, String, Option<i32>) {
     let file = dir.join("ref.csv");
     std::fs::write(&file, reference).expect("written");

@@ -1,4 +1,4 @@
-//! The paper's figures as a user asks for them: what is written, and what bad arguments are told.
+//! The paper's figures by the command line: its output, and its errors for bad arguments.
 
 use crate::support::{data, omega_sim, text};
 

@@ -6,7 +6,7 @@ use omega_sim::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A plan with what it refers to.
+/// A plan with its data.
 pub(crate) struct Case {
     pub(crate) jobs: Vec<Job>,
     pub(crate) tasks: Vec<ReferenceJob>,
@@ -54,7 +54,7 @@ impl Case {
         }
     }
 
-    /// A cell of so many machines with ten processors and twenty gigabytes.
+    /// A cell with machines of ten processors and twenty gigabytes.
     pub(crate) fn cell(&self, machines: u32, judgement: Judgement) -> ReferenceCell<'_> {
         let seats = vec![CellPlacer { seed: 1, left_out: 0 }; self.schedulers.len()];
         let capacity = Request { cpu: 10.0, memory: 20.0 };
@@ -66,7 +66,7 @@ pub(crate) const FINE: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 pub(crate) const COARSE: Judgement = Judgement { check: ConflictCheck::SequenceNumber, ..FINE };
 
-/// Every way to judge.
+/// All conflict checks and granularities.
 pub(crate) fn judgements() -> Vec<Judgement> {
     let whole = |judgement| Judgement { granularity: Granularity::AllOrNothing, ..judgement };
     vec![FINE, COARSE, whole(FINE), whole(COARSE)]

@@ -1,4 +1,4 @@
-//! Small runs whose outcome is known by hand, as the reference's own tests have them.
+//! Small runs with outcomes calculated by hand, like the reference's own tests.
 
 use crate::support::{COARSE, Case, FINE, SLOW};
 use omega_core::Granularity;
@@ -88,7 +88,7 @@ fn machines_that_are_left_out_are_not_drawn() {
     assert_eq!((attempt.claimed, attempt.taken), (20, 20));
 }
 
-/// Gives every job as many tasks as a rule says, by what is used when its first decision begins.
+/// Gives every job the number of tasks of a rule, by the allocation when its first decision begins.
 struct Rule(fn(u32, [f64; 2]) -> u32);
 
 impl Sizing for Rule {

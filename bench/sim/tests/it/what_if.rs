@@ -101,7 +101,7 @@ fn what_cannot_be_asked_is_told_in_one_line() {
     let cases: [(&[&str], &str); 8] = [
         (
             &["--from", "cell"],
-            "nothing is otherwise: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag",
+            "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag",
         ),
         (&["--from", "cell", "--drain", "m-7"], "the cell has no machine \"m-7\""),
         (&["--from", "cell", "--remove", "m-0", "--remove", "m-1"], "no machine would be left"),

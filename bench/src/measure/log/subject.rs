@@ -1,4 +1,4 @@
-//! Measurement: a log engine of the store, or something that does as much.
+//! A measured log engine: Omega's, or an equivalent.
 
 use super::super::clock::Span;
 use super::{ENTRY_BYTES, batch};
@@ -13,15 +13,15 @@ pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaI
 /// Bytes that are read at once: what a leader sends in one message.
 const READ_BYTES: usize = 1 << 20;
 
-/// Something that keeps entries, from index 1 on and of one term.
+/// A store of entries from index 1 on, of one term.
 pub(super) trait Subject {
     /// Appends a batch and makes it safe.
     fn append(&mut self, batch: &Batch);
-    /// Reads all entries; the answer is how many.
+    /// Reads all entries. Returns their number.
     fn read(&mut self) -> u64;
-    /// Forgets the first so many.
+    /// Truncates the first `count` entries.
     fn forget(&mut self, count: u64);
-    /// Number of entries it holds.
+    /// Number of entries in the store.
     fn held(&self) -> u64;
     /// The index of the next entry.
     fn next(&self) -> u64;
@@ -42,7 +42,7 @@ impl Engine {
         Engine { log, compact_bytes, since: 0 }
     }
 
-    /// Appends so many bytes, so that there are old segments.
+    /// Appends this many bytes, to create old segments.
     pub(super) fn fill(&mut self, bytes: u64) {
         for _ in 0..bytes.div_ceil((4096 * ENTRY_BYTES) as u64) {
             let batch = batch(self.next(), 4096);
@@ -104,7 +104,7 @@ fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Does some work, and tells what the whole process took for it.
+/// Runs some work, and returns its result and the time of the whole process.
 pub(super) fn measured<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let (wall, cpu) = (Instant::now(), process_time());
     let result = work();

@@ -11,7 +11,7 @@ use omega_core::{
     Toleration, TolerationOperator, TopologyLevel, Unit, WhenUnsatisfiable,
 };
 
-/// A name, by the rule that the cell holds it to.
+/// Reads a name by the cell's rule.
 pub(super) fn name(text: &str) -> Result<Text, String> {
     check_name(text).map(|()| text.into()).map_err(|flaw| flaw.to_string())
 }
@@ -39,7 +39,7 @@ fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64
     }
 }
 
-/// A list of items between semicolons, each in the form that `read` knows.
+/// Reads a list of items between semicolons, each in the form of `read`.
 pub(super) fn list<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, String>,

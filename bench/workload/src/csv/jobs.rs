@@ -10,7 +10,7 @@ use omega_core::{
     Precedence, Preemption, TaskGroup, TaskRule, TaskSelector,
 };
 
-/// The columns that the table may have, besides those of further resource kinds.
+/// Columns of the table, besides those of further resource kinds.
 pub(super) const COLUMNS: [&str; 19] = [
     "name",
     "count",

@@ -118,7 +118,7 @@ fn faults_of_machines_are_told_in_one_line() {
         ("name,cpu,memory\na,1,\n", ":2: memory: is empty"),
         (
             "name,cpu,memory\na,1,5Q\n",
-            ":2: memory: \"5Q\" has no unit that is known; write 4, 500m, 16GiB or 2TB",
+            ":2: memory: \"5Q\" has an unknown unit; write 4, 500m, 16GiB or 2TB",
         ),
         ("name,cpu,memory\na,1,-5Gi\n", ":2: memory: \"-5Gi\" is negative"),
         ("name,cpu,memory\na,1,2000Ti\n", ":2: memory: \"2000Ti\" is too large"),

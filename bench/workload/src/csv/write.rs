@@ -25,7 +25,7 @@ pub struct Rules {
 /// One row of the table of jobs.
 #[derive(Clone, Debug)]
 pub struct JobRow<'a> {
-    /// The job's name.
+    /// Name of the job.
     pub name: &'a str,
     /// Number of tasks.
     pub count: u32,
@@ -33,9 +33,9 @@ pub struct JobRow<'a> {
     pub request: &'a Amounts,
     /// Number of devices, and how much of each in thousandths.
     pub devices: Option<(u8, u16)>,
-    /// When it comes.
+    /// Arrival time.
     pub at_ms: u64,
-    /// Time for which its tasks run; none for ever.
+    /// Run time of its tasks; `None` means endless.
     pub run_ms: Option<u64>,
     /// `service` or `batch`.
     pub kind: &'a str,
@@ -49,13 +49,13 @@ pub struct JobRow<'a> {
     pub rules: &'a Rules,
 }
 
-/// The header of a table of machines of these kinds.
+/// Header of a table of machines with these kinds.
 #[must_use]
 pub fn machines_header(kinds: &Kinds) -> String {
     format!("name,cpu,memory,disk,gpu,labels,taints{}\n", more_header(kinds))
 }
 
-/// The header of a table of jobs of these kinds.
+/// Header of a table of jobs with these kinds.
 #[must_use]
 pub fn jobs_header(kinds: &Kinds) -> String {
     let rules = RULES.join(",");
@@ -103,7 +103,7 @@ pub fn job_row(job: &JobRow<'_>, kinds: &Kinds) -> String {
 }
 
 impl Rules {
-    /// The part of these rules and labels that the table can express.
+    /// The rules and labels among these that the table can express.
     #[must_use]
     pub fn of(labels: &Labels, rules: &PlacementRules) -> Rules {
         let mut made = Rules::default();
@@ -143,7 +143,7 @@ impl Rules {
         made
     }
 
-    /// Adds an item to a field, if it reads back as what was meant.
+    /// Adds an item to a field, if it reads back unchanged.
     fn item(&mut self, i: usize, text: Option<String>, is_meant: impl Fn(&str) -> bool) {
         let text = text.filter(|text| is_sound(text) && is_meant(text));
         match text {
@@ -157,7 +157,7 @@ impl Rules {
     }
 }
 
-/// Whether an item of a list comes out of the list, and its line, as it went in.
+/// Whether an item of a list is read back unchanged.
 fn is_sound(text: &str) -> bool {
     !text.contains(';') && text.trim() == text && !text.chars().any(char::is_control)
 }
@@ -265,7 +265,7 @@ fn push(row: &mut String, text: &str) {
     write!(row, ",{}", field(text)).expect("a string takes what is written");
 }
 
-/// A field, in quotes if it needs them.
+/// A field, quoted if needed.
 fn field(text: &str) -> String {
     if text.contains([',', '"']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -19,7 +19,7 @@ use std::path::Path;
 /// The lowest scheduling class of service jobs.
 pub(super) const SERVICE_CLASS: u8 = 2;
 
-/// Where a task is when it arrives.
+/// State of a task when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Pending,
@@ -37,7 +37,7 @@ struct Task {
     user: u64,
     class: u8,
     priority: u8,
-    /// CPU, memory, disk, and whether it keeps away from the job's other tasks.
+    /// CPU, memory, disk, and anti-affinity to the job's other tasks.
     shape: ([u64; 3], bool),
     machine: Place,
     run_ms: Option<u64>,
@@ -56,7 +56,7 @@ struct TaskColumns {
     run: Column,
 }
 
-/// The table of tasks, from which jobs are taken moment by moment.
+/// The table of tasks, from which jobs are taken in order of time.
 pub(super) struct Tasks {
     table: Table,
     columns: TaskColumns,
@@ -64,29 +64,29 @@ pub(super) struct Tasks {
     rows: HashMap<u64, u32>,
     production: Production,
     parts: HashMap<u64, Parts>,
-    /// The first task of the next moment.
+    /// The first task of the next time.
     next: Option<Task>,
     ready: VecDeque<JobEvent>,
     count: Count,
 }
 
-/// Observations so far.
+/// State of the tasks read so far.
 #[derive(Default)]
 struct Count {
     tasks: u64,
     left_out: u64,
-    /// Those that ran at the start on machines that are not listed.
+    /// Initial tasks on unlisted machines.
     lost: u64,
     end_ms: u64,
 }
 
-/// The parts in which a job comes.
+/// The parts into which a job is divided.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
-    /// Number of them that have come.
+    /// Number of jobs so far.
     given: u32,
-    /// The moment of the last, and the set of the priorities in it.
+    /// Time of the last job, and the priorities in it.
     at_ms: u64,
     priorities: u16,
 }
@@ -158,7 +158,7 @@ impl Tasks {
         Ok(self.ready.pop_front())
     }
 
-    /// When the last task came of those that were read.
+    /// Arrival time of the last task read.
     pub(super) fn end_ms(&self) -> u64 {
         self.count.end_ms
     }
@@ -179,7 +179,7 @@ impl Tasks {
         notes
     }
 
-    /// Reads all tasks of the next moment, and makes jobs of them.
+    /// Reads all tasks of the next time, and makes jobs of them.
     fn read_moment(&mut self) -> Result<(), LoadError> {
         let mut next = self.next.take();
         self.count.end_ms = next.as_ref().map_or(0, |task| task.at_ms);
@@ -325,7 +325,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
     }
 }
 
-/// A group of these tasks, which are alike.
+/// A group of these equal tasks.
 fn group(tasks: &[&Task], part: Option<u32>, name: String) -> TaskGroup {
     let (request, different) = tasks[0].shape;
     let mut group = TaskGroup::new(tasks.len() as u32, Amounts::new(request));

@@ -115,7 +115,7 @@ objects! {
         "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
     }
-    /// A volume of a pod, by where it comes from.
+    /// A volume of a pod, by its source.
     PodVolume {
         "name" name: String,
         "persistentVolumeClaim" claim: Option<PodClaim>,
@@ -205,7 +205,7 @@ objects! {
     CsiAllocatable {
         "count" count: Option<u32>,
     }
-    /// The value of an annotation of old, by which a node asks controllers to keep their pods away.
+    /// Value of an old annotation: controllers whose pods avoid the node.
     AvoidPods {
         "preferAvoidPods" avoid: Vec<AvoidPod>,
     }
@@ -267,7 +267,7 @@ objects! {
         "matchExpressions" expressions: Vec<Expression>,
         "matchFields" fields: Vec<Expression>,
     }
-    /// Of a node selector, or of a label selector; in those the API server refuses `Gt` and `Lt`.
+    /// Expression of a node or label selector; the API server rejects `Gt` and `Lt` in the latter.
     Expression {
         "key" key: String,
         "operator" operator: Operator,
@@ -324,7 +324,7 @@ pub enum ToleratedEffect {
     NoExecute,
 }
 
-/// A number, or a share of what there is.
+/// A number or a percentage.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number or a percentage")]
 pub enum NumberOrShare {
@@ -332,7 +332,7 @@ pub enum NumberOrShare {
     Share(String),
 }
 
-/// The way in which an expression compares.
+/// Operator of an expression.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum Operator {
     #[default]
@@ -344,7 +344,7 @@ pub enum Operator {
     Lt,
 }
 
-/// The way in which a toleration compares; `Gt` and `Lt` compare numbers.
+/// Operator of a toleration; `Gt` and `Lt` compare numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TolerationOperator {
     #[default]
@@ -355,7 +355,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// The way in which a volume is used.
+/// Access mode of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
     #[serde(rename = "ReadWriteOnce")]
@@ -368,7 +368,7 @@ pub enum AccessMode {
     OneTask,
 }
 
-/// When a claim gets its volume.
+/// Binding time of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum BindingMode {
     #[default]
@@ -395,7 +395,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// Whether the pods of a node count that the pod itself may not use.
+/// Whether pods count on nodes that the pod itself may not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum InclusionPolicy {
     Honor,

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// The annotation.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
-/// Gives a machine the label that its node's annotation asks for. `controllers` are the names of
-/// the jobs that the pods of a controller became, by its uid.
+/// Adds the label that the node's annotation requests to a machine. `controllers` are the names of
+/// the jobs of each controller's pods, by its uid.
 pub(super) fn mark(
     machine: &mut Machine,
     metadata: &Metadata,

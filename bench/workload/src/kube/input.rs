@@ -30,15 +30,15 @@ pub struct Input {
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// The kinds and names of objects of storage.
     stored: BTreeSet<(&'static str, String)>,
-    /// Number of objects there are of kinds that we do not know.
+    /// Number of objects of unknown kinds.
     pub(super) others: BTreeMap<String, u64>,
 }
 
 impl Input {
-    /// Notes the name of an object of storage.
+    /// Records the name of a storage object.
     ///
     /// # Errors
-    /// If there is one of this kind and name already.
+    /// If this kind and name exists already.
     fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
         let message = format!("the {kind} {name:?} is there twice");
         match self.stored.insert((kind, name)) {
@@ -47,7 +47,7 @@ impl Input {
         }
     }
 
-    /// Objects that are there already, the first node and the first pod as `nodes[0]`, `pods[0]`.
+    /// Given objects; the first node and pod are called `nodes[0]` and `pods[0]`.
     pub fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
         let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
         let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
@@ -57,7 +57,7 @@ impl Input {
     }
 }
 
-/// Where an object stands in the file.
+/// Place of an object in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// The first line of the object, from 1.
@@ -92,7 +92,7 @@ impl Fault {
 }
 
 impl Place {
-    /// A fault of a field of the object; of the object itself if the field is empty.
+    /// An error about a field of the object, or about the object if the field is empty.
     pub(super) fn fault(&self, field: &str, message: impl Into<String>) -> Fault {
         let path = join(&self.path, field);
         Fault {
@@ -298,7 +298,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Where a part of the text stands. Parts are asked for roughly in order, so the lines are
+    /// Returns the place of a part of the text. Parts are requested roughly in order, so lines are
     /// counted once; a part before the last one is counted from the start.
     fn place(&mut self, part: &RawValue, path: &str) -> Place {
         let offset = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);

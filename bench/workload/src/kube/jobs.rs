@@ -13,7 +13,7 @@ use omega_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels by which controllers tell their pods, or their own versions, apart.
+/// Labels by which controllers distinguish their pods or revisions.
 const TELLING_APART: [&str; 7] = [
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/controller-uid",
@@ -65,8 +65,8 @@ pub(super) struct Jobs<'a> {
     pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
 }
 
-/// The jobs of these pods, in the order of their first pods. `keys` are those of labels that
-/// something else than a pod looks at.
+/// The jobs of these pods, in the order of their first pods. `keys` are label keys that are used by
+/// other objects than pods.
 pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>) -> Jobs<'a> {
     let looked_at: BTreeSet<Text> =
         tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
@@ -113,8 +113,8 @@ impl<'a> Draft<'a> {
         Draft { key, groups, machines, controllers }
     }
 
-    /// Where tasks like this belong: `Some(None)` is a group that is yet to be added, and `None`
-    /// is no place, because the job has as many groups as it may.
+    /// Group for tasks like this: `Some(None)` for a new group; `None` if the job has the maximum
+    /// number of groups.
     fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
         let alike = |group: &TaskGroup| {
             group.request == like.request
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Adds a group, and tells its position.
+    /// Adds a group, and returns its position.
     fn add(&mut self, mut group: TaskGroup) -> usize {
         let position = self.groups.len();
         if position > 0 {
@@ -193,8 +193,7 @@ fn key(pod: &Pod) -> JobKey<'_> {
     }
 }
 
-/// Whether a pod is to stay up or to come to an end. Of controllers that we do not know, the pod's
-/// own restarts tell.
+/// Kind of a pod's job. For unknown controllers, its restart policy decides.
 fn kind(pod: &Pod, owner: Option<&Owner>) -> JobKind {
     match owner.map(|owner| owner.kind.as_str()) {
         None | Some("ReplicaSet" | "StatefulSet" | "DaemonSet" | "Node") => JobKind::Service,

@@ -60,7 +60,7 @@ pub fn load(file: &Path) -> Result<Workload, LoadError> {
     Ok(Workload { name: format!("Kubernetes cluster of {name}"), ..workload })
 }
 
-/// A pod that becomes a task, with what it asks for.
+/// A pod that becomes a task, with its request.
 struct LivePod<'a> {
     pod: &'a Pod,
     machine: Option<u32>,
@@ -69,7 +69,7 @@ struct LivePod<'a> {
     nominal: Resources,
 }
 
-/// The workload of what a file holds.
+/// Converts a file's objects into a workload.
 pub fn workload(input: Input) -> Result<Workload, Fault> {
     let mut notes = Notes::default();
     for (kind, count) in &input.others {
@@ -173,7 +173,7 @@ fn live_pods<'a>(
     Ok(live)
 }
 
-/// Refuses a spread without a skew, as the API server does.
+/// Rejects a spread without a skew, as the API server does.
 fn check_spreads(place: &Place, pod: &Pod) -> Result<(), Fault> {
     match pod.spec.spreads.iter().position(|spread| spread.skew_max == 0) {
         Some(i) => Err(place.fault(

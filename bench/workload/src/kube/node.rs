@@ -7,7 +7,7 @@ use super::quantity::Quantity;
 use omega_core::{Image, Machine, Taint, TaintEffect, TopologyLevel};
 use std::collections::BTreeSet;
 
-/// The label by which Kubernetes tells nodes apart.
+/// Label with the name of a node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The key of the taint of a node that was cordoned.
@@ -42,7 +42,7 @@ pub fn cordon() -> Taint {
     Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
 }
 
-/// The node's taints; a cordoned node has the one that Kubernetes gives it in any case.
+/// The node's taints; a cordoned node always has Kubernetes' taint for it.
 fn taints(node: &Node) -> Vec<Taint> {
     let own = node.spec.taints.iter().map(|taint| Taint {
         key: taint.key.as_str().into(),
@@ -64,7 +64,7 @@ fn taints(node: &Node) -> Vec<Taint> {
 
 /// Meaning of topology keys in this cell.
 pub(super) struct Topology {
-    /// Whether the hostname label tells every machine from the others.
+    /// Whether the hostname label is unique for each machine.
     hostname_is_machine: bool,
 }
 
@@ -75,7 +75,7 @@ impl Topology {
         Topology { hostname_is_machine: names.len() == machines.len() }
     }
 
-    /// Returns a topology in which every key stands for a label.
+    /// Returns a topology in which every key is a label.
     pub(super) fn of_labels() -> Topology {
         Topology { hostname_is_machine: false }
     }

@@ -20,7 +20,7 @@ pub(super) enum Fate {
 /// no spread counts it. No label of Kubernetes' has a space in its key.
 pub(super) const TERMINATING: &str = "is being deleted";
 
-/// Outcome of a pod in a cell of these machines.
+/// Outcome of a pod in a cell with these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
     let spec = &pod.spec;
     if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
@@ -49,8 +49,8 @@ pub(super) fn namespace(pod: &Pod) -> &str {
     }
 }
 
-/// The images of the pod's containers, also of those that only run at its start. One without a tag
-/// is `latest`, as machines name it.
+/// The images of the pod's containers, init containers included. An image without a tag is
+/// `latest`, as on machines.
 pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     let containers = spec.init_containers.iter().chain(&spec.containers);
     let images = containers.map(|container| {
@@ -103,14 +103,14 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     all.into_iter().filter(|(has, _)| *has).map(|(_, remark)| remark).collect()
 }
 
-/// Whether the file tells of claims to volumes.
+/// Whether the file has claims to volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claims {
     Known,
     Unknown,
 }
 
-/// Whether a volume comes from what few machines can reach, or few pods can share.
+/// Whether a volume's source is reachable from few machines, or shared by few pods.
 pub(super) fn is_on_disk(volume: &PodVolume) -> bool {
     let PodVolume { aws, azure, cinder, gce, iscsi, rbd, .. } = volume;
     [aws, azure, cinder, gce, iscsi, rbd].into_iter().any(Option::is_some)

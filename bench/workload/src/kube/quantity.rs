@@ -19,7 +19,7 @@ const DIGITS_MAX: u32 = 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// Why a text is no quantity.
+/// Reason why a text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Write a number.
@@ -60,22 +60,22 @@ impl Quantity {
         Ok(Quantity(if negative { -nanos } else { nanos }))
     }
 
-    /// So many wholes.
+    /// A number of wholes.
     pub const fn from_value(value: i64) -> Quantity {
         Quantity(value as i128 * NANOS)
     }
 
-    /// So many thousandths.
+    /// A number of thousandths.
     pub const fn from_milli(milli: i64) -> Quantity {
         Quantity(milli as i128 * (NANOS / 1000))
     }
 
-    /// In wholes, rounded away from zero.
+    /// Integer value, rounded away from zero.
     pub fn value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS)
     }
 
-    /// In thousandths, rounded away from zero.
+    /// Value in thousandths, rounded away from zero.
     pub fn milli_value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS / 1000)
     }
@@ -163,8 +163,8 @@ fn divide_away_from_zero(value: i128, by: i128) -> i128 {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// From a text, or a number as people write by hand. Nobody has or wants less than nothing, so
-    /// a negative quantity is refused here, where the error can name its field.
+    /// Read from a text or a number. Negative quantities are rejected here, where the error can
+    /// name the field.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }

@@ -1,4 +1,4 @@
-//! A pod's wishes as placement rules, and which of them are not understood.
+//! A pod's constraints as placement rules, and the unsupported ones.
 
 use super::api::{
     InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
@@ -22,7 +22,7 @@ pub(super) struct Surroundings {
     pub(super) namespaces: Namespaces,
 }
 
-/// The rules of a pod, and remarks on what they leave out.
+/// The rules of a pod, and remarks on what they omit.
 pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
     let spec = &pod.spec;
     let mut remarks = Remarks::new();
@@ -40,12 +40,12 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
     (rules, remarks)
 }
 
-/// The machines that a scheduler's own node affinity asks for, beside those of pods.
+/// The machines of a scheduler's own node affinity, in addition to those of pods.
 pub fn added_affinity(added: &NodeAffinity) -> Affinity {
     affinity(&BTreeMap::new(), added, &mut Remarks::new())
 }
 
-/// Which machines the pod must have, and would rather have.
+/// Required and preferred machines of the pod.
 fn affinity(
     plain: &BTreeMap<String, String>,
     affinity: &NodeAffinity,
@@ -71,7 +71,7 @@ pub fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
     tolerations(spec, &mut Remarks::new()).iter().any(|toleration| toleration.covers(taint))
 }
 
-/// The pod's tolerations, but those that compare numbers.
+/// The pod's tolerations, except numeric ones.
 fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
     let mut tolerations = Vec::new();
     for toleration in &spec.tolerations {
@@ -158,7 +158,7 @@ fn spread(constraint: &SpreadConstraint, pod: &Pod, around: &Surroundings) -> Ta
     })
 }
 
-/// Which pods this one must run near, and which it must keep away from.
+/// Required affinity and anti-affinity of the pod.
 fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let mut rules = Vec::new();
     let mut near = Vec::new();
@@ -182,8 +182,7 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     rules
 }
 
-/// Which pods this one would rather have near it, or far from it. Terms without a label selector
-/// match no pod.
+/// Preferred affinity and anti-affinity of the pod. Terms without a label selector match no pod.
 fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let affinity = &pod.spec.affinity;
     let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));
@@ -201,7 +200,7 @@ fn own_labels(pod: &Pod) -> Labels {
     pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// The pods that a term looks at, and how near.
+/// The pods that a term selects, and the level.
 fn selected(
     term: &PodAffinityTerm,
     pod: &Pod,

@@ -27,18 +27,18 @@ fn requirement(expression: &Expression) -> Requirement {
     }
 }
 
-/// Labels that must have these values.
+/// Requirements that labels have these values.
 fn equal(labels: &BTreeMap<String, String>) -> impl Iterator<Item = Requirement> {
     labels.iter().map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()))
 }
 
-/// A label selector that is there; one that is empty matches everything.
+/// Converts a label selector; an empty one matches everything.
 pub(super) fn labels(selector: &Labels) -> LabelSelector {
     let expressions = selector.expressions.iter().map(requirement);
     LabelSelector { requirements: equal(&selector.labels).chain(expressions).collect() }
 }
 
-/// A label selector that may be absent, and then matches nothing.
+/// Converts an optional label selector; a missing one matches nothing.
 pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     match selector {
         Some(selector) => labels(selector),

@@ -111,7 +111,7 @@ fn storage_class(class: &Class, nodes: &[CsiNode]) -> StorageClass {
     }
 }
 
-/// The machines for which a class makes volumes.
+/// Machines for which a class provisions volumes.
 fn allowed(topologies: &[TopologyTerm]) -> Reach {
     let term = |term: &TopologyTerm| MachineSelector {
         labels: term.labels.iter().map(|label| is_in(&label.key, &label.values)).collect(),
@@ -145,7 +145,7 @@ fn volume(object: &PersistentVolume) -> Volume {
     }
 }
 
-/// Where a volume's own requirement and its labels say that it is: one of the terms of each.
+/// Reachability by a volume's own requirement and labels: one of the terms of each.
 fn reach(object: &PersistentVolume) -> Reach {
     let required = object.spec.affinity.required.as_ref();
     let places = places(&object.metadata);
@@ -247,7 +247,7 @@ fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, Text, u32)> + '_ {
     })
 }
 
-/// Whether a file tells of claims.
+/// Whether a file has claims.
 pub(super) fn has_any(input: &Input) -> bool {
     !input.claims.is_empty()
 }

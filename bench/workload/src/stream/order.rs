@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Rows that a window of a streamed file holds: with a thousand bytes for each, some megabytes. The most that a
-/// row of the traces we read is out of place is a few hundred.
+/// Rows in the window of a streamed file: some megabytes with a thousand bytes each. In the known
+/// traces, a row is at most a few hundred rows out of place.
 pub(crate) const WINDOW_ROWS: usize = 8192;
 
 /// Number of rows a window may hold.
@@ -16,7 +16,7 @@ pub(crate) const WINDOW_ROWS: usize = 8192;
 pub enum Window {
     /// A bounded number, for a file of any length.
     Bounded,
-    /// All, for whoever keeps all of them anyway.
+    /// All rows, for callers that store them.
     All,
 }
 
@@ -33,9 +33,9 @@ impl Window {
 pub(crate) struct Order<T> {
     held: BinaryHeap<Reverse<Row<T>>>,
     rows_max: usize,
-    /// Number of rows that came.
+    /// Number of rows read.
     count: u64,
-    /// The time of the row given last.
+    /// Time of the last returned row.
     given_ms: u64,
 }
 
@@ -71,15 +71,15 @@ impl<T> Order<T> {
         Order { held: BinaryHeap::new(), rows_max, count: 0, given_ms: 0 }
     }
 
-    /// Whether a row must be given before another one comes.
+    /// Whether a row must be returned before another one is added.
     pub(crate) fn is_full(&self) -> bool {
         self.held.len() >= self.rows_max
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// If a later one was given already; the text says what is wrong.
+    /// If a later one was returned already; the text has the reason.
     pub(crate) fn push(&mut self, at_ms: u64, value: T) -> Result<(), String> {
         if at_ms < self.given_ms {
             return Err(format!(
@@ -91,7 +91,7 @@ impl<T> Order<T> {
         Ok(())
     }
 
-    /// The time of the earliest row that is held.
+    /// Time of the earliest row in the window.
     pub(crate) fn earliest_ms(&self) -> Option<u64> {
         self.held.peek().map(|row| row.0.key.0)
     }
@@ -108,7 +108,7 @@ impl<T> Order<T> {
 mod tests {
     use super::*;
 
-    /// Passes rows of these times through a window of so many.
+    /// Passes rows with these times through a window of `rows_max`.
     fn sorted(rows_max: usize, times: &[u64]) -> Result<Vec<(u64, usize)>, String> {
         let mut order = Order { rows_max, ..Order::new(Window::All) };
         let mut given = Vec::new();

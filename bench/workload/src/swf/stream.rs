@@ -34,10 +34,10 @@ pub struct SwfStream {
     left_out: u64,
 }
 
-/// The log that is meant: the file itself, or the one of this name in a folder.
+/// Path of the log: the file itself, or the one of this name in a folder.
 ///
 /// # Errors
-/// If it is a folder and there is no such log in it.
+/// If it is a folder without such a log.
 pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     if !data.is_dir() {
         return Ok(data.to_path_buf());
@@ -128,13 +128,13 @@ impl SwfStream {
     }
 }
 
-/// Number of processors a job asks for; 0 if nobody knows.
+/// Requested processors of a job; 0 if unknown.
 fn processors(job: &LoggedJob) -> u64 {
     let known = [job.requested, job.allocated].into_iter().flatten();
     known.into_iter().find(|processors| *processors > 0).unwrap_or(0)
 }
 
-/// The machines that a header tells of.
+/// The machines of a header.
 fn of_header(header: Header) -> Result<Vec<Machine>, String> {
     let processors = header.processors.or(header.nodes);
     let Some(processors) = processors else {

@@ -1,9 +1,9 @@
-//! Input that the reader takes, what it lets pass, and what it says of lines that are no jobs.
+//! Tests of accepted input, tolerated irregularities, and errors of invalid lines.
 
 use super::*;
 use crate::testing::{folder, gzip, message};
 
-/// A job that asks for 4 processors for 100 seconds, and runs for 60.
+/// A job that requests 4 processors for 100 seconds, and runs for 60.
 const JOB: &str = "1 10 5 60 4 -1 -1 4 100 -1 1 1 1 -1 1 -1 -1 -1\n";
 
 fn read(log: &[u8]) -> (tempfile::TempDir, Result<(Vec<LoggedJob>, Log), LoadError>) {

@@ -19,7 +19,7 @@ pub(super) struct LogNormal {
 }
 
 impl LogNormal {
-    /// The value at so many standard deviations.
+    /// The value at this many standard deviations.
     pub(super) fn at(self, deviations: f64) -> f64 {
         exp2(self.mean + self.deviation * deviations)
     }
@@ -42,12 +42,12 @@ impl Dice {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in so many percent of cases.
+    /// True with this probability in percent.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// A random one of these.
     pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
@@ -68,7 +68,7 @@ impl Dice {
         of.at(self.normal())
     }
 
-    /// A value of a distribution given by quantiles from 0 to 1.
+    /// A value of a distribution given by its quantiles from 0 to 1.
     pub(super) fn quantile(&mut self, quantiles: &Quantiles) -> f64 {
         let share = self.unit();
         let next = quantiles.partition_point(|(cumulative, _)| *cumulative <= share);

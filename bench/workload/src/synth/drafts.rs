@@ -20,13 +20,13 @@ use super::dice::{Dice, LogNormal, Quantiles};
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, SynthOptions, cpu_of};
 use omega_core::{JobKind, Machine};
 
-/// Of all CPU asked for, the percentage that the jobs of the start ask: with the service jobs that
-/// arrive later it is below the 80 % that the paper gives as the upper end for service jobs.
+/// Share of all requested CPU that the jobs of the start request: with the service jobs that arrive
+/// later it is below the 80 % that the paper gives as the upper end for service jobs.
 const PREFILL_PERCENT: u64 = 74;
-/// Of the jobs that arrive later, one in so many is a service job: with those of the start, about
-/// one job in twenty, within the paper's "more than 80 % are batch".
+/// One in this many later jobs is a service job. With initial ones, about one in twenty, within the
+/// paper's "more than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
-/// One job that needs most of a large machine per so many machines.
+/// Machines per job that needs most of a large machine.
 const DEMANDING_PER_MACHINES: u64 = 500;
 /// Longest run time: a day.
 const RUN_MS_MAX: u64 = 86_400_000;
@@ -122,7 +122,7 @@ pub(super) fn draw(machines: &[Machine], options: &SynthOptions, dice: &mut Dice
     drafts
 }
 
-/// Draws jobs until their work reaches `budget`; the last one is cut to what is left.
+/// Draws jobs until their work reaches `budget`; the last one is reduced to fit.
 fn draw_until(budget: u128, span_ms: u64, mut draw: impl FnMut() -> Draft) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut left = budget;
@@ -208,7 +208,7 @@ fn request(of: &[LogNormal; 3], most: [u64; 3], dice: &mut Dice) -> [u64; 3] {
     amounts
 }
 
-/// The most that each task of so many asks.
+/// Largest request of each task of `count`.
 fn task_most(count: u32, machines: u64) -> [u64; 3] {
     if u64::from(count) > machines / LARGE_JOB { LARGE_JOB_TASK_MOST } else { TASK_MOST }
 }

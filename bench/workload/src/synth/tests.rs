@@ -4,7 +4,7 @@ use super::*;
 use crate::{Arrival, RunTime};
 use omega_core::JobKind;
 
-/// The CPU work of these jobs that falls into the span.
+/// CPU work of these jobs within the span.
 fn work<'a>(jobs: impl Iterator<Item = &'a Arrival>, span_ms: u64) -> f64 {
     jobs.map(|arrival| {
         let group = &arrival.job.groups[0];

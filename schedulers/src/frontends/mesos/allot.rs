@@ -1,8 +1,9 @@
-//! Allocation of offers: turn by turn, to the framework that has least.
+//! Allocation of offers, in turns, to the framework with the lowest share.
 //!
-//! A turn goes to the framework with the lowest share, of those that want offers and may have more. It looks
-//! at the machines from where its last look ended, once around, and takes the first that it does not refuse.
-//! Who finds nothing is passed over for the rest of the step: what is available only shrinks.
+//! A turn goes to the framework with the lowest share among those that accept more offers. It scans
+//! the machines once from where its last scan ended, and takes the first unfiltered ones. A
+//! framework without a result is skipped for the rest of the step, because free resources only
+//! shrink.
 
 use super::OFFERS_PER_MACHINE_MAX;
 use super::frontend::{Frontend, Member};
@@ -13,7 +14,7 @@ use omega_core::Amounts;
 use std::collections::BTreeSet;
 
 impl Frontend {
-    /// Offers what is available until nobody wants more.
+    /// Offers free resources until no framework wants more.
     pub(super) fn make_offers(&mut self, now: Nanos) {
         let optional =
             |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
@@ -37,7 +38,7 @@ impl Frontend {
         hungry.iter().min_by_key(key).copied()
     }
 
-    /// Offers a framework some machines. The answer is whether it may want more.
+    /// Offers machines to a framework. Returns whether it may want more.
     fn offer_to(&mut self, id: FrameworkId, now: Nanos) -> bool {
         let room = self.settings.offers_max.saturating_sub(self.open_offers.count_of(id));
         let most = room.min(self.settings.machines_at_once.max(1));
@@ -68,7 +69,7 @@ impl Frontend {
         true
     }
 
-    /// The next machines for a framework, up to `most`, with what it would be offered of each.
+    /// The next machines for a framework, up to `most`, with the amounts to offer.
     fn find(&mut self, id: FrameworkId, most: usize, now: Nanos) -> Vec<(usize, Amounts)> {
         let view = &self.session.view;
         let (rows, mut found) = (view.rows(), Vec::new());
@@ -102,7 +103,7 @@ impl Frontend {
 }
 
 impl super::open_offers::OpenOffers {
-    /// Offerable resources of a machine; `None` if there is nothing, or too many offers are out.
+    /// Offerable resources of a machine; `None` if there are none, or too many offers are open.
     fn available(&self, view: &View, row: usize, portion: &Portion) -> Option<Amounts> {
         let on = self.on(row as u32);
         if on.is_some_and(|on| on.offers.len() >= OFFERS_PER_MACHINE_MAX) {

@@ -10,7 +10,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{KindId, MachineId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Resources that the named offers hold of a machine, and what tasks need of it.
+/// Resources of the named offers on a machine, and the tasks' requests there.
 #[derive(Debug, Default)]
 struct Pool {
     offered: Vec<u64>,
@@ -19,9 +19,9 @@ struct Pool {
 }
 
 impl Frontend {
-    /// Launches tasks with what these offers hold; several of one machine are taken together. What is left
-    /// of them is available again, unless it is refused. What becomes of the tasks is told by the next
-    /// step. Without tasks it is the same as [`Frontend::decline`], but for the counters.
+    /// Launches tasks with the resources of these offers; several of one machine add up. The rest
+    /// is available again, unless it is filtered. The next step reports the results. Without tasks
+    /// it is [`Frontend::decline`], except for the counters.
     ///
     /// # Errors
     /// If anything is wrong with an offer or a task: then nothing was done, and the offers are still out.
@@ -50,7 +50,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Gives offers back, and says for how long nothing of the kind is wanted.
+    /// Declines offers, and filters similar ones for a time.
     ///
     /// # Errors
     /// If an offer is not the framework's, or not out: then nothing was done.
@@ -69,7 +69,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Makes a framework no offers until [`Frontend::revive`]. Those that are out stay so.
+    /// Stops offers to a framework until [`Frontend::revive`]. Open offers stay open.
     ///
     /// # Errors
     /// If there is no such framework.
@@ -78,7 +78,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Makes a framework offers again, also of what it refused.
+    /// Resumes offers to a framework, and clears its filters.
     ///
     /// # Errors
     /// If there is no such framework.
@@ -110,7 +110,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Checks that the tasks are the framework's, wait, and need no more than the offers hold.
+    /// Checks that the tasks are the framework's and pending, and fit in the offers.
     fn check_launches(
         &self,
         framework: FrameworkId,
@@ -189,7 +189,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Takes answered offers out of the open_offers, and sets filters.
+    /// Removes answered offers, and sets filters.
     fn use_up(&mut self, framework: FrameworkId, offers: &[OfferId], refuse: Refuse) {
         for id in offers {
             let offer = self.open_offers.remove(*id);
@@ -207,7 +207,7 @@ impl Frontend {
     }
 }
 
-/// Resources that the offers hold together, by machine.
+/// Resources of the offers together, by machine.
 fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
     let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
     for offer in offers {

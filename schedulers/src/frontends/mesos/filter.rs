@@ -1,7 +1,7 @@
-//! Actions of a framework not want to be offered for a while.
+//! Filters: machines and amounts that are not offered to a framework for a time.
 //!
-//! There is one filter for a machine at most, the last that was set, so there are never more of them than
-//! the cell has rows. One that is over is dropped when its machine is next looked at.
+//! A framework has at most one filter for each machine, the last one set, so their number is
+//! bounded by the rows of the cell. An expired one is dropped when its machine is next examined.
 
 use crate::queue::Nanos;
 use foldhash::fast::FixedState;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 struct Filter {
     incarnation: u32,
     until: Nanos,
-    /// Offers of no more than this are refused; `None`: all.
+    /// Offers of at most these amounts are filtered; `None`: all.
     amounts: Option<Amounts>,
 }
 
@@ -21,13 +21,13 @@ struct Filter {
 pub(super) struct Filters(HashMap<u32, Filter, FixedState>);
 
 impl Filters {
-    /// Refuses a machine until a time: any offer of it, or those of no more than these amounts.
+    /// Filters a machine until a time: any offer of it, or those of at most these amounts.
     pub(super) fn set(&mut self, machine: MachineId, until: Nanos, amounts: Option<Amounts>) {
         let filter = Filter { incarnation: machine.incarnation, until, amounts };
         self.0.insert(machine.slot, filter);
     }
 
-    /// Whether an offer is refused now.
+    /// Whether an offer is filtered now.
     pub(super) fn refuse(&mut self, machine: MachineId, amounts: &Amounts, now: Nanos) -> bool {
         let Some(filter) = self.0.get(&machine.slot) else { return false };
         if filter.until <= now || filter.incarnation != machine.incarnation {

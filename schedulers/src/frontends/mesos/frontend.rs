@@ -27,7 +27,7 @@ pub(super) struct Member {
     pub(super) framework: Framework,
     pub(super) filters: Filters,
     pub(super) is_suppressed: bool,
-    /// When it was last offered something: the number of that turn.
+    /// Turn of its last offer.
     pub(super) served: u64,
     /// The row at which its next look begins.
     pub(super) from: usize,
@@ -50,7 +50,7 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a front at a cell.
+    /// Registers a frontend at a cell.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -71,10 +71,10 @@ impl Frontend {
         })
     }
 
-    /// Takes a framework in. It is offered something with the next step.
+    /// Registers a framework. It gets offers from the next step on.
     ///
     /// # Errors
-    /// If its name is taken, or there are too many.
+    /// If another has its name, or there are too many.
     pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
         if self.members.values().any(|member| member.framework.name == framework.name) {
             return Err(RegisterError::NameTaken(framework.name));
@@ -90,7 +90,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Lets a framework go: its offers return, its tasks stay. The answer is whether it was there.
+    /// Deregisters a framework: its offers return, its tasks stay. Returns whether it was
+    /// registered.
     pub fn deregister(&mut self, id: FrameworkId) -> bool {
         let offers: Vec<OfferId> = self.open_offers.of(id).collect();
         offers.into_iter().for_each(|offer| drop(self.open_offers.remove(offer)));
@@ -98,8 +99,8 @@ impl Frontend {
         self.members.remove(&id).is_some()
     }
 
-    /// One round; the answer is what frameworks are to be told, in order. `now` is the time in nanoseconds
-    /// since any fixed moment; it must not go back.
+    /// Runs one round, and returns the events for frameworks, in order. `now` is the time in
+    /// nanoseconds since any fixed time; it must not go back.
     ///
     /// # Errors
     /// If the cell cannot be reached. The front stays whole, its offers are as they were, and what happened
@@ -124,7 +125,7 @@ impl Frontend {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Tells what became of the tasks of a transaction.
+    /// Reports the results of a transaction to the frameworks.
     fn settle(&mut self, txn: &Transaction, reply: Reply) -> Result<(), HandleError> {
         for (index, claim) in txn.claims.iter().enumerate() {
             let (task, machine) = (claim.task, claim.machine);
@@ -155,7 +156,7 @@ impl Frontend {
         }
     }
 
-    /// Tells the frameworks of a tenant which of its tasks have lost their machines.
+    /// Reports to the frameworks of a tenant which of its tasks have lost their machines.
     fn tell_left(&mut self) {
         for Left { task, machine, state, tenant } in self.session.task_index.take_left() {
             let of_tenant = |member: &(&FrameworkId, &Member)| member.1.framework.tenant == tenant;
@@ -166,7 +167,7 @@ impl Frontend {
         }
     }
 
-    /// Takes back the offers that do not hold any more, on the machines that the last sync changed.
+    /// Withdraws offers that are no longer valid, on the machines that the last sync changed.
     fn withdraw(&mut self) {
         let delta = self.session.view.delta();
         let slots: BTreeSet<u32> = match delta.full {
@@ -184,7 +185,7 @@ impl Frontend {
         }
     }
 
-    /// The newest offer of a machine that does not hold any more, and why.
+    /// The newest invalid offer of a machine, and the reason.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -219,8 +220,8 @@ impl Frontend {
         self.events.push(Event { framework: offer.framework, happened });
     }
 
-    /// Takes back the offers that were not answered in time. Whoever did not answer is not offered the same
-    /// at once: it would keep it from the others again.
+    /// Expires offers that were not answered in time. The framework is not offered the same machine
+    /// at once, so that others get it.
     fn take_back_late(&mut self, now: Nanos) {
         while let Some(id) = self.open_offers.late_by(now) {
             let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
@@ -235,12 +236,12 @@ impl Frontend {
 
     // --- What is known ---------------------------------------------------------------------------
 
-    /// The offers that are out to a framework, in the order in which they were made.
+    /// The open offers of a framework, in the order made.
     pub fn offers_of(&self, framework: FrameworkId) -> impl Iterator<Item = &Offer> {
         self.open_offers.of(framework).filter_map(|id| self.open_offers.get(id))
     }
 
-    /// All offers that are out, in the order in which they were made.
+    /// All open offers, in the order made.
     pub fn offers(&self) -> impl Iterator<Item = &Offer> {
         self.open_offers.iter()
     }
@@ -258,7 +259,7 @@ impl Frontend {
         entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
     }
 
-    /// The weighted dominant share of a framework: what its tenant's tasks use, and what it is offered.
+    /// Weighted dominant share of a framework: its tenant's usage, and its open offers.
     #[must_use]
     pub fn share(&self, framework: FrameworkId) -> Option<Share> {
         self.members.get(&framework).map(|member| self.share_of(&member.framework))
@@ -276,7 +277,7 @@ impl Frontend {
         self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
     }
 
-    /// Where all that is free is. Looks at every machine.
+    /// Division of the free resources. Scans every machine.
     #[must_use]
     pub fn account(&self) -> Account {
         let view = &self.session.view;
@@ -315,7 +316,7 @@ fn add(to: &mut Amounts, kind: KindId, amount: i64) {
     to.set(kind, to.get(kind) + amount.max(0) as u64);
 }
 
-/// Whether the machine in a row takes tasks.
+/// Whether the machine in a row accepts tasks.
 pub(super) fn takes_tasks(view: &View, row: usize) -> bool {
     view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
 }

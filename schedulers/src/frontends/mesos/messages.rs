@@ -7,7 +7,7 @@ use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState,
 use std::fmt;
 use std::sync::Arc;
 
-/// A framework of one front, numbered as they register.
+/// A framework of one frontend, numbered in order of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameworkId(pub u32);
 
@@ -17,7 +17,7 @@ impl fmt::Display for FrameworkId {
     }
 }
 
-/// An offer of one front, numbered as they are made; no number is used twice.
+/// An offer of one frontend, numbered in order; numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferId(pub u64);
 
@@ -30,55 +30,56 @@ impl fmt::Display for OfferId {
 /// A framework: a client that receives offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framework {
-    /// Its name, of its own among the frameworks of the front.
+    /// Name, unique among the frameworks of the frontend.
     pub name: Text,
     /// Tenant of the jobs that it places: those that name this tenant, and the frontend as their scheduler. Frameworks of
     /// one tenant share its jobs and its dominant share. (A role of Mesos.)
     pub tenant: Text,
-    /// Amount of the cell it is entitled to, beside the others.
+    /// Weight of its share, relative to other frameworks.
     pub weight: Weight,
-    /// Machines of which less than this is available are of no use to it.
+    /// Machines with less than this available are not offered to it.
     pub least: Amounts,
 }
 
 impl Framework {
-    /// A framework of weight 1 that takes offers of any size.
+    /// A framework of weight 1 that accepts offers of any size.
     pub fn new(name: impl Into<Text>, tenant: impl Into<Text>) -> Framework {
         let least = Amounts::zero();
         Framework { name: name.into(), tenant: tenant.into(), weight: Weight::ONE, least }
     }
 }
 
-/// Amount of a machine an offer holds.
+/// Part of a machine's free resources that an offer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
     /// All that is available.
     #[default]
     Whole,
-    /// At most so much of each kind; of a kind that is not named, nothing.
+    /// At most these amounts; nothing of kinds that are not named.
     AtMost(Amounts),
 }
 
-/// The way in which a front offers.
+/// Settings of an offer frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
-    /// Number of machines a framework is offered before shares are compared again: 1 shares what is free
-    /// evenly, as Mesos does; `usize::MAX` offers all of it to one framework after the other.
+    /// Number of machines offered before shares are compared again: 1 divides free resources
+    /// evenly, as Mesos does; `usize::MAX` offers all of them to one framework after the other.
     pub machines_at_once: usize,
     /// Amount of each.
     pub portion: Portion,
-    /// Number of offers a framework has out at most: what it must be able to look at before they are old.
+    /// Maximum number of open offers of a framework, which it must be able to examine before they
+    /// are outdated.
     pub offers_max: usize,
-    /// After how long an offer that was not answered is taken back; it is not made to the same framework
-    /// again for as long. `None`: never.
+    /// Time after which an unanswered offer expires; it is not repeated to the same framework for
+    /// as long. `None`: never.
     pub answer_within: Option<Nanos>,
 }
 
 impl Settings {
-    /// Whole machines one by one, at most 1024 for each framework, and five seconds to answer: the time for
-    /// which Mesos lets a framework refuse.
+    /// Offers whole machines one by one, at most 1024 for each framework, with five seconds to
+    /// answer: Mesos' default time of a refusal.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -103,25 +104,24 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// Rest of each of its devices; `None` if it has none, or another offer holds them.
+    /// Free amount of each of its devices; `None` if it has none, or another offer contains them.
     pub devices: Option<Devices>,
 }
 
-/// Actions of a framework not want to be offered again for a while.
+/// Filter that a framework sets with an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refuse {
-    /// Nothing: it may be offered again at once.
+    /// No filter: the machine may be offered again at once.
     #[default]
     Nothing,
     /// The machine, until then.
     Machine {
-        /// A time of the clock that [`super::Frontend::step`] is told.
+        /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
-    /// The machine with no more of anything than this offer held, until then: with more of some kind it is
-    /// offered again.
+    /// Filters the machine until then, unless it has more of some kind than this offer.
     Amounts {
-        /// A time of the clock that [`super::Frontend::step`] is told.
+        /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
 }
@@ -135,7 +135,7 @@ pub struct Launch {
     pub machine: MachineId,
 }
 
-/// Something that a framework is to be told.
+/// An event for a framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Receiver of the event.
@@ -148,67 +148,67 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
-    /// It has this offer now.
+    /// The framework received this offer.
     Offered(Offer),
-    /// It has it no more.
+    /// The offer was withdrawn.
     Withdrawn(OfferId, Withdrawn),
     /// The cell gave a task its machine.
     Launched {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
-    /// It did not. The task waits again, unless the reason says otherwise.
+    /// The task was not launched. It is pending again, unless the reason says otherwise.
     NotLaunched {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Where it was to run.
+        /// The chosen machine.
         machine: MachineId,
-        /// Why not.
+        /// The reason.
         why: NotLaunched,
     },
     /// A task of its tenant lost its machine: it ended, or waits again.
     Left {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// The machine that it had.
         machine: MachineId,
-        /// Current state; `None` if its job is over.
+        /// Current state; `None` if its job has ended.
         state: Option<TaskState>,
     },
 }
 
-/// Why an offer was taken back.
+/// Reason for which an offer was withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Withdrawn {
-    /// Others placed so much on the machine that the offer does not hold any more.
+    /// Other schedulers used the offered resources.
     Taken,
-    /// The machine is gone, or takes no tasks.
+    /// The machine was removed, or accepts no tasks.
     Gone,
     /// The machine is another than was offered: its labels, taints or capacity changed.
     Changed,
-    /// It was not answered in time.
+    /// The offer was not answered in time.
     Late,
 }
 
-/// Why a task was not launched.
+/// Reason for which a task was not launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLaunched {
-    /// The cell refused the claim: others were quicker, or a rule, a quota or a gang forbids it.
+    /// The cell rejected the claim: by a conflict, a rule, a quota or a gang.
     Refused(Reason),
-    /// The transaction was not judged.
+    /// The transaction was not checked.
     Unsent(HandleError),
 }
 
-/// Why a framework cannot register.
+/// Reason for which a framework cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Choose another name, or deregister the one that has it.
     #[error("a framework called {0:?} is registered; choose another name, or deregister it")]
     NameTaken(Text),
-    /// Start another front: it may be on the same cell.
-    #[error("there are {max} frameworks; start another front on the same cell", max = super::FRAMEWORKS_MAX)]
+    /// Start another frontend, maybe on the same cell.
+    #[error("{max} frameworks are registered, the maximum; start another frontend on the same cell", max = super::FRAMEWORKS_MAX)]
     TooMany,
 }
 
@@ -218,8 +218,8 @@ pub enum OfferError {
     /// Register first.
     #[error("no framework {0} is registered; register first")]
     UnknownFramework(FrameworkId),
-    /// Leave it out: it was withdrawn or answered before, and the events say which.
-    #[error("offer {0} is not out: it was withdrawn or answered before; leave it out")]
+    /// Leave it out: it was withdrawn or answered before, as an event reported.
+    #[error("offer {0} is no longer open: it was withdrawn or answered before; leave it out")]
     NotOut(OfferId),
     /// Name only your own.
     #[error("offer {0} is another framework's; name only your own")]
@@ -229,14 +229,14 @@ pub enum OfferError {
     Twice(OfferId),
 }
 
-/// Why an acceptance was turned down. Nothing was done: the offers are still out.
+/// Reason for which an acceptance was rejected. Nothing changed: the offers are still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
     /// An offer that is named cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// Only tasks of jobs that name the framework's tenant, and the front as their scheduler.
-    #[error("there is no task {0} among the jobs of this framework's tenant and this front")]
+    #[error("there is no task {0} among the jobs of this framework's tenant and this frontend")]
     UnknownTask(TaskId),
     /// Leave it out: it has a machine, is about to have one, or has ended.
     #[error("task {0} does not wait for a machine; leave it out")]
@@ -245,61 +245,63 @@ pub enum AcceptError {
     #[error("task {0} is named twice; name it once")]
     TaskTwice(TaskId),
     /// Name an offer of that machine, too.
-    #[error("no offer that is named is of machine {machine}, where task {task} is to run")]
+    #[error(
+        "none of the named offers is of machine {machine}, where task {task} is to run; add one"
+    )]
     NotOffered {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Launch fewer tasks there, or name more offers of the machine.
     #[error("the tasks need {needed} of kind {} on machine {machine}, and {offered} is offered; launch fewer there", kind.0)]
     TooMuch {
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
-        /// Of which kind.
+        /// The resource kind.
         kind: KindId,
         /// Amount that the tasks need.
         needed: u64,
-        /// Amount that the offers hold.
+        /// Amount in the offers.
         offered: u64,
     },
-    /// Use the offer that holds the machine's devices.
+    /// Use the offer with the machine's devices.
     #[error(
-        "task {task} needs devices, and no offer that is named holds those of machine {machine}"
+        "task {task} needs devices, and none of the named offers has those of machine {machine}; add one"
     )]
     NoDevices {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
-        /// Which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Launch the task elsewhere: a hard rule of its job forbids the machine.
     #[error("task {task} may not run there: {reason:?}; launch it elsewhere")]
     Judged {
-        /// Which task.
+        /// Id of the task.
         task: TaskId,
         /// Rejection by the cell's checks.
         reason: Reason,
     },
-    /// Step first: the transaction that is being filled has no room for so many.
-    #[error("{tasks} tasks more do not fit into one transaction; step first, or launch fewer")]
+    /// Step first: the open transaction has too little room.
+    #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
     TooMany {
-        /// Number of those that were to be launched.
+        /// Number of tasks to launch.
         tasks: usize,
     },
 }
 
-/// Where all that is free in the view is.
+/// Division of the free resources in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Free resources, less what was accepted and is not committed yet.
+    /// Free resources, without accepted but uncommitted ones.
     pub free: Amounts,
     /// Contents of offers.
     pub offered: Amounts,
     /// Free resources of machines that take no tasks.
     pub held_back: Amounts,
-    /// The rest: it may be offered, unless all refuse it.
+    /// Free and not offered; offered next, unless all frameworks refuse it.
     pub available: Amounts,
 }
 
@@ -320,7 +322,7 @@ pub struct Counters {
     pub late: u64,
     /// Tasks that the cell gave a machine.
     pub launched: u64,
-    /// Tasks that were accepted, and that the cell refused.
+    /// Accepted tasks that the cell rejected.
     pub conflicts: u64,
     /// Calls that were turned down with an error.
     pub errors: u64,

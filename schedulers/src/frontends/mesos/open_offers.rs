@@ -1,7 +1,7 @@
-//! The offers that are out: by number, by machine, by framework and by when they are late.
+//! Open offers, indexed by number, machine, framework and expiry.
 //!
-//! Invariant: what is held on a machine, and what a tenant is offered, are the sums of the offers that are
-//! out; of the offers of one machine, at most one has the devices.
+//! Invariant: the amounts offered on a machine, and to a tenant, are the sums of the open offers;
+//! at most one offer of a machine has its devices.
 
 use super::messages::{FrameworkId, Offer, OfferId};
 use crate::dominant::{Sums, count};
@@ -24,13 +24,13 @@ struct Out {
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
     pub(super) offers: SmallVec<[OfferId; 2]>,
-    /// Contents of them together.
+    /// Sum of the open offers.
     pub(super) held: SmallVec<[i64; 4]>,
     /// Offer that has the devices.
     pub(super) devices: Option<OfferId>,
 }
 
-/// See the head of the file.
+/// The open offers; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct OpenOffers {
     out: BTreeMap<OfferId, Out>,
@@ -71,7 +71,7 @@ impl OpenOffers {
         self.out.insert(offer.id, Out { offer, tenant: tenant.clone(), late_at });
     }
 
-    /// Takes an offer back.
+    /// Removes an offer.
     pub(super) fn remove(&mut self, id: OfferId) -> Option<Offer> {
         let Out { offer, tenant, late_at } = self.out.remove(&id)?;
         let amounts = signed(&offer.amounts);
@@ -103,7 +103,7 @@ impl OpenOffers {
         self.out.get(&id).map(|out| &out.offer)
     }
 
-    /// All offers that are out, in the order in which they were made.
+    /// All open offers, in the order made.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Offer> {
         self.out.values().map(|out| &out.offer)
     }
@@ -133,7 +133,7 @@ impl OpenOffers {
         self.tenants.get(tenant)
     }
 
-    /// The first offer that is late by now.
+    /// The first offer that has expired.
     pub(super) fn late_by(&self, now: Nanos) -> Option<OfferId> {
         self.late.first().filter(|(late_at, _)| *late_at <= now).map(|(_, id)| *id)
     }

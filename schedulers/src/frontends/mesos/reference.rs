@@ -1,9 +1,8 @@
-//! Random histories of offers, beside a naive reference that shares no code with them.
+//! Random histories of offers, compared with a naive reference that shares no code with them.
 //!
-//! The reference keeps plain lists. At every step it reads the cell itself, recounts who uses what, decides anew
-//! which offers no longer hold, and makes offers one by one to whoever has the lowest share, by fractions. The
-//! offers that are out must be the same, in the same order, with the same amounts; and no call that fails
-//! may change anything.
+//! The reference keeps plain lists. At every step it reads the cell, recounts usage, finds invalid
+//! offers, and makes offers one by one to the framework with the lowest share, in fractions. The
+//! open offers must be equal, in order and amounts; and a failed call must change nothing.
 
 use super::*;
 use crate::dominant::Weight;
@@ -48,7 +47,7 @@ struct ModelOffer {
     id: Option<OfferId>,
 }
 
-/// See the head of the file.
+/// The reference; see the head of the file.
 struct Reference {
     frameworks: Vec<ModelFramework>,
     out: Vec<ModelOffer>,
@@ -175,7 +174,7 @@ impl Reference {
         framework.filters.push(ModelFilter { slot, until, amounts });
     }
 
-    /// The reference's part of an answer: the offers are gone, and filters stand.
+    /// Applies an answer to the reference: the offers are removed, and filters set.
     fn answer(&mut self, offers: &[Offer], refuse: Refuse) {
         for offer in offers {
             let amounts = pair(&offer.amounts);
@@ -193,7 +192,7 @@ impl Reference {
     }
 }
 
-/// A front, its reference, and what happens to them.
+/// A frontend, its reference model, and the events given to both.
 struct Run {
     cell: SharedCell,
     front: Frontend,
@@ -291,7 +290,7 @@ impl Run {
             [self.rng.random_range(0..3)]
     }
 
-    /// Some of a framework's offers, answered with as many tasks as chance and room want.
+    /// Answers some of a framework's offers with a random number of tasks that fit.
     fn answer(&mut self) {
         let index = self.rng.random_range(0..self.reference.frameworks.len());
         let framework = self.reference.frameworks[index].id;
@@ -421,7 +420,7 @@ fn offers_are_those_of_a_naive_reference() {
     assert!(happened.iter().all(|count| *count > 100), "too little happened: {all:?}");
 }
 
-/// Says which seed it was, if the test fails while this lives.
+/// Prints its seed if the test fails while it lives.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -29,7 +29,8 @@ fn ids(front: &Frontend, framework: FrameworkId) -> Vec<OfferId> {
     front.offers_of(framework).map(|offer| offer.id).collect()
 }
 
-/// Free is offered, held back or available, in sum and of each machine.
+/// Checks that offered, withheld and available amounts add up to the free ones, in sum and for each
+/// machine.
 fn check_account(front: &Frontend) {
     let Account { free, offered, held_back, available } = front.account();
     let sum = offered.checked_add(&held_back).and_then(|sum| sum.checked_add(&available));
@@ -207,7 +208,7 @@ fn devices_are_in_one_offer_at_a_time() {
     cell.read(|cell| cell.audit_no_overcommit()).unwrap();
 }
 
-/// Whatever is wrong with an answer, nothing of it is done.
+/// An invalid answer changes nothing.
 #[test]
 fn a_wrong_answer_changes_nothing_and_says_what_to_do() {
     let cell = cell(&[[2000, 20], [2000, 20]]);

@@ -31,7 +31,7 @@ impl Turns {
         self.queues.insert((queue_share, queue.clone()));
     }
 
-    /// Takes out whose turn it is.
+    /// Removes and returns the next application.
     pub(super) fn take(&mut self) -> Option<JobId> {
         let (_, queue) = self.queues.first()?.clone();
         let (share, applications) = self.of.get_mut(&queue)?;
@@ -43,7 +43,7 @@ impl Turns {
         Some(id)
     }
 
-    /// Whether an application with these shares would be next, before all that are in.
+    /// Whether an application with these shares precedes all others.
     fn would_be_next(&self, queue: (Share, &Text), application: (Share, JobId)) -> bool {
         let others = self.queues.iter().find(|(_, name)| name != queue.1);
         let before_queues = others.is_none_or(|(share, name)| queue <= (*share, name));

@@ -28,18 +28,18 @@ pub(super) type Key = (Priority, usize);
 #[derive(Debug, Default)]
 pub(super) struct Application {
     pub(super) tables: BTreeMap<Key, Table>,
-    /// Machines that it wants no containers on, by name.
+    /// Blacklisted machines, by name.
     pub(super) refused: BTreeSet<Text>,
-    /// Containers that the cell has given it, and of which it has not heard.
+    /// Containers allocated but not yet reported to it.
     pub(super) untold: Vec<Given>,
     pub(super) completed: Vec<Completed>,
-    /// Containers that it wants to give back, or has, while the cell has not said so.
+    /// Containers being released that the cell still reports.
     pub(super) releasing: BTreeSet<TaskId>,
     pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
 }
 
-/// A container that was decided on: not answered, or not told yet.
+/// A container that was decided on: its result, or its report to the application, is pending.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) key: Key,
@@ -55,7 +55,7 @@ impl Given {
     }
 }
 
-/// Places containers for applications that ask for them. See the head of the module.
+/// The request frontend: places containers on request. See the head of the module.
 #[derive(Debug)]
 pub struct Frontend {
     pub(super) session: Session,
@@ -68,13 +68,13 @@ pub struct Frontend {
     pub(super) places: Places,
     /// Containers that were decided on and have no answer yet.
     pub(super) given: BTreeMap<TaskId, Given>,
-    /// Free resources, as of the last step; added up when somebody asks.
+    /// Free resources at the last step; computed on demand.
     headroom: Option<Amounts>,
     pub(super) counters: Counters,
 }
 
 impl Frontend {
-    /// Registers a front at a cell. Where any machine will do, the profile says which is best.
+    /// Registers a frontend at a cell. If any machine will do, the profile chooses the best.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -105,8 +105,8 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Takes the application in that is the job of this name. Containers that it has already, because it or
-    /// the front was started again, are its own; it finds them with [`Frontend::containers_of`].
+    /// Joins the application that is the job of this name. Containers that it has from before a
+    /// restart stay its own; [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
     /// If the front has not heard of the job, it has joined before, or there are too many.
@@ -125,8 +125,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Lets an application go, with all that it asks for. Its containers stay until their tasks end. The
-    /// answer is whether it was there.
+    /// Removes an application with all its requests. Its containers stay until their tasks end.
+    /// Returns whether it was registered.
     pub fn leave(&mut self, id: JobId) -> bool {
         self.applications.remove(&id).is_some()
     }
@@ -163,7 +163,7 @@ impl Frontend {
         Ok(allocated)
     }
 
-    /// Notes which containers have ended, and which applications are over.
+    /// Finds ended containers and finished applications.
     fn hear_left(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
             let Some(application) = self.applications.get_mut(&task.job) else { continue };
@@ -186,7 +186,7 @@ impl Frontend {
         }
     }
 
-    /// Forgets applications that are over, and have not come to hear so for as long as one may be silent.
+    /// Removes applications whose job has ended and that have been silent too long.
     fn forget_silent(&mut self, now: Nanos) {
         let Some(silence) = self.settings.silence_max else { return };
         self.applications.retain(|_, application| {
@@ -194,14 +194,14 @@ impl Frontend {
         });
     }
 
-    /// Releases of applications, as many as fit into one transaction beside the claims.
+    /// Releases requested by applications, as many as fit into one transaction with the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
         let all = self.applications.values().flat_map(|application| &application.releasing);
         all.take(most).copied().collect()
     }
 
-    /// Takes an answer of the cell. The answer is how many containers were allocated.
+    /// Handles a result of the cell. Returns the number of containers allocated.
     fn settle(
         &mut self,
         txn: &Transaction,
@@ -298,7 +298,7 @@ impl Frontend {
         self.counters
     }
 
-    /// Free resources on all machines that take tasks. The first to ask after a step has it added up.
+    /// Free resources of all machines that accept tasks. Summed up at the first call after a step.
     pub(super) fn headroom(&mut self) -> Amounts {
         let view = &self.session.view;
         let sum = || {

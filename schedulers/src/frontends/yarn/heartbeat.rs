@@ -10,7 +10,7 @@ use omega_core::{JobId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Frontend {
-    /// Takes what an application says, and tells what became of what it said before.
+    /// Handles a heartbeat, and returns events since the last one.
     ///
     /// # Errors
     /// If anything in it makes no sense: then nothing of it was done, and nothing was told.
@@ -51,8 +51,8 @@ impl Frontend {
         Ok(answer)
     }
 
-    /// Checks a heartbeat. The answer is the tables as they then are, unless nothing is asked for: most
-    /// heartbeats only listen.
+    /// Checks a heartbeat. Returns the changed tables, or `None` without requests, as in most
+    /// heartbeats.
     fn check(
         &self,
         id: JobId,
@@ -124,15 +124,14 @@ impl Frontend {
         application.untold.iter().chain(flying)
     }
 
-    /// Number of those that count against what is asked for now: whoever asks has not heard of them, and means
-    /// them too.
+    /// Number of allocated but unreported containers that count against the requests.
     fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
         self.given_to(id, application).filter(meets).count() as u32
     }
 }
 
-/// Groups that have fewer tasks that wait than are asked for.
+/// Groups with fewer pending tasks than requested containers.
 fn missing(entry: &Entry, application: &Application) -> Vec<Missing> {
     let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
     for ((_, group), table) in &application.tables {

@@ -4,56 +4,56 @@ use crate::place::Placement;
 use crate::queue::Nanos;
 use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
 
-/// The order in which an application wants its containers: the lowest number first, as in YARN.
+/// Priority of a request: the lowest number is served first, as in YARN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u32);
 
-/// Where a container had better be.
+/// Preferred place of a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// On the machine of this name. A name that no machine has is waited for.
     Machine(Text),
-    /// On a machine in this rack: [`Settings::rack`] is the label that tells.
+    /// On a machine in this rack, by the label [`Settings::rack`].
     Rack(Text),
-    /// On any machine. This line has the total: without it, the others ask for nothing.
+    /// Any machine. This request has the total: without it, the others have no effect.
     Anywhere,
 }
 
-/// Whether a container may be farther away than was asked for.
+/// Whether a container may be farther away than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Relax {
     /// After a wait.
     #[default]
     Allowed,
-    /// Never. Of a rack: only on the machines of it that were asked for. Of anywhere: only on machines and in
-    /// racks that were asked for. Of a machine it says nothing.
+    /// Never: of a rack, only its requested machines; of anywhere, only requested machines and
+    /// racks. Without effect for a machine.
     Forbidden,
 }
 
-/// Number of containers that are wanted at one place. It replaces what was asked before for the same priority, size
-/// and place.
+/// A request: a number of containers at one place. It replaces the earlier one for the same
+/// priority, group and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Which are wanted first.
+    /// Priority of the request.
     pub priority: Priority,
     /// The size: a group of the application's job, by name.
     pub group: Text,
-    /// Where.
+    /// Place of the containers.
     pub at: Place,
-    /// Number; 0 takes the ask back.
+    /// Number; 0 withdraws the request.
     pub containers: u32,
     /// Whether they may be farther away.
     pub relax: Relax,
 }
 
 impl Ask {
-    /// So many containers of a group at a place, of priority 0, which may be farther away.
+    /// A request for containers of a group at a place, of priority 0, which may be farther away.
     pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
         let (priority, relax) = (Priority::default(), Relax::Allowed);
         Ask { priority, group: group.into(), at, containers, relax }
     }
 
-    /// The lines that ask for containers on one machine: there, in its rack, and the total.
+    /// The three lines that request containers on one machine: there, in its rack, and the total.
     pub fn near(group: &str, machine: &str, rack: &str, containers: u32) -> [Ask; 3] {
         let places = [Place::Machine(machine.into()), Place::Rack(rack.into()), Place::Anywhere];
         places.map(|at| Ask::new(group, at, containers))
@@ -67,14 +67,14 @@ pub struct Heartbeat {
     pub asks: Vec<Ask>,
     /// Containers that it gives back: their tasks wait again.
     pub releases: Vec<TaskId>,
-    /// Machines, by name, on which it wants no containers from now on.
+    /// Machines to blacklist, by name.
     pub refuse: Vec<Text>,
-    /// Machines that it takes again.
+    /// Machines to take off the blacklist.
     pub readmit: Vec<Text>,
 }
 
 impl Heartbeat {
-    /// A heartbeat that asks, and says nothing else.
+    /// A heartbeat with requests alone.
     pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Heartbeat {
         Heartbeat { asks: asks.into_iter().collect(), ..Heartbeat::default() }
     }
@@ -83,11 +83,11 @@ impl Heartbeat {
 /// Distance of a container from its requested place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Locality {
-    /// On a machine that was asked for.
+    /// On a requested machine.
     Machine,
-    /// In a rack that was asked for.
+    /// In a requested rack.
     Rack,
-    /// Anywhere: nothing nearer was asked for, or the wait was over.
+    /// Elsewhere: no nearer place was requested, or the wait has ended.
     Elsewhere,
 }
 
@@ -96,7 +96,7 @@ pub enum Locality {
 pub struct Container {
     /// The task that it is.
     pub task: TaskId,
-    /// The priority at which it was asked for.
+    /// Priority of its request.
     pub priority: Priority,
     /// Its size.
     pub group: Text,
@@ -108,21 +108,21 @@ pub struct Container {
     pub locality: Locality,
 }
 
-/// The way in which a container came to its end.
+/// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
-    /// Its task came to its end.
+    /// Its task has finished.
     Finished,
-    /// Its task failed for good.
+    /// Its task failed and is not retried.
     Failed,
     /// Its task was killed, because the group was made smaller.
     Killed,
     /// The application gave it back.
     Released,
-    /// It lost its machine: that was removed, or the task was evicted, or failed and may be tried again. The
-    /// task waits; it is placed again only if it is asked for.
+    /// It lost its machine: the machine was removed, or the task was evicted or failed with
+    /// restarts left. It is placed again only on request.
     Displaced,
-    /// The job is over.
+    /// The job has ended.
     JobOver,
 }
 
@@ -133,16 +133,16 @@ pub struct Completed {
     pub task: TaskId,
     /// The machine that it had.
     pub machine: MachineId,
-    /// The way in which it ended.
+    /// Cause of the end.
     pub how: How,
 }
 
-/// Tasks that are asked for, and that the job does not have.
+/// Requested containers for which the job has no tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of which group.
+    /// Name of the group.
     pub group: Text,
-    /// By how many it is too small: add them to its count.
+    /// Number of missing tasks: add them to the group's count.
     pub tasks: u64,
 }
 
@@ -155,79 +155,80 @@ pub struct Answer {
     pub completed: Vec<Completed>,
     /// Free resources of all machines that take tasks, with the last step.
     pub headroom: Amounts,
-    /// Groups that have fewer tasks that wait than are asked for.
+    /// Groups with fewer pending tasks than requested containers.
     pub missing: Vec<Missing>,
-    /// Whether the job is over: this is the last answer.
+    /// Whether the job has ended: this is the last reply.
     pub is_over: bool,
 }
 
-/// Why an application cannot join.
+/// Reason for which an application cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Submit it with the front's name as its scheduler, and let the front step.
     #[error(
-        "the front knows no job {0:?}; submit it with the front's name as its scheduler, and step"
+        "this frontend has no job {0:?}; submit it with the frontend's name as its scheduler, and step"
     )]
     UnknownJob(Text),
-    /// It has joined: go on with heartbeats.
-    #[error("job {0} has joined before; go on with heartbeats")]
+    /// It has already joined: continue with heartbeats.
+    #[error("job {0} has joined already; continue with heartbeats")]
     Joined(JobId),
-    /// Start another front: it may be on the same cell.
-    #[error("{max} applications have joined; start another front on the same cell", max = super::APPLICATIONS_MAX)]
+    /// Start another frontend, maybe on the same cell.
+    #[error("{max} applications have joined, the maximum; start another frontend on the same cell", max = super::APPLICATIONS_MAX)]
     TooMany,
 }
 
-/// Why a heartbeat was turned down. Nothing of it was done.
+/// Reason for which a heartbeat was rejected. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// Join first; if it had joined, its job is over.
-    #[error("job {0} has not joined, or is over")]
+    /// Join first; if it had joined, its job has ended.
+    #[error("job {0} has not joined, or has ended; join it first")]
     UnknownApplication(JobId),
     /// Name a group of the job.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Say how many are wanted in all: an ask for anywhere, which may forbid to be relaxed.
-    #[error("containers of group {group:?} are asked for at places, without a total: ask for them anywhere, too", group = .group)]
+    /// Add the total: a request for anywhere, which may forbid relaxing.
+    #[error("containers of group {group:?} are requested at places without a total: add a request for `Anywhere`", group = .group)]
     NoTotal {
-        /// At which priority.
+        /// The priority.
         priority: Priority,
-        /// Of which group.
+        /// Name of the group.
         group: Text,
     },
     /// Name each priority, size and place once.
-    #[error("the same is asked for twice in one heartbeat: {0:?}")]
+    #[error("one heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
-    /// Leave it out: it is not, or not any more, a container of this application.
+    /// Leave it out: it is not, or no longer, a container of this application.
     #[error("task {0} is no container of this application, or has been given back; leave it out")]
     NotAContainer(TaskId),
-    /// Ask for fewer places.
-    #[error("{lines} places are asked for or refused, at most {max} may be", max = super::LINES_MAX)]
+    /// Request fewer places.
+    #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
         /// Number of there that would be.
         lines: usize,
     },
 }
 
-/// The way in which a front serves.
+/// Settings of a request frontend.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler may join.
     pub name: Text,
-    /// The label of machines that says in which rack they are.
+    /// Label with the rack of a machine.
     pub rack: Text,
-    /// For how many rounds an application lets other machines pass while none that it asked for has room.
+    /// Number of rounds in which a request skips other machines while no requested one has room.
     /// (YARN's `node-locality-delay`, which counts heartbeats of machines.)
     pub machine_delay: u32,
-    /// For how many more it lets machines of other racks pass. (YARN's `rack-locality-additional-delay`.)
+    /// Number of further rounds in which it skips machines of other racks. (YARN's
+    /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// After how long without a heartbeat an application is served no more, until the next one; one whose job
-    /// is over is forgotten. `None`: never.
+    /// Time without a heartbeat after which an application gets no containers until the next one;
+    /// one whose job has ended is forgotten. `None`: never.
     pub silence_max: Option<Nanos>,
-    /// The way in which machines are looked for, where any will do.
+    /// Search for machines, for requests that accept any machine.
     pub placement: Placement,
-    /// At most so many containers a step.
+    /// Maximum number of containers allocated in a step.
     pub claims_max: usize,
-    /// Where searches begin.
+    /// Seed of the start of searches.
     pub seed: u64,
 }
 
@@ -257,22 +258,22 @@ pub struct Counters {
     pub heartbeats: u64,
     /// Heartbeats that were turned down.
     pub errors: u64,
-    /// Containers on machines that were asked for.
+    /// Containers on requested machines.
     pub on_machine: u64,
-    /// Containers in racks that were asked for.
+    /// Containers in requested racks.
     pub in_rack: u64,
-    /// Containers elsewhere, of asks that named no place or had waited for long enough.
+    /// Containers elsewhere, of requests without a place or after the wait.
     pub elsewhere: u64,
-    /// Claims that the cell refused; they are tried again.
+    /// Claims that the cell rejected; they are retried.
     pub conflicts: u64,
     /// Containers that applications gave back.
     pub released: u64,
     /// Containers that have ended in any way.
     pub completed: u64,
-    /// Rounds in which an ask let room pass that was not where it wanted it.
+    /// Rounds in which a request skipped room elsewhere.
     pub passed_up: u64,
-    /// Time for which containers were waited for, all together, in nanoseconds of the caller's clock: each since
-    /// its application began to want any of its size and priority.
+    /// Total waiting time of containers, in nanoseconds of the caller's clock: each since the
+    /// application's first request for its group and priority.
     pub waited: Nanos,
     /// The longest of these waits.
     pub waited_max: Nanos,

@@ -1,8 +1,8 @@
-//! Where the next container of an application goes: on a machine that it asked for, in a rack that it asked
-//! for, or anywhere, as far as it has waited for it.
+//! Placement of an application's next container: on a requested machine, in a requested rack, or
+//! anywhere, by the wait so far.
 //!
-//! Machines that are named need only the judge's word; where any will do, the profile chooses. A lower
-//! priority is not kept waiting by a higher one that finds no room.
+//! Named machines need only the cell's check; among others, the profile chooses. A request without
+//! room does not block one of lower priority.
 
 use super::fair::Turns;
 use super::frontend::{Frontend, Given, Key};
@@ -27,7 +27,7 @@ struct Wish {
 type PassedUp = BTreeSet<(JobId, Key)>;
 
 impl Frontend {
-    /// Claims machines, turn by turn, until nobody finds one or the transaction is full.
+    /// Claims machines in turn, until no request finds one or the transaction is full.
     pub(super) fn decide(&mut self, now: Nanos) {
         let most = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         let mut turns = Turns::default();
@@ -114,7 +114,7 @@ impl Frontend {
         self.applications.get(&wish.id)?.tables.get(&wish.key)
     }
 
-    /// Whether the application takes containers on the machine in a row.
+    /// Whether the application accepts containers on the machine in a row.
     fn admits(&self, id: JobId, row: usize) -> bool {
         let Some(application) = self.applications.get(&id) else { return false };
         let name = || self.places.stand(row).map(|stand| &stand.machine);
@@ -122,7 +122,8 @@ impl Frontend {
             || name().is_some_and(|name| !application.refused.contains(name))
     }
 
-    /// Whether a task may go to a row, by the judge, its tenant's limits and the application.
+    /// Whether a task may be placed on a row, by the cell's check, its tenant's limits and the
+    /// application.
     fn may_have(&self, wish: Wish, row: usize) -> bool {
         let view = &self.session.view;
         view.quota_room(wish.group, 1) > 0
@@ -160,7 +161,7 @@ impl Frontend {
         claimed
     }
 
-    /// Claims the best machines for the next tasks. The answer is for how many.
+    /// Claims the best machines for the next tasks. Returns the number of tasks.
     fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
         let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
         let waiting = entry.waiting(wish.key.1).take(count);
@@ -186,7 +187,7 @@ impl Frontend {
         claimed
     }
 
-    /// The first machine that will do, for an application that refuses the best.
+    /// The first feasible machine, for an application that has blacklisted the best.
     fn claim_beside_refused(&mut self, wish: Wish, task: TaskId) -> bool {
         let found = (0..self.session.view.rows()).find(|row| self.may_have(wish, *row));
         found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Elsewhere))
@@ -198,7 +199,7 @@ impl Frontend {
         self.placer.has_room(&mut self.session.view, how, (wish.group, task), &mut self.rng)
     }
 
-    /// Counts a container that has a claim against what was asked for.
+    /// Subtracts a claimed container from the requests.
     fn give(&mut self, (wish, task): (Wish, TaskId), row: usize, locality: Locality) {
         self.session.task_index.note(task, Mark::Claimed);
         let machine = self.session.view.machine_id(row);

@@ -1,6 +1,6 @@
-//! Which machine has a name, and which stand in a rack.
+//! Index of machines by name and by rack.
 //!
-//! A view finds machines by row; asks name them. The names follow the machines that a sync brings.
+//! Views find machines by row; requests name them. Each sync updates the names.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::Delta;
@@ -14,7 +14,7 @@ pub(super) struct Stand {
     pub(super) rack: Option<Text>,
 }
 
-/// See the head of the file.
+/// The places; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     rows: Vec<Option<Stand>>,
@@ -23,7 +23,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Takes what a sync brought. `label` is the key of the label that names the rack.
+    /// Applies a sync. `label` is the label with the rack.
     pub(super) fn hear(&mut self, delta: &Delta, label: &str) {
         if delta.full {
             *self = Places::default();

@@ -1,4 +1,5 @@
-//! Random histories of asks, seen from the applications; and turns in a row against turns one by one.
+//! Random histories of requests, seen from the applications; and turns in a row against turns one
+//! by one.
 
 use super::*;
 use crate::dominant::Weight;
@@ -10,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// Knowledge of an application: what it wants in all, and how often each task was told to run.
+/// An application's knowledge: its total requests, and how often each task was started.
 #[derive(Default)]
 struct Known {
     wanted: u32,
@@ -53,7 +54,7 @@ impl Run {
         self.jobs[self.rng.random_range(0..self.jobs.len())]
     }
 
-    /// A heartbeat that asks for something, perhaps, and what it is told must fit what is known.
+    /// Sends a heartbeat with random requests, and compares the reply with the model.
     fn heartbeat(&mut self) {
         let job = self.job();
         let mut heartbeat = Heartbeat::default();
@@ -160,7 +161,7 @@ fn applications_are_told_each_container_once_and_get_no_more_than_they_want() {
     assert!(happened.iter().all(|count| *count > 100), "too little happened: {happened:?}");
 }
 
-/// An application of the naive reference: its queue, its size and what it has.
+/// An application of the naive reference: its queue, its group and its containers.
 struct Naive {
     queue: usize,
     size: [u64; 2],

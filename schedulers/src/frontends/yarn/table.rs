@@ -1,9 +1,10 @@
-//! Requests of an application for containers of one size at one priority: how many in all, and the preferred places.
+//! Requests of an application for containers of one group at one priority: the total, and the
+//! preferred places.
 //!
-//! A container counts against each line that it meets: one on a machine that was asked for against that
-//! machine, its rack and the total; one in a rack against the rack and the total. Which lines those were
-//! is kept until the application has been told of it, so that a claim that the cell refuses is asked for
-//! again, and an ask that crosses an allocation does not ask for it a second time.
+//! A container counts against each matching line: one on a requested machine against the machine,
+//! its rack and the total; one in a rack against the rack and the total. The lines are kept until
+//! the container is reported, so that a rejected claim is requested again, and a request that
+//! crosses an allocation does not request it twice.
 
 use super::messages::{Locality, Place, Relax, Settings};
 use crate::queue::Nanos;
@@ -18,14 +19,14 @@ pub(super) struct Lines {
     total: bool,
 }
 
-/// Where a machine stands, by name.
+/// Name of a machine, and its rack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     pub(super) machine: &'a Text,
     pub(super) rack: Option<&'a Text>,
 }
 
-/// See the head of the file.
+/// Requests of an application; see the head of the file.
 ///
 /// Invariant: what is wanted on a machine that has a line is above 0.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +36,9 @@ pub(super) struct Table {
     has_total: bool,
     machines: BTreeMap<Text, u32>,
     racks: BTreeMap<Text, (u32, Relax)>,
-    /// For how many rounds room elsewhere was let pass.
+    /// Number of rounds in which room elsewhere was skipped.
     pub(super) passed_up: u32,
-    /// When it began to want something.
+    /// Time of its first request.
     pub(super) since: Nanos,
 }
 
@@ -60,12 +61,12 @@ impl Table {
         }
     }
 
-    /// Number of those that are wanted.
+    /// Number of requested containers.
     pub(super) fn total(&self) -> u32 {
         self.total
     }
 
-    /// Whether places are asked for without a total.
+    /// Whether places are requested without a total.
     pub(super) fn lacks_total(&self) -> bool {
         let is_asked = self.machines.values().any(|count| *count > 0)
             || self.racks.values().any(|(count, _)| *count > 0);
@@ -77,29 +78,29 @@ impl Table {
         self.machines.len() + self.racks.len() + 1
     }
 
-    /// The machines on which something is wanted, by name.
+    /// Names of the machines with requests.
     pub(super) fn machines(&self) -> impl Iterator<Item = &Text> {
         self.machines.keys()
     }
 
-    /// The racks in which something is wanted that need not be on a machine that was asked for.
+    /// Racks with requests that accept more than the requested machines.
     pub(super) fn racks(&self) -> impl Iterator<Item = &Text> {
         let may =
             |(_, (count, relax)): &(&Text, &(u32, Relax))| *count > 0 && *relax == Relax::Allowed;
         self.racks.iter().filter(may).map(|(name, _)| name)
     }
 
-    /// After how many rounds any machine of a rack will do.
+    /// Number of rounds after which any machine of a rack is accepted.
     fn rack_after(&self, settings: &Settings) -> u32 {
         if self.machines().next().is_some() { settings.machine_delay } else { 0 }
     }
 
-    /// Whether any machine of a rack that was asked for will do by now.
+    /// Whether any machine of a requested rack is accepted now.
     pub(super) fn takes_rack(&self, settings: &Settings) -> bool {
         self.passed_up >= self.rack_after(settings)
     }
 
-    /// Whether any machine will do by now.
+    /// Whether any machine is accepted now.
     pub(super) fn takes_any(&self, settings: &Settings) -> bool {
         let asks_racks = self.racks.values().any(|(count, _)| *count > 0);
         let more = if asks_racks { settings.rack_delay } else { 0 };
@@ -107,7 +108,7 @@ impl Table {
         self.total_relax == Relax::Allowed && self.passed_up >= after
     }
 
-    /// Whether a wait will ever make it take what is farther away.
+    /// Whether it will accept a farther machine after a wait.
     pub(super) fn may_relax(&self) -> bool {
         self.total_relax == Relax::Allowed || self.racks().next().is_some()
     }
@@ -140,7 +141,7 @@ impl Table {
         lines
     }
 
-    /// Takes back that a container was counted.
+    /// Undoes the count of a container.
     pub(super) fn give_back(&mut self, spot: Spot<'_>, lines: Lines) {
         if lines.machine {
             *self.machines.entry(spot.machine.clone()).or_default() += 1;
@@ -154,13 +155,13 @@ impl Table {
         self.has_total = true;
     }
 
-    /// Whether it wants nothing, anywhere.
+    /// Whether there are no requests.
     pub(super) fn is_empty(&self) -> bool {
         self.total == 0 && self.machines.is_empty() && self.racks.is_empty()
     }
 
-    /// Notes that a container was allocated: who got one near waits again for the next. What was claimed in
-    /// the same round was decided on the same wait.
+    /// Records an allocated container: one at a near machine restarts the wait. Other claims of the
+    /// round were decided on the same wait.
     pub(super) fn served(&mut self, locality: Locality) {
         // Whoever took what is far away has little that is near: it does not wait for each anew.
         if locality != Locality::Elsewhere {

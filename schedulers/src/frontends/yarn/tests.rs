@@ -1,4 +1,4 @@
-//! Asks, case by case; random histories are in `random.rs`.
+//! Tests of requests, case by case; random histories are in `random.rs`.
 
 use super::*;
 use crate::dominant::Weight;
@@ -14,7 +14,7 @@ fn front(cell: &SharedCell) -> Frontend {
     Frontend::new(cell, Profile::first_fit(), settings).unwrap()
 }
 
-/// Lets the job of this id join, after a step in which the front hears of it.
+/// Joins the job with this id, after a step that syncs it.
 fn join(cell: &SharedCell, front: &mut Frontend, job: JobId) {
     front.step(cell, 0).unwrap();
     let name = cell.read(|cell| cell.job(job).unwrap().name.clone());

@@ -47,7 +47,7 @@ pub(super) enum Said {
     Found(Found),
 }
 
-/// See the head of the file.
+/// The driver; see the head of the file.
 pub(super) struct Driver {
     connections: Connections,
     settings: AgentSettings,
@@ -248,7 +248,7 @@ impl Driver {
         vec![report]
     }
 
-    /// Notes what was said; the answer is what the cell is to hear of it.
+    /// Handles a message of the user. Returns the report for the cell.
     fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
         match said {
             Said::Capacity(machine, has) => self.endings.has(machine, has),

@@ -47,7 +47,7 @@ struct Here {
     grows: BTreeMap<TaskId, Amounts>,
 }
 
-/// See the head of the file.
+/// The endings; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     machines: BTreeMap<MachineId, Here>,

@@ -85,7 +85,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time for which a machine is tried to be registered: many elections have their time in it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way in which an agent does its work.
+/// Settings of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentSettings {
     /// Heartbeat interval of each machine.
@@ -156,7 +156,7 @@ pub enum Order {
     Stop {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Time that it may take; then comes [`Order::Kill`].
         grace_ms: u32,
@@ -166,14 +166,14 @@ pub enum Order {
     Kill {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
     },
     /// Give a task that runs more or less of its machine.
     Resize {
         /// Which.
         task: TaskId,
-        /// On which machine.
+        /// Id of the machine.
         machine: MachineId,
         /// Allocation from now on.
         to: Amounts,
@@ -250,9 +250,9 @@ impl Agent {
         self.say(Said::Attach(machine));
     }
 
-    /// Notes a task that runs on a machine, or ends there, since before this process began: to be said before
-    /// the machine is spoken for. If the cell does not want it any more, it is told to stop as any other,
-    /// and nothing is started before its room is there.
+    /// Registers a task from before this process that runs, or ended, on a machine. Call it before
+    /// the machine connects. A task that the cell no longer wants is stopped like any other, and
+    /// its room is free only then.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }

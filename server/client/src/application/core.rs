@@ -1,6 +1,6 @@
-//! Knowledge of an application of its containers, and what is to be asked of the cell next: a state machine
-//! without hands. It is told the time, what the user wants, what the cell says and answers; it says which
-//! calls to make and what to tell.
+//! An application's knowledge of its containers, and its next calls: a state machine that does no
+//! I/O. Its inputs are the time, the user's requests, and the cell's events and replies; its
+//! outputs are calls and callbacks.
 //!
 //! **Created once.** A container has one job name for as long as it is asked for, so the same call again finds
 //! what the first one did. A call whose outcome is unknown is made again until it is known, even when the
@@ -24,27 +24,27 @@ use omega_core::{Job, Text, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Time before an unanswered call is repeated, in milliseconds: at first a tenth of
-/// the time that an election takes, then twice as long each time, up to sixteen times.
+/// Delay before an unanswered call is repeated, in milliseconds: a tenth of an election, doubled
+/// each time, up to sixteen times.
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
-/// Time that a container that the cell has taken may be missing from the stream before it is asked for, in
-/// milliseconds. It is missing for long only if it had ended before: its name was used by a process
-/// whose end this one did not hear of.
+/// Time after which an accepted container that is missing from the stream is looked up, in
+/// milliseconds. It is missing for long only if it had ended before: its name was used by a former
+/// process whose containers were not recovered.
 const LOOK_MS: u64 = 1000;
 
-/// Names of containers that ended which are remembered, so that the next of the name is another job. A name
-/// that is used again after so many others, within the time that the cell remembers ended jobs, is
-/// told the end of the old one.
+/// Number of names of ended containers that are kept, so that the next container of a name is
+/// another job. A name reused after more others, while the cell still keeps the ended job, gets the
+/// old result.
 const ENDED_MAX: usize = 100_000;
 
-/// A call to be made.
+/// A call to the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Its number: the answer is to come with it.
+    /// Its number; the reply has the same.
     pub(super) number: u64,
-    /// Of which container.
+    /// Name of the container.
     pub(super) name: Text,
     /// The request.
     pub(super) ask: Ask,
@@ -53,11 +53,11 @@ pub(super) struct Call {
 /// Request of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
-    /// To submit the job.
+    /// Submit the job.
     Submit(Arc<Job>),
-    /// To kill the job of this id.
+    /// Kill the job with this id.
     Kill(u64),
-    /// The way in which the task of the job of this id is.
+    /// State of the task of the job with this id.
     Look(u64),
 }
 
@@ -66,13 +66,13 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     /// The job has this id.
     Submitted(u64),
-    /// It is ended, if it was there.
+    /// It is killed, if it existed.
     Killed,
-    /// Its task is so.
+    /// New status of its task.
     Seen(Version, proto::TaskStatus),
 }
 
-/// A container that was there before.
+/// A container of a former process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) name: Text,
@@ -88,21 +88,21 @@ struct Record {
     state: ContainerState,
     machine: Option<Text>,
     is_released: bool,
-    /// Whether a former process left it, and it is to end before anything else: nobody is told of it.
+    /// Whether it is a former process's container that is ended first, without callbacks.
     is_dropped: bool,
     /// Number of times its last call was not answered.
     tries: u32,
     /// The call that is on its way.
     call: Option<u64>,
-    /// When something is to be asked, unless a call is on its way.
+    /// Time of the next call, unless one is in flight.
     due: Option<u64>,
-    /// Whether the cell was heard to have it, by the stream or by a look.
+    /// Whether the cell is known to have it, by the stream or by a look-up.
     is_told: bool,
-    /// Whether this stream has told of it.
+    /// Whether this stream has reported it.
     in_stream: bool,
-    /// Whether it must be in what this stream tells first.
+    /// Whether the first state of this stream must contain it.
     is_expected: bool,
-    /// Of what was heard of it last on this stream.
+    /// Version of its last report on this stream.
     version: Version,
 }
 
@@ -115,19 +115,19 @@ struct Left {
     heard: Heard,
 }
 
-/// A whole that is being told.
+/// A full state under reception.
 #[derive(Debug, Default)]
 struct Whole {
     expected: BTreeSet<u64>,
     told: BTreeSet<u64>,
 }
 
-/// See the head of the file.
+/// Shared part of an application; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Core {
     settings: ApplicationSettings,
     recover: Recover,
-    /// By name, until everything was told once.
+    /// Containers by name, until the full state was received.
     left: Option<BTreeMap<Text, Left>>,
     records: BTreeMap<Text, Record>,
     /// Containers of a former process that are to end first.
@@ -169,7 +169,7 @@ impl Core {
         &self.settings.name
     }
 
-    /// Whether what a former process left was told, and is ended if it should be.
+    /// Whether the containers of a former process are known, and ended if requested.
     pub(super) fn is_recovered(&self) -> bool {
         self.left.is_none() && self.dropped == 0
     }
@@ -198,10 +198,7 @@ impl Core {
         }
         let max = self.settings.containers_max;
         if self.records.len() >= max {
-            return refuse(
-                ErrorCode::TooMany,
-                format!("there are {max} containers, the most that may be"),
-            );
+            return refuse(ErrorCode::TooMany, format!("there are {max} containers, the maximum"));
         }
         let attempt = self.attempts.get(name).map_or(1, |last| last + 1);
         let job = spec.job(job_name(&self.settings.name, name, attempt), &self.settings);
@@ -221,7 +218,7 @@ impl Core {
         self.plan(name, now_ms);
     }
 
-    /// The calls that are to be made now.
+    /// The calls to make now.
     pub(super) fn calls(&mut self, now_ms: u64) -> Vec<Call> {
         let mut made = Vec::new();
         while self.calls < self.settings.calls_max {
@@ -242,13 +239,13 @@ impl Core {
         made
     }
 
-    /// When the next call is to be made, unless as many as may be are on their way.
+    /// Time of the next call, unless the maximum number is in flight.
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         let (at, _) = self.due.first()?;
         (self.calls < self.settings.calls_max).then_some(*at)
     }
 
-    /// Takes the answer to a call.
+    /// Handles the reply to a call.
     pub(super) fn answered(&mut self, call: &Call, answer: Result<Answer, ApiError>, now_ms: u64) {
         self.calls -= 1;
         let name = &call.name;
@@ -293,7 +290,7 @@ impl Core {
         }
     }
 
-    /// A call was refused for good.
+    /// Handles a final error of a call.
     fn failed(&mut self, name: &Text, ask: &Ask, error: ApiError, now_ms: u64) {
         match ask {
             Ask::Submit(_) => {
@@ -319,7 +316,7 @@ impl Core {
         }
     }
 
-    /// A stream is about to be opened: what it tells first is at least as new as all that was answered.
+    /// Prepares for a new stream, whose first state is at least as new as all replies.
     pub(super) fn open(&mut self) {
         self.whole = None;
         if let Some(left) = &mut self.left {
@@ -332,7 +329,8 @@ impl Core {
         }
     }
 
-    /// Takes what the stream says. The answer is what a former process left, once, when all of it was told.
+    /// Handles a message of the stream. Returns the containers of a former process once, when the
+    /// whole state has arrived.
     pub(super) fn told(
         &mut self,
         told: proto::WatchJobsResponse,
@@ -401,7 +399,7 @@ impl Core {
         self.plan(&name, now_ms);
     }
 
-    /// Takes over what a former process left.
+    /// Takes over the containers of a former process.
     fn recovered(&mut self, left: BTreeMap<Text, Left>, now_ms: u64) -> Vec<Found> {
         let mut found = Vec::new();
         for (name, Left { attempt, id, job, heard }) in left {
@@ -422,7 +420,7 @@ impl Core {
         found
     }
 
-    /// Takes over a container that a former process left.
+    /// Takes over one container of a former process.
     fn take_over(
         &mut self,
         (name, attempt): (&Text, u32),
@@ -448,8 +446,8 @@ impl Core {
         self.plan(name, now_ms);
     }
 
-    /// A former process asked for it just before it ended, and the cell took it late. One that has ended by
-    /// now is left alone: who asks for it again is told how it ended.
+    /// Handles a container that a former process requested just before it ended, and that the cell
+    /// accepted late. One that has ended by now is ignored: a later request for it gets its result.
     fn told_late(
         &mut self,
         (name, attempt): (Text, u32),
@@ -463,7 +461,7 @@ impl Core {
         self.tell(&name, Change::Recovered(state));
     }
 
-    /// Notes the state of a container, and tells what is new.
+    /// Records the state of a container, and reports changes.
     fn hear(&mut self, name: &Text, version: Version, heard: Heard) {
         let Some(record) = self.records.get_mut(name) else { return };
         if version < record.version {
@@ -524,7 +522,7 @@ impl Core {
         self.events.push(Event { version: self.version, container: name.clone(), change });
     }
 
-    /// Has a container looked at by then, if it wants anything and nothing is asked for it now.
+    /// Schedules a look-up of a container, if it has requests and no call in flight.
     fn plan(&mut self, name: &Text, at_ms: u64) {
         let Some(record) = self.records.get_mut(name) else { return };
         if record.call.is_some() || record.next_ask().is_none() {
@@ -569,7 +567,7 @@ impl Record {
     }
 }
 
-/// Notes what a former process left: of each name the last use. What is told later is newer.
+/// Records containers of a former process, by name the newest use. Later messages are newer.
 fn tell_left(
     left: &mut BTreeMap<Text, Left>,
     id: u64,

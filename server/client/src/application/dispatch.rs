@@ -1,5 +1,5 @@
-//! The thread that makes callbacks, one after the other, and hands out events. It holds no lock that anyone
-//! else waits for while it calls, so callbacks may use the application as they like.
+//! The thread that calls callbacks, one after the other, and hands out events. It holds no lock
+//! meanwhile, so callbacks may use the application freely.
 
 use super::state::{Item, Network, Slot, State};
 use super::words::{Change, Completed, ContainerState, Event};
@@ -10,7 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-/// Starts the thread. It ends when the application has gone.
+/// Starts the thread. It ends with the application.
 pub(super) fn start(state: &Arc<State>, network: &Arc<Network>) -> io::Result<()> {
     let dispatch =
         Dispatch { state: state.clone(), network: Arc::downgrade(network), version: Version(0) };
@@ -21,7 +21,7 @@ pub(super) fn start(state: &Arc<State>, network: &Arc<Network>) -> io::Result<()
 struct Dispatch {
     state: Arc<State>,
     network: Weak<Network>,
-    /// Of the last event.
+    /// Version of the last event.
     version: Version,
 }
 
@@ -92,7 +92,7 @@ impl Dispatch {
         }
     }
 
-    /// Makes a callback. The answer is whether it came back.
+    /// Calls a callback. Returns whether it did not panic.
     fn call(&self, slot: &Arc<Slot>, call: impl FnOnce(&Container)) -> bool {
         let Some(network) = self.network.upgrade() else { return false };
         let application = Application { state: self.state.clone(), network };

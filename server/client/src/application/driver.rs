@@ -1,5 +1,5 @@
-//! The two tasks that speak to the cell: one makes the calls that the core asks for, one reads the stream. Both
-//! go on at the next replica where one does not answer.
+//! The two tasks that talk to the cell: one makes the core's calls, one reads the stream. Both
+//! switch to the next replica if one does not answer.
 
 use super::core::{Answer, Ask, Call};
 use super::prefix;
@@ -17,10 +17,10 @@ use tonic::transport::Channel;
 /// Time before the next replica is tried: a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time before a refused stream is tried again: its certificate may have been replaced by then.
+/// Pause before a rejected stream is tried again: its certificate may have been replaced.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Time that a call may take: what a server gives one that does not say, and a little for the way.
+/// Timeout of a call: the server's default deadline, and some more for the network.
 const CALL_MAX: Duration = Duration::from_secs(6);
 
 /// Makes calls.
@@ -115,7 +115,7 @@ impl Watch {
         }
     }
 
-    /// Passes on what one stream tells, until it breaks.
+    /// Forwards the messages of one stream, until it breaks.
     async fn stream(&self, channel: Channel, prefix: &str) -> Result<(), ApiError> {
         let mut client =
             JobServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! Random histories of the core against a small cell: answers that are lost, late or doubled, streams that
-//! break anywhere, processes that are killed in the middle, a cell that forgets.
+//! Random histories of the core against a small cell: lost, late and doubled replies, broken
+//! streams, killed processes, and a cell that forgets jobs.
 
 use super::core::{Answer, Ask, Call, Core, Found};
 use super::words::{
@@ -68,7 +68,7 @@ impl Cell {
         self.version = version;
     }
 
-    /// Notes what somebody is told of a container that he did not create.
+    /// Records reports of a container that this model did not create.
     fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
         let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
         told.created = uses.max().expect("it is known");
@@ -101,7 +101,7 @@ fn status(known: &Known) -> TaskStatus {
     TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
 }
 
-/// Events of a container that the user was given.
+/// Events delivered to the user, by container.
 #[derive(Default)]
 struct Told {
     created: u32,
@@ -113,12 +113,12 @@ struct World {
     cell: Cell,
     core: Core,
     now_ms: u64,
-    /// Calls that were made: the cell has not heard of them, or has, or the answer is on its way.
+    /// Calls in flight: before the cell, after it, or with the reply under way.
     asked: Vec<Call>,
-    /// Calls of former processes, whose answers concern nobody.
+    /// Calls of former processes, whose replies are ignored.
     orphans: Vec<Ask>,
     answers: Vec<(Call, Result<Answer, ApiError>)>,
-    /// Messages on their way, and up to where the cell has told.
+    /// Messages in flight, and the reported version.
     stream: VecDeque<WatchJobsResponse>,
     since: Option<u64>,
     told: BTreeMap<Text, Told>,
@@ -156,7 +156,7 @@ impl World {
         format!("c{}", index % 8).into()
     }
 
-    /// A stream begins anew.
+    /// Opens a new stream.
     fn open(&mut self) {
         self.core.open();
         self.stream.clear();
@@ -169,7 +169,7 @@ impl World {
         self.since = Some(version);
     }
 
-    /// The cell tells what is new, now and then more than that.
+    /// Sends the changes, sometimes with superfluous ones.
     fn push(&mut self, is_too_much: bool) {
         let version = self.cell.version;
         let jobs = self.cell.tell(if is_too_much { None } else { self.since });
@@ -212,7 +212,8 @@ impl World {
         }
     }
 
-    /// One call reaches the cell, or does not; `fate` says whether, how often, and what is answered.
+    /// Delivers one call to the cell, or loses it; `fate` says whether, how often, and what is
+    /// replied.
     fn carry(&mut self, index: u8, fate: u8) {
         if self.asked.is_empty() {
             return;
@@ -249,7 +250,7 @@ impl World {
         self.hear();
     }
 
-    /// Takes what is told, and checks that it makes sense.
+    /// Handles reports, and checks their consistency.
     fn hear(&mut self) {
         for Event { container, change, .. } in self.core.take_events() {
             let told = self.told.entry(container.clone()).or_default();
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// Something becomes of a task.
+    /// Changes the state of a task.
     fn change(&mut self, a: u8, b: u8) {
         if self.cell.next_id == 0 {
             return;
@@ -347,7 +348,7 @@ impl World {
         self.cell.set(id, phase, &machine);
     }
 
-    /// Everything works for a while.
+    /// Ends all faults for a time.
     fn heal(&mut self) {
         self.open();
         for _ in 0..400 {
@@ -392,8 +393,8 @@ fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Whatever is lost: each container is begun once, each change is told once and in order, and in the end
-    /// what is known is what is there.
+    /// Whatever is lost: each container is created once, each change is reported once and in order,
+    /// and the final state is the cell's.
     #[test]
     fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();

@@ -17,15 +17,15 @@ pub struct MachineSnapshot {
     pub labels: Labels,
     /// Capacity, of each kind in the order of the cell's kinds.
     pub capacity: Vec<u64>,
-    /// Claimable resources. Below 0 where more was found running than it has.
+    /// Claimable resources. Negative if adopted tasks exceed the capacity.
     pub free: Vec<i64>,
-    /// Whether its agent is heard; of a machine without an agent nobody knows.
+    /// Whether its agent is alive; `None` for a machine without an agent.
     pub is_alive: Option<bool>,
-    /// Whether it takes no more tasks.
+    /// Whether it is draining.
     pub is_draining: bool,
 }
 
-/// All machines. A cell of more than a thousand is told page by page, each of its own version.
+/// Lists all machines. More than a thousand come in pages, each of its own version.
 pub(super) async fn list(
     connections: &Connections,
     patience: Duration,

@@ -1,8 +1,9 @@
 //! State shared by the threads of an application: the core, and events to hand out.
 //!
-//! One lock guards both; it is held for a look-up, never while somebody is called or a send waits. Nothing
-//! waits for room here: creating a container must work from a callback. Instead the stream is read
-//! only while there is room, so what waits is bounded by it, by the calls on their way, and by the containers.
+//! One lock guards both; it is never held during a callback or a blocking send. Creating a
+//! container must work from a callback, so nothing waits for room here. Instead the stream is read
+//! only while there is room, so pending events are bounded by it, by the calls in flight, and by
+//! the containers.
 
 use super::core::{Answer, Call, Core, Found};
 use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
@@ -25,9 +26,9 @@ pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
 /// A container, for its handles.
 pub(super) struct Slot {
     pub(super) name: Text,
-    /// Guards what callbacks were told last, and is held for a look.
+    /// The state last passed to callbacks.
     state: Mutex<ContainerState>,
-    /// Held by the thread that makes callbacks, and by nobody else.
+    /// Owned by the thread that makes callbacks.
     pub(super) callbacks: Mutex<Callbacks>,
 }
 
@@ -52,7 +53,7 @@ impl Slot {
     }
 }
 
-/// Something that waits for the thread that makes callbacks.
+/// Work for the thread that makes callbacks.
 pub(super) enum Item {
     /// A change; with the container, if anyone can have a handle of it.
     Event(Event, Option<Arc<Slot>>),
@@ -60,12 +61,12 @@ pub(super) enum Item {
     OnCompleted(Arc<Slot>, OnCompleted),
 }
 
-/// See the head of the file.
+/// State of an application; see the head of the file.
 pub(super) struct State {
     inner: Mutex<Inner>,
-    /// Signals that events are pending, or that registering goes on.
+    /// Signals that events are pending, or that registration has progressed.
     filled: Condvar,
-    /// Signals that there is room for more of the stream.
+    /// Signals free space for events of the stream.
     drained: Notify,
     /// Signals that there may be calls to make.
     pub(super) planned: Notify,
@@ -78,7 +79,7 @@ struct Inner {
     items: VecDeque<Item>,
     listener: Option<SyncSender<Event>>,
     found: Option<Vec<Arc<Slot>>>,
-    /// Why registering has not gone on yet.
+    /// Error that delays registration.
     failure: Option<(ApiError, IsFinal)>,
     is_closed: bool,
 }
@@ -151,7 +152,7 @@ impl State {
         self.filled.notify_all();
     }
 
-    /// The calls to be made now, and when to ask next.
+    /// The calls to make now, and the time of the next check.
     pub(super) fn calls(&self) -> (Vec<Call>, Option<u64>) {
         let mut inner = self.inner.lock();
         (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
@@ -182,7 +183,7 @@ impl State {
         self.pass_on(&mut inner);
     }
 
-    /// Hands what is new to the thread that makes callbacks.
+    /// Passes news to the thread that makes callbacks.
     fn pass_on(&self, inner: &mut Inner) {
         for event in inner.core.take_events() {
             let slot = match event.change {
@@ -200,7 +201,7 @@ impl State {
         self.planned.notify_one();
     }
 
-    /// Waits until there is room for more of the stream.
+    /// Waits until there is space for events of the stream.
     pub(super) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -211,7 +212,7 @@ impl State {
         }
     }
 
-    /// The next item, once there is one; none when the application has gone.
+    /// Waits for the next item; `None` once the application is dropped.
     pub(super) fn next_item(&self) -> Option<Item> {
         let mut inner = self.inner.lock();
         loop {
@@ -230,18 +231,18 @@ impl State {
         self.inner.lock().listener.clone()
     }
 
-    /// Nobody reads events any more.
+    /// Records that events are no longer read.
     pub(super) fn forget_listener(&self) {
         self.inner.lock().listener = None;
     }
 
-    /// Notes why the stream cannot be opened, for whoever registers.
+    /// Records the error of opening the stream, for callers that register.
     pub(super) fn fail(&self, error: ApiError, is_final: IsFinal) {
         self.inner.lock().failure = Some((error, is_final));
         self.filled.notify_all();
     }
 
-    /// Waits until the cell has said what it knows, and has ended what is to be dropped.
+    /// Waits until the cell has sent its state, and containers to drop have ended.
     pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
         let mut inner = self.inner.lock();
         loop {

@@ -15,9 +15,9 @@ pub struct ApplicationSettings {
     pub scheduler: Text,
     /// Precedence of its containers: those of lower precedence may be preempted.
     pub precedence: Precedence,
-    /// The most containers that have not ended. To ask for more is an error.
+    /// Maximum number of containers that have not ended. Requests beyond it are errors.
     pub containers_max: usize,
-    /// The most calls to the cell at once. What is asked for beyond it waits here.
+    /// Maximum number of concurrent calls to the cell. Further ones wait here.
     pub calls_max: usize,
 }
 
@@ -39,21 +39,20 @@ impl ApplicationSettings {
 /// Treatment of containers that a former process of the application left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recover {
-    /// It is handed back.
+    /// Existing containers are returned.
     Previous,
-    /// It is ended, before registering returns.
+    /// Existing containers are ended before registration returns.
     Drop,
 }
 
 /// Specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Its claim, its labels, devices, images, and the rules of where it may run. Its name is not
-    /// used, and its count is taken as 1.
+    /// Claim, labels, devices, images and placement rules. Its name is ignored, and its count is 1.
     pub group: TaskGroup,
     /// Whether it runs to its end, or until it is released.
     pub kind: JobKind,
-    /// Time for which it is expected to run, in milliseconds, if anyone knows.
+    /// Expected run time in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
 }
 
@@ -88,46 +87,44 @@ impl ContainerSpec {
 pub enum ContainerState {
     /// It waits for a machine.
     Waiting,
-    /// It has a machine, which has not said that it runs.
+    /// It has a machine, which has not reported that it runs.
     Placed(Text),
-    /// It runs.
+    /// It runs on this machine.
     Running(Text),
     /// It has ended.
     Ended(Completed),
 }
 
-/// The way in which a container ended, and where.
+/// Cause of a container's end, and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Kind of the end.
     pub ended: Ended,
-    /// The machine that it had last, as far as this process heard of one: what ended while nobody looked is
-    /// told without.
+    /// Its last machine, if this process saw one.
     pub machine: Option<Text>,
 }
 
-/// The way in which a container ended.
+/// Cause of a container's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It came to its end.
+    /// It finished.
     Finished,
     /// It failed, as often as its group may.
     Failed,
-    /// Somebody else ended it.
+    /// Another caller killed it.
     Killed,
     /// The application released it.
     Released,
-    /// The cell does not know it any more: it ended so long ago that this is forgotten, or the cell is
-    /// another one.
+    /// The cell no longer has its job: the job was forgotten, or the cell is another one.
     Lost,
     /// The cell would not have it.
     Refused(ApiError),
 }
 
-/// Something that changed.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The version of the cell that has it; of what the cell did not say, the last that it did.
+    /// Version of the cell with the change; for a change without one, the last known version.
     pub version: Version,
     /// The name of the container, without the application's.
     pub container: Text,
@@ -139,19 +136,19 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A former process asked for it, and the cell took it only after this one had registered. It is so now,
-    /// and [`super::Application::container`] has it.
+    /// Requested by a previous process, and accepted after this one had registered.
+    /// [`super::Application::container`] returns it.
     Recovered(ContainerState),
     /// It got this machine.
     Placed(Text),
-    /// It runs there.
+    /// It runs on this machine.
     Running(Text),
     /// It lost this machine, and waits for another: it was displaced, failed and may try again, or the
     /// machine was lost.
     Displaced(Text),
-    /// It has ended. Nothing comes after it.
+    /// It has ended. No further event follows.
     Ended(Completed),
-    /// It could not be released, and goes on.
+    /// Its release failed; it keeps running.
     NotReleased(ApiError),
     /// A callback of it panicked with this message, and is not called again.
     CallbackPanicked(String),

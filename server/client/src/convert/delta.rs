@@ -1,4 +1,4 @@
-//! Deltas, and what a reader wants to hear of.
+//! Deltas, and the interests of their readers.
 
 use super::job::{phase, strings, task_state, texts};
 use super::machine::{node_list, nodes};
@@ -35,7 +35,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// The interest of a message: nothing said is machines alone.
+/// The interest of a message: without fields, machines alone.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;
@@ -269,7 +269,7 @@ fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
     Ok((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }))
 }
 
-/// Allocations of tasks that differ from those of their groups.
+/// Reads allocations that differ from the groups' requests.
 fn read_holdings(
     read: &mut Delta,
     held: Vec<proto::Allocation>,
@@ -283,7 +283,7 @@ fn read_holdings(
     Ok(())
 }
 
-/// Report on some of so many tasks, by their positions, ascending.
+/// Reads values for some of `count` tasks, by position, ascending.
 fn by_position<T>(
     list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
     tasks: u64,
@@ -302,7 +302,7 @@ fn by_position<T>(
     Ok(read)
 }
 
-/// The sums of rows: those of one row, a kind each, follow one another.
+/// Demand profiles by row; those of one row, one for each kind, are adjacent.
 fn demand_profiles_in(
     sums: Vec<proto::DemandProfileSum>,
     rows: usize,
@@ -394,7 +394,7 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
     Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
 }
 
-/// The rest of each device or NUMA node of a machine.
+/// Free amount of each device or NUMA node of a machine.
 fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
     if told.len() > max {
         return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });

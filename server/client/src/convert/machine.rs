@@ -56,7 +56,7 @@ fn effect(effect: TaintEffect) -> proto::TaintEffect {
     }
 }
 
-/// The effect of a message; `None` where it is not said.
+/// The effect of a message; `None` if unset.
 fn some_effect(value: i32) -> Result<Option<TaintEffect>, Malformed> {
     Ok(match variant(value, "effect")? {
         proto::TaintEffect::Unspecified => None,

@@ -1,8 +1,8 @@
-//! Between the words of a cell and the messages of the API.
+//! Conversions between the types of `omega-core` and the messages of the API.
 //!
-//! What is sent is made by `From`, which cannot fail; what comes in is read by `TryFrom`, which
-//! refuses what has no meaning and names the field. Bounds are not checked here: the cell does, once,
-//! where it applies a command. What is read takes memory in proportion to the message.
+//! Outgoing messages are made by `From`, which cannot fail; incoming ones are read by `TryFrom`,
+//! which rejects invalid values and names the field. Bounds are checked once, by the cell, when it
+//! applies a command. Reading allocates memory in proportion to the message.
 
 mod delta;
 mod job;
@@ -23,25 +23,25 @@ use omega_core::{
     TaskId, TenantConfig, Unit,
 };
 
-/// A message that cannot mean anything: correct the field that it names.
+/// An invalid message: correct the named field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Say what this is.
+    /// Set this field.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// Use one of the enum's values.
-    #[error("{field}: {given} is none of its values")]
+    #[error("{field}: {given} is not a valid value")]
     NoSuchValue {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
         /// The given value.
         given: i64,
     },
     /// Use a smaller number.
-    #[error("{field}: {given} is too much, at most {max} can be")]
+    #[error("{field}: {given} is above the maximum of {max}")]
     TooLarge {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
         /// The given value.
         given: u64,
@@ -51,7 +51,7 @@ pub enum Malformed {
     /// Make the columns equally long.
     #[error("{field} has {given} values where {expected} are needed")]
     Columns {
-        /// Which column.
+        /// Name of the column.
         field: &'static str,
         /// Number that it has.
         given: usize,
@@ -68,7 +68,7 @@ fn given<T>(value: Option<T>, field: &'static str) -> Result<T, Malformed> {
     value.ok_or(Malformed::Missing(field))
 }
 
-/// A number that must fit in fewer bits than it has on the wire.
+/// A number that must fit in fewer bits than its wire type.
 fn narrow<T>(value: u32, max: T, field: &'static str) -> Result<T, Malformed>
 where
     T: TryFrom<u32> + Into<u64>,
@@ -82,7 +82,7 @@ fn variant<E: TryFrom<i32>>(value: i32, field: &'static str) -> Result<E, Malfor
     E::try_from(value).map_err(|_| Malformed::NoSuchValue { field, given: value.into() })
 }
 
-/// Each of a list, as something else.
+/// Converts each item of a list.
 fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malformed> {
     list.into_iter().map(U::try_from).collect()
 }
@@ -93,7 +93,7 @@ pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// The way in which a tenant stands by a message; nothing said is alone, with no guarantee.
+/// Converts a tenant's configuration. Without fields: no parent and no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };
@@ -199,10 +199,10 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
     }
 }
 
-/// The resource kind of a number.
+/// The resource kind with a number.
 ///
 /// # Errors
-/// If no cell has so many.
+/// If the number exceeds the maximum of kinds.
 pub fn kind(number: u32) -> Result<KindId, Malformed> {
     Ok(KindId(narrow(number, u8::MAX, "kind")?))
 }

@@ -9,10 +9,10 @@ use prost::Message;
 use prost::encoding::{encoded_len_varint, key_len};
 use std::vec::IntoIter;
 
-/// Bytes of a piece, about: a stream that is not read holds one.
+/// Approximate bytes of a piece: an unread stream has one in memory.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-/// Cuts a delta into pieces of about so many bytes, when they are asked for. Most need no cut.
+/// Cuts a delta into pieces of about this many bytes, on demand. Most need no cut.
 #[must_use]
 pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     match delta.encoded_len() <= piece_bytes {
@@ -21,7 +21,7 @@ pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     }
 }
 
-/// The pieces of a delta, in order. There is at least one, and only the last one says that no more come.
+/// The pieces of a delta, in order. There is at least one; all but the last have `more` set.
 #[derive(Debug)]
 pub struct Pieces {
     whole: Option<proto::Delta>,
@@ -45,7 +45,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// The bytes that an item has as an element of a repeated field. A field's number is taken for a large one.
+/// Encoded size of an item of a repeated field, assuming a large field number.
 trait Item {
     fn bytes(&self) -> usize;
 }
@@ -57,7 +57,7 @@ impl<M: Message> Item for M {
     }
 }
 
-/// Takes items off the front of a list as long as there is room; the first one of a piece always fits.
+/// Takes items off the front of a list while there is room; a piece always gets its first item.
 fn take<T>(from: &mut IntoIter<T>, room: &mut Room, bytes: impl Fn(&T) -> usize) -> Vec<T> {
     let mut fitting = 0;
     for item in from.as_slice() {
@@ -148,10 +148,10 @@ macro_rules! define_rest {
         { $($list:ident: $item:ty, $bytes:expr;)* }
         { $($count:ident: $number:ty, $size:expr;)* }
     ) => {
-        /// The rest of a delta, which has not been taken.
+        /// The remainder of a delta.
         #[derive(Debug)]
         struct Rest {
-            /// All that is no list, which goes into the first piece.
+            /// All fields that are not lists; they go into the first piece.
             head: Option<proto::Delta>,
             counts: Option<RestOfCounts>,
             $($list: IntoIter<$item>,)*

@@ -1,4 +1,4 @@
-//! Where tasks may run, and where they would rather.
+//! Conversion of placement rules: requirements and preferences.
 
 use super::job::{strings, texts};
 use super::{Malformed, all, given, narrow, variant};
@@ -195,7 +195,7 @@ impl From<&TopologyLevel> for proto::TopologyLevel {
     }
 }
 
-/// The level of a message. One that is not there is the machine.
+/// The level of a message; unset means the machine.
 pub(super) fn level(level: Option<proto::TopologyLevel>) -> TopologyLevel {
     match level {
         Some(level) if !level.label.is_empty() => TopologyLevel::Label(level.label.into()),

@@ -183,7 +183,7 @@ impl TryFrom<proto::Conflict> for Conflict {
     }
 }
 
-/// The name of a reason, as the API has it and metrics tell it: `NO_ROOM`.
+/// Name of a reason in the API and in metrics: `NO_ROOM`.
 #[must_use]
 pub fn reason_name(reason: Reason) -> &'static str {
     let name = reason_out(reason).0.as_str_name();
@@ -229,7 +229,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     (plain, KindId(0))
 }
 
-/// The reason of a message; `None` where it is not said.
+/// The reason of a message; `None` if unset.
 fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
     use proto::Reason as R;
     Some(match reason {

@@ -1,10 +1,9 @@
-//! The line of transactions: sent in order down one stream, answered in order, and sent again where the
-//! stream breaks.
+//! The commit stream: transactions are sent and answered in order, and sent again if the stream
+//! breaks.
 //!
-//! Invariant: every transaction that was given is in the line until it is answered, and its
-//! `sent` says whether a replica may have seen it: from before it is handed to a connection, because one
-//! that breaks does not tell how far it came. Whoever was told that nobody knows, and gives it again,
-//! finds it marked as sent: see `doubts`.
+//! Invariant: every transaction is queued until it is answered, and its `sent` says whether a
+//! replica may have seen it, which is set before it is passed to a connection. A caller that got an
+//! unknown outcome and sends it again finds it marked as sent: see `doubts`.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -24,17 +23,16 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Time for which a replica may say nothing while transactions wait for it, before the next one is asked: most of
-/// an election, so that its outcome is heard soon, also where the leader is neither there nor gone. Each
-/// silence after another is allowed twice as long: a cell that is slow, and not silent, must not be asked
-/// for the same again and again.
+/// Silence of a replica with unanswered transactions after which the client switches to the next
+/// one: most of an election, so that the client learns of its result soon. The time doubles with
+/// each switch, so that a slow cell does not get the same transactions again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
-/// Time for which a replica that was silent is passed over.
+/// Time for which an unresponsive replica is skipped.
 const PASSED_OVER: Duration = Duration::from_secs(2);
 
-/// Where the answer of a transaction goes.
+/// Destination of a transaction's result.
 pub(super) type Reply = Sender<Result<Commit, HandleError>>;
 
 /// The entrance of the line.
@@ -74,17 +72,17 @@ impl Commits {
     }
 }
 
-/// The line, as it is worked off.
+/// The commit stream of a handle.
 struct Line {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
-    /// In the order in which they were sent.
+    /// Unanswered transactions in the order sent.
     waiting: VecDeque<Waiting>,
-    /// The highest transaction of each scheduler of which nobody knows what became: it, and those before
-    /// it, are not sent as if for the first time. As many entries as this handle has schedulers.
+    /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
+    /// sent as retries. One entry for each scheduler of this handle.
     doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
-    /// Since when an answer is waited for.
+    /// Time since which a reply is expected.
     heard: Instant,
     /// Time that it may take.
     silence: Duration,
@@ -94,13 +92,13 @@ struct Line {
 
 /// End of a stream of commits.
 enum Ended {
-    /// The scheduler has gone.
+    /// The scheduler was dropped.
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
-    /// The replica takes no more, and said when to come again.
+    /// The replica is busy, and gave a delay.
     Refused(ApiError),
-    /// The replica says nothing.
+    /// The replica does not answer.
     Silence,
 }
 
@@ -131,7 +129,7 @@ impl Line {
         }
     }
 
-    /// The connection that is used now, unless its replica was silent a moment ago.
+    /// The current connection, or the next if its replica was unresponsive recently.
     fn next_connection(&self) -> Connection {
         let connection = self.connections.current();
         let was_silent = self.silent.as_ref().is_some_and(|(address, left)| {
@@ -144,7 +142,7 @@ impl Line {
         self.connections.current()
     }
 
-    /// Sends what waits, and what comes, down one stream, until it breaks.
+    /// Sends waiting and new transactions on one stream, until it breaks.
     async fn stream(&mut self, connection: &Connection) -> Ended {
         let mut client = SchedulingServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -249,15 +247,14 @@ impl Line {
         Ended::Refused(error)
     }
 
-    /// A transaction that was just given, as sent if it was given before and nobody knows what became of
-    /// it.
+    /// Marks a transaction as a retry if it was submitted before with an unknown outcome.
     fn marked(&self, mut new: Waiting) -> Waiting {
         let doubt = self.doubts.get(&new.txn.id.scheduler);
         new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);
         new
     }
 
-    /// Tells those that have waited for too long what is known.
+    /// Fails transactions that have waited too long.
     fn give_up_late(&mut self) {
         let now = Instant::now();
         let doubts = &mut self.doubts;

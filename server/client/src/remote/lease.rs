@@ -1,12 +1,11 @@
-//! Names of schedulers that this process holds, and how it keeps them.
+//! Leases of the scheduler names that this process owns, and their renewal.
 //!
-//! A lease is no licence: whether a transaction is of the process that holds the name is decided by the
-//! cell, whatever the clocks say. So a process that cannot reach the leader goes on trying, and one that was
-//! stopped for a minute and finds its name still its own goes on as well. It is over when the leader says so,
-//! or the cell refuses a transaction as fenced.
+//! The cell decides which process owns a name, whatever the clocks say. So a process that cannot
+//! reach the leader keeps trying, and one that was paused and still owns its name continues. Its
+//! ownership ends when the leader says so, or the cell rejects a transaction as fenced.
 //!
-//! Renewals go to the leader, on connections of their own: what a scheduler reads and commits stays at the
-//! replica that it is at.
+//! Renewals go to the leader on separate connections; a scheduler's reads and commits stay at its
+//! replica.
 
 use crate::connect::{Address, Connections};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// In how many parts of a lease is renewed: two renewals may be lost, or one and an election.
+/// Renewals in each lease time: two may be lost, or one and an election.
 const RENEWALS: u32 = 3;
 
 /// Time that one replica may take to answer: an answer takes some milliseconds, and the next replica may
@@ -33,7 +32,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Time to try to revoke the leases. They end by themselves, too.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// The way in which a process holds the names that it registers.
+/// Settings of the leases of the names that a process registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Time that the process may be silent before another one may take its names: from one second to one
@@ -57,7 +56,7 @@ pub(super) struct Lease {
     connections: Connections,
     settings: LeaseSettings,
     holder: HolderId,
-    /// Held for a look-up or one change.
+    /// Locked for one look-up or change.
     held: Mutex<Held>,
 }
 
@@ -68,7 +67,7 @@ struct Held {
 }
 
 impl Lease {
-    /// Begins to renew what will be held.
+    /// Starts the renewal of leases.
     pub(super) fn start(
         runtime: &Runtime,
         address: &Address,
@@ -82,7 +81,7 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Takes a name.
+    /// Leases a name.
     pub(super) async fn hold(
         &self,
         name: &str,
@@ -120,7 +119,7 @@ impl Lease {
         .await
     }
 
-    /// Renews what is held until it is lost, or the runtime ends.
+    /// Renews the leases until they are lost, or the runtime ends.
     async fn renew_all(self: Arc<Lease>) {
         let every = self.settings.lease / RENEWALS;
         loop {
@@ -165,7 +164,7 @@ pub(super) async fn register(
     .await
 }
 
-/// Asks one replica after the other until there is an answer, or it takes too long.
+/// Calls one replica after the other until one answers or the time is over.
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,
@@ -203,8 +202,7 @@ where
     }
 }
 
-/// Whether another replica, or the same one later, may answer otherwise. What is asked for here may be
-/// asked for twice.
+/// Whether a retry, at this or another replica, may succeed. The request may then be sent twice.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

@@ -37,8 +37,7 @@ use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
 
-/// Time to retry before the scheduler gets an error: ten seconds, in which many elections have their
-/// time.
+/// Time of retries before the scheduler gets an error: ten seconds, enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time before the next try: a tenth of the time that an election takes.
@@ -54,10 +53,10 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// One for each interest. Held for a look-up; each has a lock of its own while it is read.
+    /// Subscriptions by interest. Each has its own lock while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// Version that a sync waits for: the one that the last conflict said to sync to. It only rises, and
-    /// says nothing of other memory.
+    /// Version required by the last conflict, for which a sync waits. It only rises, and orders no
+    /// other memory.
     wanted: Arc<AtomicU64>,
     /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
@@ -66,17 +65,17 @@ struct Shared {
 }
 
 impl RemoteCell {
-    /// Prepares to speak to a cell. Nothing is sent yet.
+    /// Prepares a connection to a cell. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is none, or there is no thread for the network.
+    /// If the address is invalid, or the network thread cannot be started.
     pub fn connect(address: &Address) -> Result<RemoteCell, ApiError> {
         RemoteCell::connect_as(address, None)
     }
 
-    /// Connects with a lease on every name that is registered through it, so that no other
-    /// process can commit under it, and another one can go on when this one dies. The leases are renewed
-    /// as long as a clone of the result is there.
+    /// Connects with a lease on every name registered through it, so that no other process can
+    /// commit under it, and another one can take over when this one ends. The leases are renewed
+    /// while a clone of the result exists.
     ///
     /// # Errors
     /// As [`RemoteCell::connect`].
@@ -106,8 +105,8 @@ impl RemoteCell {
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
-    /// Gives a scheduler an id. With leases, this process then holds the name; where another one does, it
-    /// can be asked again until it is free: see [`RemoteCell::stand_by`].
+    /// Registers a scheduler and returns its id. With leases, this process then owns the name;
+    /// while another one does, retry until it is free: see [`RemoteCell::stand_by`].
     ///
     /// # Errors
     /// If the name is refused or another process holds it, this process has lost its leases, or nobody
@@ -116,9 +115,9 @@ impl RemoteCell {
         self.hold_within(name, PATIENCE)
     }
 
-    /// Connects as a standby: retries until the name is free. The current obstacle is passed to
-    /// `wait` each time, which waits for the next try, a quarter of a second, say, and may give up:
-    /// then the result is `None`.
+    /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time,
+    /// and waits for the next attempt, such as a quarter of a second; it may give up, and then the
+    /// result is `None`.
     ///
     /// # Errors
     /// If the name is refused for other reasons than that another process holds it.
@@ -141,15 +140,15 @@ impl RemoteCell {
         }
     }
 
-    /// Why this process has lost its leases, if it has: whatever it still commits under its names is
-    /// refused. It should stop.
+    /// Reason why this process has lost its leases, if it has: its further commits are rejected,
+    /// and it should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
     }
 
-    /// Gives up all names that are held, so that a standby need not wait until the leases end. Call it when
-    /// nothing is on the way any more; what is would be refused.
+    /// Releases all leased names, so that a standby need not wait for the leases to expire. Call it
+    /// when no transaction is in flight; later ones would be fenced.
     ///
     /// # Errors
     /// If nobody answers for two seconds. Then the leases end by themselves.

@@ -1,7 +1,7 @@
-//! The stream of deltas of one interest, read as a scheduler asks for it.
+//! The stream of deltas of one interest.
 //!
-//! Deltas gather until the scheduler syncs, and become one. If it does not sync for long, the channel
-//! is full and the replica waits; what then changes comes as one delta later.
+//! Deltas collect until the scheduler syncs, and are merged. If it does not sync for long, the
+//! channel is full and the replica waits; later changes then come as one delta.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -23,14 +23,14 @@ const DELTAS_MAX: usize = 64;
 /// nothing changes, or because it has stopped, which only those notice who wait for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time for which a sync waits for what its scheduler has been told to sync to.
+/// Longest wait of a sync for the version that its scheduler requires.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     interest: Interest,
     connections: Connections,
-    /// Where the next delta starts.
+    /// Version from which the next delta starts.
     next: Version,
     lineage: Version,
     stream: Option<Stream>,
@@ -40,7 +40,8 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 struct Stream {
     deltas: mpsc::Receiver<Delta>,
-    /// Whether a replica sends now. A stale value tells a sync too late or too early that nobody does.
+    /// Whether a replica is sending. A stale value reports a lost connection to a sync too late or
+    /// too early.
     connected: Arc<AtomicBool>,
 }
 
@@ -49,8 +50,8 @@ impl Subscription {
         Subscription { interest, connections, next: Version(0), lineage: Version(0), stream: None }
     }
 
-    /// Fills `delta` with what has come since a version, and waits for it where the view has nothing
-    /// yet, or has been told to sync to a version that has not come.
+    /// Fills `delta` with the changes since a version; waits if the view is empty, or requires a
+    /// version that has not arrived.
     pub(super) fn read(
         &mut self,
         runtime: &Runtime,
@@ -149,7 +150,7 @@ impl Source {
         }
     }
 
-    /// Passes on what one stream brings, until it breaks or nobody reads any more.
+    /// Forwards the messages of one stream, until it breaks or the subscription is dropped.
     async fn stream(&mut self, connection: &Connection) {
         let mut client = SchedulingServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);

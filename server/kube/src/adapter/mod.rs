@@ -171,9 +171,48 @@ impl Adapter {
         self.pods.get(pod).map(|entry| &entry.state)
     }
 
+    /// Returns the last form of a pod that is known.
+    #[must_use]
+    pub fn pod(&self, pod: &PodName) -> Option<&Arc<Pod>> {
+        self.pods.get(pod).map(|entry| &entry.pod)
+    }
+
+    /// Returns the cell's job of a pod.
+    #[must_use]
+    pub fn job_of(&self, pod: &PodName) -> Option<JobId> {
+        self.pods.get(pod).and_then(|entry| entry.job)
+    }
+
+    /// Returns the pod of a job.
+    #[must_use]
+    pub fn pod_of(&self, job: JobId) -> Option<&PodName> {
+        self.jobs.get(&job)
+    }
+
     /// Returns how many pods are in a state.
     pub fn count(&self, of: impl Fn(&State) -> bool) -> usize {
         self.pods.values().filter(|entry| of(&entry.state)).count()
+    }
+
+    /// Returns the number of pods that are pending, assumed, and parked.
+    #[must_use]
+    pub fn queues(&self) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for entry in self.pods.values() {
+            match entry.state {
+                State::Pending => counts[0] += 1,
+                State::Assumed { .. } => counts[1] += 1,
+                State::Parked { .. } => counts[2] += 1,
+                State::Held(_) | State::Bound(_) => {}
+            }
+        }
+        counts
+    }
+
+    /// Returns the number of nodes.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Takes in a pod of an event, a list or an answer. Older news than what is known is ignored.

@@ -1,7 +1,9 @@
-//! Tests of the adapter against a double of the API server, without a network.
+//! Tests of the adapter and of the program against a double of the API server.
 
+#[path = "../double/mod.rs"]
 mod double;
 mod pairs;
+mod process;
 mod random;
 mod replay;
 mod rules;

@@ -1,10 +1,11 @@
 //! An adapter with its workers beside a double of the API server, in one thread.
 
-use crate::double::{Double, Event, node, pod};
+use crate::double::{Double, NODES, PODS};
 use omega_kube::adapter::answer::{Answer, Found};
 use omega_kube::adapter::{Adapter, Binding, Settings, State};
 use omega_kube::workers::{Collect, worker};
 use omega_schedulers::Scheduler;
+use omega_workload::kube::api::{Node, Pod};
 use omega_workload::kube::live::Converter;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -15,6 +16,16 @@ pub(crate) struct Pair {
     pub(crate) workers: Vec<Scheduler>,
     pub(crate) timeout_ms: u64,
     now: u64,
+    /// The number of changes that the watches have delivered.
+    delivered: usize,
+}
+
+pub(crate) fn pod(value: &Value) -> Pod {
+    serde_json::from_value(value.clone()).expect("a pod")
+}
+
+pub(crate) fn node(value: &Value) -> Node {
+    serde_json::from_value(value.clone()).expect("a node")
 }
 
 impl Pair {
@@ -24,7 +35,7 @@ impl Pair {
         for index in 0..nodes {
             add_node(&mut server, index);
         }
-        let objects: Vec<_> = server.nodes.values().map(node).collect();
+        let objects: Vec<_> = server.all(NODES).map(|value| node(value)).collect();
         let converter = Converter::new(&objects, &[], &[]).expect("kinds");
         let names = BTreeSet::from(["omega".to_owned()]);
         let timeout_ms = 10_000;
@@ -32,7 +43,7 @@ impl Pair {
         let adapter = Adapter::new(converter, settings);
         let schedulers = (0..workers).map(|i| worker(adapter.cell(), i, workers).expect("a name"));
         let workers = schedulers.collect();
-        Pair { server, adapter, workers, timeout_ms, now: 0 }
+        Pair { server, adapter, workers, timeout_ms, now: 0, delivered: 0 }
     }
 
     pub(crate) fn create(&mut self, name: &str, milli: u32) {
@@ -52,18 +63,19 @@ impl Pair {
     }
 
     pub(crate) fn bind_elsewhere(&mut self, name: &str, to: &str) {
-        let body = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": to}});
-        self.server.call("POST", &format!("/api/v1/namespaces/t/pods/{name}/binding"), &body);
+        self.server.bind_elsewhere("t", name, to);
     }
 
     /// Delivers one event of the watches, if there is one.
     pub(crate) fn deliver_one(&mut self) -> bool {
-        match self.server.events.pop_front() {
-            Some(Event::Pod(value)) => self.adapter.pod_changed(pod(&value)),
-            Some(Event::PodGone(value)) => self.adapter.pod_deleted(&pod(&value)),
-            Some(Event::Node(value)) => self.adapter.node_changed(&node(&value)),
-            Some(Event::NodeGone(name)) => self.adapter.node_deleted(&name),
-            None => return false,
+        let Some(change) = self.server.changes.get(self.delivered) else { return false };
+        self.delivered += 1;
+        match (change.key.resource.as_str(), change.gone) {
+            (PODS, false) => self.adapter.pod_changed(pod(&change.new)),
+            (PODS, true) => self.adapter.pod_deleted(&pod(&change.new)),
+            (NODES, false) => self.adapter.node_changed(&node(&change.new)),
+            (_, true) => self.adapter.node_deleted(&change.key.name),
+            (resource, false) => panic!("{resource}"),
         }
         true
     }
@@ -74,10 +86,10 @@ impl Pair {
 
     /// Loses the watches, and lists instead.
     pub(crate) fn relist(&mut self) {
-        self.server.events.clear();
-        let nodes: Vec<_> = self.server.nodes.values().map(node).collect();
+        self.delivered = self.server.changes.len();
+        let nodes: Vec<_> = self.server.all(NODES).map(|value| node(value)).collect();
         self.adapter.nodes_listed(&nodes);
-        let pods = self.server.pods.values().map(pod).collect();
+        let pods = self.server.all(PODS).map(|value| pod(value)).collect();
         self.adapter.pods_listed(pods, &self.server.version.to_string());
     }
 
@@ -87,7 +99,8 @@ impl Pair {
         let mut collect = Collect::default();
         let cell = self.adapter.cell().clone();
         let step = self.workers[worker].step(&cell, self.now, &mut collect).expect("a cell");
-        let bindings = collect.0.iter().filter_map(|a| self.adapter.decided(a.task, a.machine));
+        let bindings =
+            collect.accepted.iter().filter_map(|a| self.adapter.decided(a.task, a.machine));
         (bindings.collect(), step.idle)
     }
 

@@ -1,6 +1,7 @@
 //! Random histories: lost and late requests, throttling, relists, deleted and recreated pods, nodes that come and go,
 //! foreign bindings. No pod is bound twice, none is lost, and without foreign bindings no node is overcommitted.
 
+use crate::double::{NODES as NODE_LIST, PODS as POD_LIST};
 use crate::pairs::{Pair, add_node};
 use omega_kube::adapter::Binding;
 use omega_kube::adapter::answer::{Action, Answer};
@@ -46,7 +47,8 @@ impl World {
             }
             4 if self.foreign => {
                 let node = self.chance(NODES);
-                if self.pair.server.nodes.contains_key(&format!("n{node}")) {
+                let name = format!("n{node}");
+                if self.pair.server.all(NODE_LIST).any(|node| node["metadata"]["name"] == name) {
                     self.pair.server.delete_node(&format!("n{node}"));
                 } else {
                     add_node(&mut self.pair.server, node);
@@ -137,11 +139,11 @@ fn run(seed: u64) -> u64 {
     }
     world.rest();
     let server = &world.pair.server;
-    assert!(server.bound.values().all(|times| *times == 1), "seed {seed}: bound twice");
-    let unbound = server.pods.values().filter(|pod| pod["spec"].get("nodeName").is_none());
+    assert!(server.bound().values().all(|times| *times == 1), "seed {seed}: bound twice");
+    let unbound = server.all(POD_LIST).filter(|pod| pod["spec"].get("nodeName").is_none());
     // What is unbound is pending for want of room: nothing is lost, parked or assumed for ever.
     assert_eq!(unbound.count(), world.pair.pending(), "seed {seed}");
-    server.bound.len() as u64
+    server.bound().len() as u64
 }
 
 #[test]

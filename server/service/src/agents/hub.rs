@@ -1,8 +1,7 @@
-//! One task that all agents of a leader meet in: it routes what changes in the cell to their streams, and
-//! asks the monitor what their silence means.
+//! The task that serves all agents of a leader: it routes changes of the cell to their streams, and
+//! passes their heartbeats to the monitor.
 //!
-//! It waits for no agent and for no command: what is sent to a stream that is full ends the stream, and
-//! commands are carried out beside it.
+//! It waits for no agent and no command: a full stream is ended, and commands run concurrently.
 
 use super::Sent;
 use super::marks::{apply_plan, has_taint};
@@ -21,36 +20,37 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Time for which changes gather before they are routed: as for schedulers.
+/// Time for which changes are batched before they are routed, as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval at which leadership is checked: a tenth of the time that an election takes, at the least.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Number of times silent machines are looked for: half a second of the forty that they have.
+/// Interval of the check for silent machines: half a second of a timeout of forty.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Interval at which the cell is given the time, at the least. While something in the cell waits for it, such as gangs that
-/// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
+/// Longest interval at which the cell's time is advanced. While something in the cell depends on
+/// it, such as gangs that keep places, it is advanced at every [`LOOK`]; a leader also does so with
+/// commands that depend on it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// Time that a command about the whole cell may take. It is given again with the next time.
+/// Timeout of a command about the whole cell. The next tick repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
-/// Something that a stream tells the hub.
+/// A message from a stream to the hub.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It was opened. It is over when `alive` is dropped.
+    /// The stream was opened. It has ended when `alive` is dropped.
     Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
-    /// Its agent speaks for machines, and says that some are alive.
+    /// The agent manages machines, and sends heartbeats for some.
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Ends of tasks are settled.
     Confirmed(Vec<Confirmed>),
-    /// Its agent has gone, or said something that ends it.
+    /// The agent disconnected, or sent an invalid message.
     Close { stream: StreamId, error: Option<ApiError> },
 }
 
-/// The end of a task that was reported, and is noted or refused at this version or after it.
+/// The end of a task that was reported, and was recorded or rejected at this version or later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmed {
     pub(crate) task: TaskId,
@@ -72,16 +72,16 @@ struct Lead {
     monitor: Monitor,
     routes: Routes,
     streams: BTreeMap<StreamId, Connected>,
-    /// Up to where changes were routed.
+    /// Version up to which changes were routed.
     since: Version,
-    /// Steps that are being carried out: the monitor is asked again after them.
+    /// Actions in progress: the monitor is called again after them.
     carried: Option<JoinHandle<Vec<Step>>>,
     was_mass_loss: bool,
     next_step: Instant,
     next_expire: Instant,
 }
 
-/// See the head of the file.
+/// Connected agents; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct Hub {
     host: Host,
@@ -169,7 +169,7 @@ impl Hub {
         lead.send(out);
     }
 
-    /// Routes what has changed since the last time.
+    /// Routes the changes since the last call.
     fn read_changes(&mut self) {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else { return };
@@ -187,7 +187,7 @@ impl Hub {
         lead.send(out);
     }
 
-    /// Looks who leads, and does what is to be done by now.
+    /// Checks who leads, and carries out due actions.
     async fn look(&mut self) {
         let leadership = self.host.leadership();
         let term = self.lead.as_ref().map(|lead| lead.term);
@@ -257,7 +257,7 @@ impl Lead {
         }
     }
 
-    /// Asks the monitor what is to be done, once what it said last was done.
+    /// Calls the monitor once its previous actions are done.
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
             // It has no way to panic, but if it did, the steps would be taken as done.
@@ -293,8 +293,8 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Notes steps that could not be done, as far as anyone knows. One may have been done all the same, and its change may have
-/// been read before this: so the machines are read again, or one could keep a taint that nobody knows of.
+/// Records failed steps. A step of unknown outcome may be done all the same, and its change may have been read before this: so
+/// the machines are read again, or one could keep a taint that the monitor does not know.
 fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
     for step in failed {
         monitor.failed(step);
@@ -304,7 +304,7 @@ fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u6
     }
 }
 
-/// Watches the machines that have agents by what the cell knows of them, and forgets those that went.
+/// Registers machines with agents at the monitor, and removes machines without one.
 fn note_all(
     monitor: &mut Monitor,
     cell: &Cell,
@@ -323,7 +323,7 @@ fn note_all(
     }
 }
 
-/// Gives a command that is given again later if it fails.
+/// Submits a command that is repeated later if it fails.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time that one command may take. Then the monitor says it again.
+/// Timeout of one command, after which the monitor repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// Machines that are marked at once.
@@ -31,7 +31,7 @@ pub(crate) fn has_taint(machine: &Machine) -> bool {
     is_unreachable(machine)
 }
 
-/// Does all steps, and answers with those that could not be done.
+/// Applies all steps, and returns those that failed.
 pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
     let done = futures_util::stream::iter(steps).map(|step| {
         let host = host.clone();
@@ -97,7 +97,7 @@ fn tolerates(cell: &Cell, task: TaskId) -> bool {
     group.is_some_and(|group| group.rules.tolerations.iter().any(|one| one.covers(&taint())))
 }
 
-/// A refusal means that the machine or the task has gone meanwhile.
+/// Treats a rejection as success: the machine or the task is already gone.
 fn noted<T>(outcome: Result<T, ApiError>) -> Result<(), ApiError> {
     match outcome {
         Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => Err(error),

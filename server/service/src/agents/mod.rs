@@ -43,14 +43,14 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages that wait for a slow agent: with at most some 500 tasks each, a million. Beyond it the stream
-/// ends, and the agent is told everything anew.
+/// Messages that wait for a slow agent: with at most some 500 tasks each, a million. Beyond it the
+/// stream ends, and the agent gets the full state.
 const ORDERS_MAX: usize = 2048;
 
 /// Events that wait for the hub. Streams wait when it is behind.
 const EVENTS_MAX: usize = 1024;
 
-/// Time that this replica may take to hear of a machine that an agent speaks for.
+/// Longest wait of this replica to learn of a machine that an agent manages.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Item of a stream. It becomes a message only when it is sent.
@@ -110,7 +110,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Listens until the agent ends it, or the hub lets go of the other end of `over`.
+    /// Receives reports until the agent ends the stream, or the hub drops the other end of `over`.
     async fn run(self, reports: Streaming<proto::AgentReport>, over: oneshot::Receiver<()>) {
         let _counted = self.host.metrics().agent();
         let error = tokio::select! {

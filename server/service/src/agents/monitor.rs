@@ -29,21 +29,21 @@ pub struct MonitorSettings {
 }
 
 impl Default for MonitorSettings {
-    /// Four missed heartbeats; and a rate at which a rack of forty is lost within four seconds, while a
-    /// network failure of a minute costs no more than 200 machines their tasks.
+    /// Default: four missed heartbeats; and a rate at which a rack of forty is marked within four
+    /// seconds, while a network failure of a minute displaces the tasks of at most 200 machines.
     fn default() -> Self {
         MonitorSettings { timeout: Duration::from_secs(40), eviction_rate: 10 }
     }
 }
 
-/// The part of the machines whose silence means that the network is at fault: more than one in this many.
+/// A network failure is assumed if more than one in this many machines is silent.
 const SILENT_PART: usize = 3;
 
 /// Machines that return in one step: each is one command, and a step's commands are to take less than a
 /// second.
 const RETURNS_MAX: usize = 500;
 
-/// Something that is to be done with a machine. If it cannot be done, the monitor is told so.
+/// An action on a machine. The monitor is told if it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Put the taint on it, and leave its tasks.
@@ -55,7 +55,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Which machine.
+    /// The machine.
     #[must_use]
     pub fn machine(self) -> MachineId {
         let (Step::Taint(id) | Step::Take(id) | Step::Return(id)) = self;
@@ -68,14 +68,15 @@ enum Condition {
     Alive,
     /// The taint is on it, its tasks are where they were.
     Tainted,
-    /// Its tasks were reported lost, too.
+    /// Its tasks were reported lost as well.
     Taken,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// When it heartbeat last; `None` where a taint says that it was silent before this leader led.
+    /// Time of its last heartbeat; `None` if a taint shows that it was silent before this leader
+    /// led.
     heartbeat_ms: Option<u64>,
     condition: Condition,
 }
@@ -84,11 +85,11 @@ struct Watched {
 #[derive(Clone, Debug)]
 pub struct Monitor {
     settings: MonitorSettings,
-    /// By row.
+    /// Monitored machines by row.
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
-    /// When it began to lead: nothing is marked before one full timeout.
+    /// Start of its leadership: no machine is marked before one full timeout.
     began_ms: u64,
     /// Thousandths of a machine that may still be marked, and when that was reckoned.
     allowance_milli: u64,
@@ -96,7 +97,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor that begins now. Times are milliseconds since any fixed moment, and never fall.
+    /// A new monitor. Times are milliseconds since any fixed moment, and never decrease.
     #[must_use]
     pub fn new(settings: MonitorSettings, now_ms: u64) -> Monitor {
         Monitor {
@@ -110,9 +111,9 @@ impl Monitor {
         }
     }
 
-    /// Begins to watch a machine that has, or should have, an agent; one that has the taint of an earlier
-    /// leader goes on from there. Of one that is watched already it is noted whether it has the taint:
-    /// somebody may have taken it off.
+    /// Begins to watch a machine with an agent; one with the taint of an earlier leader is watched
+    /// from that state. For a machine that is watched already, it records whether it has the taint,
+    /// which an operator may have removed.
     pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
         let row = id.row();
         if self.watched.len() <= row {
@@ -143,7 +144,7 @@ impl Monitor {
         }
     }
 
-    /// Notes who has a row now: another machine that had it was removed, and is forgotten.
+    /// Records the machine of a row: another one that had it was removed.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
         if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
@@ -152,8 +153,8 @@ impl Monitor {
         }
     }
 
-    /// Says what is to be done now. What is said is taken as done, unless [`Monitor::failed`] says
-    /// otherwise before the next step.
+    /// Returns the due actions. They count as done, unless [`Monitor::failed`] is called before the
+    /// next step.
     pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
@@ -197,7 +198,7 @@ impl Monitor {
         steps
     }
 
-    /// Notes that a step could not be done: it will be said again.
+    /// Records that an action failed: it will be repeated.
     pub fn failed(&mut self, step: Step) {
         if let Some(known) = self.known(step.machine()) {
             known.condition = match step {
@@ -207,7 +208,7 @@ impl Monitor {
         }
     }
 
-    /// Whether so many machines are silent that their tasks are left alone, as of the last step.
+    /// Whether, at the last step, too many machines were silent to report their tasks lost.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
         self.silent * SILENT_PART > self.count
@@ -219,7 +220,8 @@ impl Monitor {
         (self.count, self.silent)
     }
 
-    /// Reckons what may be marked: as much as time has passed, and at most a second's worth.
+    /// Adds to the budget of markings in proportion to the elapsed time, at most one second's
+    /// worth.
     fn earn(&mut self, now_ms: u64) {
         let rate = u64::from(self.settings.eviction_rate);
         let passed = now_ms.saturating_sub(self.reckoned_ms);
@@ -252,7 +254,7 @@ mod tests {
         monitor
     }
 
-    /// Lets machines heartbeat and the clock run, a second at a time; what was said in all.
+    /// Lets machines send heartbeats and the clock run, a second at a time; returns all actions.
     fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
         let mut said = Vec::new();
         for second in seconds {
@@ -323,8 +325,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any heartbeats at any times: nothing that heartbeats is marked, marks come at the rate and not before
-        /// the timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
+        /// Random heartbeats: a machine with heartbeats is not marked, marks respect rate and
+        /// timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
         #[test]
         fn marks_are_true_and_bounded(
             machines in 1u32..60,

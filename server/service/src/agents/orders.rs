@@ -5,7 +5,7 @@ use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskStat
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most tasks of one message, but for those of one machine, which stay together.
+/// Maximum number of tasks in a message, except for those of one machine, which stay together.
 const ITEMS_MAX: usize = 500;
 
 /// One stream of one agent.
@@ -56,7 +56,8 @@ impl Outbox {
         &mut all[last]
     }
 
-    /// Stops come before starts: a stop after a start of the same task opens a new message.
+    /// Within a message, stops come before starts: a stop after a start of the same task opens a
+    /// new message.
     pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
         let begun = self.of(stream);
         if begun.starts.iter().any(|start| start.task == task) {
@@ -66,7 +67,7 @@ impl Outbox {
     }
 }
 
-/// A task that is placed and should run, as its agent is told of it: one that only holds its place should not.
+/// The start directive of a placed task; none for a task of an incomplete gang.
 pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
     let state = cell.task(task).filter(|_| cell.gang_hold(task.job).is_none())?;
     Some(Start {

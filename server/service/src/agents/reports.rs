@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The most values of a column.
 const COLUMN_MAX: usize = 4096;
 
-/// Time that the commands of one message may take. Then the stream ends, and the agent says it again.
+/// Timeout of the commands of one message. Then the stream ends, and the agent repeats them.
 const COMMANDS_MAX: Duration = Duration::from_secs(5);
 
 /// A message of an agent.
@@ -23,7 +23,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Every machine that it speaks of; one may be named several times.
+    /// All machines of the message; one may occur several times.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
         let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
@@ -89,7 +89,7 @@ fn machines(
     Ok(slots.into_iter().zip(incarnations).map(id).collect())
 }
 
-/// Applies what was said, in order, and tells which ends of tasks are settled.
+/// Applies reports in order, and returns which ends of tasks are settled.
 ///
 /// # Errors
 /// If it is not known that all was done: the stream is to end.

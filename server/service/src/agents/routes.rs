@@ -1,8 +1,8 @@
-//! Which agent speaks for which machine, and what it was told: a plain structure, from which follows what
-//! it is to be told next.
+//! The agent of each machine, and the directives sent to it: a plain structure from which further
+//! directives follow.
 //!
-//! What an agent was told is kept for each task, with the version of the cell at which it was: so a task
-//! that has left a machine and is back there is told apart from one that has stayed.
+//! The directive sent for each task is kept with its version of the cell, so a task that has left a
+//! machine and returned is distinguished from one that has stayed.
 //!
 //! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
 //! stream's set; nothing else is in them.
@@ -12,7 +12,7 @@ use omega_cellstate::{Cell, Changed};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// See the head of the file.
+/// The routes; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
@@ -28,7 +28,7 @@ struct Attached {
     tasks: BTreeSet<TaskId>,
 }
 
-/// A task that an agent was told to run.
+/// A task that an agent was directed to run.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Routes {
-    /// Lets a stream speak for machines, and tells it all that should run there.
+    /// Assigns machines to a stream, and sends it all tasks that should run there.
     pub(crate) fn attach(
         &mut self,
         cell: &Cell,
@@ -66,12 +66,12 @@ impl Routes {
         }
     }
 
-    /// Whether a stream speaks for a machine.
+    /// Whether a stream manages a machine.
     pub(crate) fn speaks_for(&self, stream: StreamId, id: MachineId) -> bool {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
     }
 
-    /// Forgets a stream and all that it was told.
+    /// Removes a stream with its machines.
     pub(crate) fn close(&mut self, stream: StreamId) {
         for id in self.streams.remove(&stream).unwrap_or_default() {
             for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
@@ -81,8 +81,8 @@ impl Routes {
         }
     }
 
-    /// Tells of what has changed in the cell since this was told last; `changes` names it, or is nothing
-    /// where that is too long ago.
+    /// Sends directives for the changes since the last call; `changes` is `None` if the list no
+    /// longer reaches back that far.
     pub(crate) fn apply(
         &mut self,
         cell: &Cell,
@@ -102,7 +102,7 @@ impl Routes {
         }
     }
 
-    /// Confirms that the end of a task was noted, or refused, at a version or after it.
+    /// Confirms that the end of a task was recorded or rejected, at a version or later.
     pub(crate) fn confirm(
         &mut self,
         cell: &Cell,
@@ -147,7 +147,7 @@ impl Routes {
         }
     }
 
-    /// Tells of the tasks of a gang that held their places until now.
+    /// Sends directives for the tasks of a gang that is complete now.
     fn gang_changed(&mut self, cell: &Cell, job: JobId, out: &mut Outbox) {
         let may_hold = cell.job(job).is_some_and(|job| job.gang_timeout_ms.is_some());
         if may_hold && cell.gang_hold(job).is_none() {
@@ -156,7 +156,7 @@ impl Routes {
         }
     }
 
-    /// Tells of all that may have changed.
+    /// Sends directives for all differences.
     fn compare_all(&mut self, cell: &Cell, out: &mut Outbox) {
         let all: Vec<MachineId> = self.machines.keys().copied().collect();
         for id in all {
@@ -167,7 +167,7 @@ impl Routes {
         }
     }
 
-    /// Tells of the difference between what a machine's agent was told and what should run there.
+    /// Sends directives for the difference between a machine's agent and the cell.
     fn compare(&mut self, cell: &Cell, id: MachineId, out: &mut Outbox) {
         let Some(state) = cell.machine(id) else { return };
         let Some(attached) = self.machines.get(&id) else { return };
@@ -189,7 +189,7 @@ impl Routes {
         fresh.into_iter().for_each(|task| self.begin(cell, task, id, out));
     }
 
-    /// Tells a machine's agent to run a task.
+    /// Directs a machine's agent to run a task.
     fn begin(&mut self, cell: &Cell, task: TaskId, machine: MachineId, out: &mut Outbox) {
         self.leave(task, out);
         let Some(attached) = self.machines.get(&machine) else { return };
@@ -199,12 +199,12 @@ impl Routes {
         self.note_held(cell, task);
     }
 
-    /// Whether a task holds something else than its agent was told.
+    /// Whether a task's allocation differs from the one sent to its agent.
     fn is_resized(&self, cell: &Cell, task: TaskId) -> bool {
         self.held.get(&task) != cell.task_held(task).as_ref()
     }
 
-    /// Notes that an agent is told what a task holds.
+    /// Records the allocation that is sent to an agent.
     fn note_held(&mut self, cell: &Cell, task: TaskId) {
         match cell.task_held(task) {
             Some(held) => _ = self.held.insert(task, held),
@@ -212,7 +212,7 @@ impl Routes {
         }
     }
 
-    /// Tells the agent that was told to run a task to stop it.
+    /// Directs the agent that runs a task to stop it.
     fn leave(&mut self, task: TaskId, out: &mut Outbox) {
         let Some(known) = self.tasks.get(&task).copied() else { return };
         if let Some(attached) = self.machines.get(&known.machine) {
@@ -236,7 +236,7 @@ impl Routes {
         }
     }
 
-    /// Lets go of machines that had a row before.
+    /// Drops machines that had a row before.
     fn row_changed(&mut self, cell: &Cell, slot: u32, out: &mut Outbox) {
         let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
         let now = cell.machine_in(slot).map(|state| state.id);
@@ -245,7 +245,7 @@ impl Routes {
         gone.into_iter().for_each(|id| self.detach(id, None, out));
     }
 
-    /// Takes a machine off its stream, and tells it, unless it is the one that asks.
+    /// Removes a machine from its stream, and notifies the stream, unless it is the caller.
     fn detach(&mut self, id: MachineId, by: Option<StreamId>, out: &mut Outbox) {
         let Some(gone) = self.machines.remove(&id) else { return };
         for task in &gone.tasks {
@@ -274,7 +274,7 @@ mod tests {
     const TASKS: u32 = 8;
     const STREAMS: u64 = 3;
 
-    /// Something that happens to the cell, to an agent, or between them.
+    /// An event of the cell, of an agent, or between them.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Place(u32, u32),
@@ -304,12 +304,12 @@ mod tests {
         ]
     }
 
-    /// A cell, its routes, and agents that do as they are told.
+    /// A cell, its routes, and agents that follow directives.
     struct World {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// Tasks of each stream's agent: tasks that run, and those that ended and are not confirmed.
+        /// Tasks of each stream's agent: running ones, and ended ones that are not yet confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
@@ -379,7 +379,7 @@ mod tests {
             self.obey(out);
         }
 
-        /// A task that has no machine stays as it is.
+        /// A task without a machine stays unchanged.
         fn resize(&mut self, task: TaskId, to: u64) {
             let id = TransactionId { scheduler: SchedulerId(0), number: self.resizes };
             self.resizes += 1;
@@ -400,14 +400,14 @@ mod tests {
             }
         }
 
-        /// Reports an end, which is to be confirmed.
+        /// Reports an end, which is confirmed later.
         fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) {
             let before = self.cell.version();
             let version = self.say(machine, task, report).unwrap_or(before);
             self.confirmations.push((task, machine, version));
         }
 
-        /// A task comes to its end where an agent runs it.
+        /// Ends a task on an agent.
         fn end(&mut self, task: TaskId, report: TaskReport) {
             let routes = &self.routes;
             let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
@@ -420,7 +420,7 @@ mod tests {
             }
         }
 
-        /// Does what agents do with their orders.
+        /// Follows directives as agents do.
         fn obey(&mut self, out: Outbox) {
             for (stream, messages) in out.0 {
                 for orders in messages {
@@ -494,7 +494,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in whatever order, once all has arrived each agent runs what the cell says.
+        /// After any sequence of events, once all messages have arrived, each agent runs the tasks
+        /// that the cell has there.
         #[test]
         fn agents_run_what_the_cell_says(
             steps in prop::collection::vec(step(), 0..120),

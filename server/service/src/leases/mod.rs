@@ -35,11 +35,11 @@ use table::{LOOK_MS, Table};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// When a standby is told to ask again: often enough that it takes over at once when a scheduler ends
-/// properly, and seldom enough that it costs nobody anything.
+/// Retry interval of a standby: short enough that it takes over soon after an orderly end, long
+/// enough to cost little.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// The leases, as far as this replica knows them. Clones share them.
+/// The leases known to this replica. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Leases {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ pub struct Leases {
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    /// Held for a look-up or a change of one holder; nothing is called with it held.
+    /// Locked for a look-up or a change of one holder.
     table: Mutex<Table>,
     /// Holders that were ended because they were silent. A count: it orders nothing.
     silenced: AtomicU64,
@@ -62,7 +62,7 @@ pub(crate) struct Wish {
     pub(crate) process: Text,
 }
 
-/// A scheduler, and who holds its name.
+/// A scheduler, and the owner of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) id: SchedulerId,
@@ -71,11 +71,11 @@ pub(crate) struct Listed {
     pub(crate) held: Option<Held>,
 }
 
-/// Process that holds a name, and for how long.
+/// Owner of a name, and its lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,
-    /// Empty if it was not heard yet.
+    /// Empty until its first message.
     pub(crate) process: Text,
     pub(crate) left_ms: u64,
 }
@@ -89,8 +89,8 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Looks who leads until `end` is dropped: leases run from when a leader begins to lead, not from
-    /// when somebody asks it.
+    /// Follows the leadership until `end` is dropped: leases run from the start of a leadership,
+    /// not from the first request.
     pub(crate) async fn watch(host: Host, mut end: oneshot::Receiver<()>) {
         let mut looks = tokio::time::interval(Duration::from_millis(LOOK_MS));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,7 +103,7 @@ impl Leases {
         }
     }
 
-    /// Gives a name to a process, if nobody holds it, or whoever does was silent for too long.
+    /// Leases a name to a process, if no process owns it, or its lease has expired.
     ///
     /// # Errors
     /// If another one holds it, this replica does not lead, or nobody knows what became of it.
@@ -137,10 +137,10 @@ impl Leases {
         }
     }
 
-    /// Notes that a holder lives and means to have these names.
+    /// Renews a holder's leases of these names.
     ///
     /// # Errors
-    /// If it has one of them no more, or this replica does not lead.
+    /// If it no longer has one of them, or this replica is not the leader.
     pub(crate) async fn renew(
         &self,
         host: &Host,
@@ -164,10 +164,10 @@ impl Leases {
         Ok(())
     }
 
-    /// Takes all names from a holder.
+    /// Revokes all names of a holder.
     ///
     /// # Errors
-    /// If no leader takes it in time, or nobody knows what became of it.
+    /// If no leader takes it in time, or the outcome is unknown.
     pub(crate) async fn end(
         &self,
         host: &Host,
@@ -177,7 +177,7 @@ impl Leases {
         host.apply_try(Command::EndHolder { holder }, Try::Again, until).await.map(drop)
     }
 
-    /// Every scheduler, and who holds its name.
+    /// All schedulers, with the owners of their names.
     ///
     /// # Errors
     /// If this replica does not lead.
@@ -198,7 +198,7 @@ impl Leases {
         Ok(all)
     }
 
-    /// Whether a process holds a name: one whose lease is over does not. Only the leader knows of that.
+    /// Whether a process owns a name; expired leases do not count. Only the leader knows.
     pub(crate) fn is_held(&self, host: &Host, name: &str) -> bool {
         let Some(hold) = host.read(|cell| cell.hold_of(name)) else { return false };
         self.look(host).is_err() || self.held(hold).left_ms > 0
@@ -251,15 +251,15 @@ impl Leases {
     }
 }
 
-/// Tells the holders of a name apart, for those who may not know the holder's number: whoever knows that can
-/// speak for the process. 32 bits of a hash that nobody can turn round leave as many unknown.
+/// Mark of a holder, for callers who may not know its number: whoever has the number can act as the
+/// process. A 32-bit one-way hash leaves as many bits unknown.
 pub(crate) fn mark(holder: HolderId) -> u32 {
     let hash = digest(&SHA256, &holder.0.to_le_bytes());
     let first = hash.as_ref().first_chunk().expect("a hash has 32 bytes");
     u32::from_le_bytes(*first)
 }
 
-/// The holder of a name, if it is still the one of this mark.
+/// The holder of a name, if it still has this mark.
 ///
 /// # Errors
 /// If no scheduler has the name.
@@ -271,11 +271,10 @@ pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId
     Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
 }
 
-/// Bytes of the words by which people know a process: with the longest names, all schedulers that there may be are
-/// listed in one message.
+/// Maximum length of a process description in bytes: a list of all schedulers fits one message.
 const PROCESS_BYTES_MAX: usize = 256;
 
-/// The words by which people know a process, cut where they are too long.
+/// The description of a process, truncated if too long.
 pub(crate) fn process_name(given: &str) -> Text {
     let plain: String = given.chars().filter(|letter| !is_hidden(*letter)).collect();
     let end =
@@ -283,7 +282,7 @@ pub(crate) fn process_name(given: &str) -> Text {
     plain[..end.unwrap_or(0)].into()
 }
 
-/// The first of these names that the holder does not have.
+/// The first of these names that the holder does not own.
 fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n String> {
     host.read(|cell| {
         let is_own = |hold: Option<Hold>| hold.is_some_and(|hold| hold.holder == holder);
@@ -293,7 +292,7 @@ fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n St
     })
 }
 
-/// Asks once: another try begins with another look at who leads and who is silent.
+/// Sends one attempt: another attempt begins with another look at leadership and leases.
 async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
     let asked = host.begin(command, Try::Again).answers();
     match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {

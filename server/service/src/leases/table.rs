@@ -1,7 +1,7 @@
-//! Until when each holder's lease runs: a plain state machine, told the time from outside.
+//! Expiry of each holder's lease: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader knows it, from what it heard. One that begins to lead, or that was stopped itself for a
-//! while, cannot tell a dead holder from one that was not heard: it grants each a full lease from then on.
+//! Only a leader knows it, from received renewals. A new leader, or one that was paused, cannot
+//! distinguish a dead holder from an unheard one, and grants each a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Interval at which leadership is checked, in milliseconds: a tenth of an election.
 pub(super) const LOOK_MS: u64 = 100;
 
-/// After so long without a look, this replica was stopped itself: ten looks were missed.
+/// Time without a check after which this replica must have been paused: ten missed checks.
 const STOPPED_MS: u64 = 10 * LOOK_MS;
 
 /// Heartbeats of lease holders at the leader.
@@ -18,7 +18,7 @@ const STOPPED_MS: u64 = 10 * LOOK_MS;
 pub(super) struct Table {
     /// The term in which this replica leads.
     term: Option<Term>,
-    /// Before that nobody can have been heard.
+    /// Start of leadership; no earlier message can exist.
     began_ms: u64,
     looked_ms: u64,
     heard: BTreeMap<HolderId, Heard>,
@@ -31,7 +31,7 @@ struct Heard {
 }
 
 impl Table {
-    /// Notes in which term this replica leads now, if it does.
+    /// Updates the term in which this replica leads, if it does.
     pub(super) fn look(&mut self, term: Option<Term>, now_ms: u64) {
         if self.term != term {
             self.term = term;
@@ -49,17 +49,17 @@ impl Table {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Forgets all holders but these. What is kept is bounded by how many names can be held.
+    /// Drops all other holders. The number of names bounds the rest.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }
 
-    /// Number of holders that were heard.
+    /// Number of known holders.
     pub(super) fn len(&self) -> usize {
         self.heard.len()
     }
 
-    /// For how long a lease still runs; 0 if it is over.
+    /// Remaining time of a lease; 0 if it has expired.
     pub(super) fn left_ms(&self, hold: Hold, now_ms: u64) -> u64 {
         let heard_ms = self.heard.get(&hold.holder).map_or(0, |heard| heard.at_ms);
         let since_ms = heard_ms.max(self.began_ms);
@@ -93,8 +93,8 @@ mod tests {
         ]
     }
 
-    /// Expected time left, from all events: a lease is over once its holder was silent for all of
-    /// it, while this replica led in one term and never missed its looks.
+    /// Expected time left, from all events: a lease expires after its full length without renewal,
+    /// while this replica led in one term and missed no checks.
     fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
         let mut since_ms = 0;
         let (mut term, mut looked_ms) = (None, 0);

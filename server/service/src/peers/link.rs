@@ -22,17 +22,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The stream to one peer.
 pub(super) struct Link {
     me: Whoami,
-    /// Where this replica is reached, which each frame says.
+    /// Addresses of this replica, sent in each frame.
     reached: Reached,
     to: ReplicaId,
     dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
-    /// Why the peer refused last what was sent to it; empty: it did not.
+    /// Last error of the peer; empty if none.
     refused: String,
 }
 
 impl Link {
-    /// A stream to a peer, and what takes the messages for it. It ends when that is dropped.
+    /// A stream to a peer, and the sender of its messages. It ends when the sender is dropped.
     pub(super) fn new(
         me: Whoami,
         reached: &Reached,
@@ -44,7 +44,7 @@ impl Link {
         (Link { me, reached, to, dial, messages, refused: String::new() }, sender)
     }
 
-    /// Sends messages until nobody has any more.
+    /// Sends messages until the sender is dropped.
     pub(super) async fn run(mut self) {
         let mut first = None;
         while !self.messages.is_closed() {
@@ -87,8 +87,8 @@ impl Link {
         }
     }
 
-    /// Tells that a peer refuses what is sent to it, once for each reason: it is tried again and again. That
-    /// it is not there is no news.
+    /// Logs a peer's rejection, once for each reason, because it is retried. An unreachable peer is
+    /// not logged.
     fn note(&mut self, why: ApiError) {
         let is_refusal = !why.is_temporary()
             && !matches!(
@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    /// A frame of a message and those that wait behind it.
+    /// A frame of a message and the ones queued after it.
     fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
         let mut frame = proto::PeerFrame {
             cell: self.me.cell.to_string(),

@@ -1,4 +1,4 @@
-//! The service that takes what peers send.
+//! The service that receives messages of peers.
 
 use super::{Peers, Whoami};
 use crate::grants::caller;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Streaming};
 
-/// When each peer was heard last. Clones share it.
+/// Time of each peer's last message. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct PeersHeard(Arc<Mutex<BTreeMap<ReplicaId, Instant>>>);
 
@@ -24,37 +24,37 @@ impl PeersHeard {
         self.0.lock().insert(peer, Instant::now());
     }
 
-    /// Time since a peer was heard; `None`: never since this process began.
+    /// Time since a peer's last message; `None`: none since this process began.
     #[must_use]
     pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
         self.0.lock().get(&peer).map(Instant::elapsed)
     }
 }
 
-/// Takes what peers send.
+/// Receives messages of peers.
 #[derive(Debug)]
 pub struct PeerListener {
     me: Whoami,
     running: Arc<Running>,
     peers: Peers,
     heard: PeersHeard,
-    /// Why each peer was refused last, so that it is told once: peers try again and again. Held for a look-up.
+    /// Last error of each peer, so that retries do not log it again.
     refused: Mutex<BTreeMap<u64, String>>,
 }
 
 impl PeerListener {
-    /// The service of a replica, and what is told when a peer was heard.
+    /// The service of a replica, with the record of peers' messages.
     #[must_use]
     pub fn new(running: Arc<Running>, peers: Peers, heard: PeersHeard) -> PeerListener {
         PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
     }
 
-    /// Notes where the clients of this replica reach it, for its peers to tell.
+    /// Sets the address of this replica for clients, which its peers are sent.
     pub fn listens_to_clients(&self, at: String) {
         self.peers.listens_to_clients(at);
     }
 
-    /// Tells that what a peer says cannot be read.
+    /// Logs that a peer's message cannot be read.
     fn note(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
         if refused.get(&from).is_none_or(|told| told != why) {
@@ -63,7 +63,8 @@ impl PeerListener {
         }
     }
 
-    /// Whether a frame is for this replica of this cell, and from whom its sender's certificate says.
+    /// Checks that a frame is addressed to this replica of this cell, and comes from the replica in
+    /// its sender's certificate.
     fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
             let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");

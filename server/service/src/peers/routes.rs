@@ -1,9 +1,8 @@
-//! The addresses of the peers, and a stream to each that has messages to get.
+//! Addresses of the peers, and a stream to each.
 //!
-//! A peer is reached at the address that the membership has; where it has none, at the one that this
-//! server's settings give; where they give none, at the one that the peer itself has sent. So a change of
-//! the membership moves or adds a replica without a restart of the others, and a replica that joins needs
-//! to know no more than its own address.
+//! A peer's address is that of the membership, else that of this server's settings, else the one
+//! that the peer has sent. So a membership change moves or adds a replica without a restart of the
+//! others, and a joining replica needs only its own address.
 
 use super::link::Link;
 use super::{Dialer, Reached, Whoami};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Peers whose own word is kept: those of a cell, and some that it had before.
+/// Number of peers whose announced address is kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sends to the peers. Clones share their streams.
@@ -29,20 +28,20 @@ struct Inner {
     reached: Reached,
     dialer: Dialer,
     runtime: Handle,
-    /// Held for a look-up, or while a stream is begun.
+    /// Locked for a look-up, or while a stream is opened.
     routes: Mutex<Routes>,
 }
 
 /// The addresses by their origin, and the streams.
 #[derive(Debug, Default)]
 struct Routes {
-    /// Of the membership.
+    /// Addresses from the membership.
     agreed: BTreeMap<ReplicaId, String>,
-    /// Of the settings.
+    /// Addresses from the settings.
     given: BTreeMap<ReplicaId, String>,
-    /// Of the peers' own frames.
+    /// Addresses from the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
-    /// Where the peers' clients reach them, by their own frames.
+    /// Addresses of the peers for clients, from their own frames.
     clients: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }
@@ -88,12 +87,12 @@ impl Peers {
         self.0.me
     }
 
-    /// Notes where the clients of this replica reach it, for its peers to tell. The first word counts.
+    /// Sets the address of this replica for clients, which its peers are sent. Only the first call counts.
     pub(super) fn listens_to_clients(&self, at: String) {
         let _ = self.0.reached.by_clients.set(at);
     }
 
-    /// Where the clients of a replica reach it, if it has told.
+    /// Address of a replica for clients, if it has sent it.
     pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
         if of == self.0.me.replica {
             return self.0.reached.by_clients.get().cloned();
@@ -101,7 +100,7 @@ impl Peers {
         self.0.routes.lock().clients.get(&of).cloned()
     }
 
-    /// Notes the addresses that a peer has sent: where it is reached by its peers, and by its clients.
+    /// Records the addresses that a peer has sent: for its peers, and for its clients.
     pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
         let told = routes.clients.get(&from);

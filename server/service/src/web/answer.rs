@@ -8,7 +8,7 @@ use omega_client::{ApiError, ErrorCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A value, or what is wrong.
+/// A value, or an error.
 pub(super) type Answer = Result<Response, Failed>;
 
 /// Error of a request.
@@ -50,7 +50,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// Request of a query. One that makes no sense is told like any other error.
+/// Parameters of a request. Invalid ones are reported like any other error.
 #[derive(Debug)]
 pub(super) struct Asked<T>(pub(super) T);
 

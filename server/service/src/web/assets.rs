@@ -1,4 +1,4 @@
-//! The page itself: files that are in the binary, so that it needs nothing from anywhere else.
+//! Files of the page, embedded in the binary.
 
 use super::Shown;
 use axum::Router;
@@ -11,7 +11,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// Where each is, what it is, and it.
+/// Path, type and content of each file.
 const FILES: [(&str, &str, &str); 13] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/style.css", CSS, include_str!("assets/style.css")),

@@ -1,4 +1,4 @@
-//! Why a job waits: what `JobService.ExplainJob` says, for people, and not more often than the page needs.
+//! Explanations for the web page, as in `JobService.ExplainJob`, cached.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which an explanation is good for: each one looks at the whole cell.
+/// Time for which an explanation is cached: each one reads the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Explanations that are kept: those of the jobs that people look at now.
+/// Maximum number of cached explanations.
 const KEPT_MAX: usize = 64;
 
 /// Recent explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Held while something is explained, so that one is at a time.
+    /// Locked during an explanation, so that one is computed at a time.
     now: Mutex<Vec<(Arc<str>, Instant, Words)>>,
 }
 

@@ -1,9 +1,9 @@
 //! Checks before every route: the host name of the request, the caller, and the security headers
 //! of the answer.
 //!
-//! Without certificates only programs of this machine get here, and a browser is one of them. A page from
-//! anywhere may make it ask: it gets no answer to read, unless its own name is made to mean this machine.
-//! So a request must name this machine in a way that no name server can give away.
+//! Without certificates only local programs get here, and a browser is one of them. A foreign page
+//! may make it send requests; it can read the response only if its own host name resolves to this
+//! machine. So a request must name this machine in a way that no name server controls.
 
 use super::Shown;
 use super::answer::Failed;
@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The call that whoever looks at the page might as well make.
+/// The API call that needs the same rights as the page.
 const AS_CALL: &str = "/omega.v1.CellService/GetStatistics";
 
 /// Content-Security-Policy, frame and nosniff headers.
@@ -37,7 +37,7 @@ const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-/// Refuses requests for other hosts, and adds the headers to whatever is answered.
+/// Rejects requests for other hosts, and adds the security headers to each response.
 pub(super) async fn protect(
     State(is_local): State<bool>,
     request: Request,
@@ -56,7 +56,7 @@ pub(super) async fn protect(
     response
 }
 
-/// Lets those in who may look at the whole cell, as the gate before the services does.
+/// Admits callers who may read the whole cell, like the gate before the services.
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));
@@ -76,7 +76,7 @@ pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Ne
     }
 }
 
-/// Whether the host of a request is an address of this machine, or its own name for itself.
+/// Whether the host of a request is a loopback address or `localhost`.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     host.is_some_and(is_local)

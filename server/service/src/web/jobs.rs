@@ -6,7 +6,7 @@ use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
-use crate::survey::Counts;
+use crate::summary::Counts;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
@@ -14,15 +14,15 @@ use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tasks that are looked at with the cell held, and jobs.
+/// Tasks, and jobs, that are read under the cell's lock at once.
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting`: those with tasks that wait; `live`: those with tasks that have not ended; else all.
+    /// `waiting`: jobs with pending tasks; `live`: jobs with tasks that have not ended; else all.
     state: Option<String>,
-    /// Only those whose names have this in them.
+    /// Only items whose name contains this.
     name: Option<String>,
     /// Only this scheduler's.
     scheduler: Option<String>,

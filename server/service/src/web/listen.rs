@@ -21,7 +21,7 @@ use tower::{Service, ServiceExt};
 /// Headers of one request: browsers send some twenty.
 const HEADERS_COUNT_MAX: usize = 64;
 
-/// Serves until `end` is there; what is being answered then is answered.
+/// Serves until `end` resolves, and completes open requests.
 pub(super) async fn serve(
     (listener, door, limits): (TcpListener, Door, Limits),
     routes: Router,

@@ -11,16 +11,16 @@ use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Items of a page, if nobody says how many, and at most.
+/// Default and maximum number of items on a page.
 pub(super) const PAGE: usize = 100;
 pub(super) const PAGE_MAX: usize = 1000;
 
-/// Machines that are looked at with the cell held.
+/// Machines that are read under the cell's lock at once.
 const AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// Only those whose names have this in them.
+    /// Only items whose name contains this.
     name: Option<String>,
     limit: Option<usize>,
     /// Last item of the page before.
@@ -58,7 +58,7 @@ struct MachineShape {
     status: &'static str,
     tasks: usize,
     devices: u8,
-    /// By NUMA node, the cores that tasks may have to themselves.
+    /// Cores for exclusive use, by NUMA node.
     numa: Vec<u16>,
     sequence: u64,
     resources: BTreeMap<String, AmountShape>,

@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub struct Web {
     /// The cell.
     pub host: Host,
-    /// Which replica shows it.
+    /// The replica that serves the page.
     pub me: Whoami,
     /// Explainer of pending jobs.
     pub explainer: Option<Arc<dyn Explainer>>,
@@ -53,17 +53,17 @@ struct Shown {
     deadlines: Deadlines,
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
-    /// One explanation at a time: each looks at the whole cell.
+    /// One explanation at a time: each reads the whole cell.
     kept: Arc<explain::Kept>,
     /// Whether only this machine reaches the listener, and everyone does so without a certificate.
     is_local: bool,
 }
 
-/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers),
-/// until `end` is there. Through an open door, everyone is an operator.
+/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a
+/// leader answers), until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_web(
     Entrance { listener, door, audit, limits }: Entrance,
     web: Web,

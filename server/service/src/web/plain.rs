@@ -3,8 +3,8 @@
 use super::guard;
 use super::listen;
 use crate::connection::Door;
-use crate::exposition::CONTENT_TYPE;
 use crate::limits::Limits;
+use crate::openmetrics::CONTENT_TYPE;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -18,11 +18,11 @@ use tokio::net::TcpListener;
 /// Makes the text that Prometheus reads.
 pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 
-/// Serves `/metrics` and `/healthz` until `end` is there, to everyone who reaches it. Where only this machine does,
-/// requests must name it as this machine, as those for the page of a server.
+/// Serves `/metrics` and `/healthz` until `end` resolves, to everyone who reaches it. On a loopback
+/// address, requests must name a local host, as those for the web page.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_metrics(
     listener: TcpListener,
     text: MakeText,

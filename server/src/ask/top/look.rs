@@ -1,4 +1,4 @@
-//! One look at a cell: what each of its replicas says.
+//! A sample of a cell: the status of each replica.
 
 use super::super::call::Caller;
 use super::super::{AskArgs, AskError};
@@ -9,10 +9,10 @@ use omega_core::Kinds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time for which one replica of several is waited for: what it counted is missed for a moment, no more.
+/// Timeout of one replica of several, whose counters are then missing in this sample.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Jobs that wait and are told of.
+/// Maximum number of pending jobs shown.
 const WAITING_MAX: u32 = 10;
 
 /// A cell, and each of its replicas alone.
@@ -31,7 +31,7 @@ pub(super) struct Look {
     pub(super) told: proto::DescribeCellResponse,
     /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
-    /// Those that did not answer.
+    /// Replicas that did not answer.
     pub(super) silent: Vec<String>,
     /// Jobs with tasks that wait, the oldest first.
     pub(super) waiting: Vec<proto::JobStatus>,
@@ -43,7 +43,7 @@ impl Watched {
     /// # Errors
     /// If the address is none.
     pub(super) fn new(ask: &AskArgs) -> Result<Watched, AskError> {
-        let address = ask.cell.address();
+        let address = ask.cell.address()?;
         let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.timeout };
         let one = |replica: &String| {
             let alone = Address { replicas: vec![replica.clone()], tls: address.tls.clone() };

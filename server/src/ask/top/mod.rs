@@ -25,21 +25,21 @@ use terminal::{Event, Terminal};
 /// Refresh interval, and the time over which one reading makes rates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Which cell, and whether to go on.
+/// The cell, and whether to repeat.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Keys: q, Esc or Ctrl-C ends, space halts the page and lets it go on.\n\nExamples:\n  omega top\n  \
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Look for a second, print what was seen, and end; so it is too where the output is no terminal.
+    /// Sample for a second, print, and end; also if the output is no terminal.
     #[arg(long)]
     once: bool,
     #[command(flatten)]
     ask: AskArgs,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<(), AskError> {
     let is_live = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     match args.once || !is_live || args.ask.output == Format::Json {

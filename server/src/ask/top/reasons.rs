@@ -1,5 +1,5 @@
-//! Why the jobs on the page wait. Each explanation reads the whole cell, so they are made beside the page, one
-//! after the other, and are good for a while.
+//! Reasons of the pending jobs on the page. Each explanation reads the whole cell, so they are
+//! computed one at a time in the background, and cached.
 
 use super::super::job::by_name;
 use super::super::{AskArgs, AskError, explain};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Time for which an explanation is good for.
 const FRESH: Duration = Duration::from_secs(15);
 
-/// Jobs that are remembered: far more than fit on a page.
+/// Number of cached reasons: far more than fit on a page.
 const KEPT_MAX: usize = 256;
 
 type Known = BTreeMap<String, (Instant, Option<String>)>;
@@ -22,7 +22,7 @@ type Known = BTreeMap<String, (Instant, Option<String>)>;
 /// The explainer, and its last output.
 #[derive(Debug)]
 pub(super) struct Reasons {
-    /// Held for a look-up.
+    /// The lock is taken for a look-up.
     known: Arc<Mutex<Known>>,
     to: SyncSender<String>,
 }
@@ -46,7 +46,7 @@ impl Reasons {
         Reasons { known, to }
     }
 
-    /// Writes down what is known of these jobs, and has the first one explained of which nothing is.
+    /// Fills in known reasons, and starts the explanation of the first job without one.
     pub(super) fn fill(&self, waiting: &mut [WaitingShape]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_asked = false;
@@ -61,7 +61,7 @@ impl Reasons {
     }
 }
 
-/// Why a job waits, in a line; nothing if nobody can say.
+/// Reason for which a job is pending, in a line; `None` if unknown.
 pub(super) fn why(ask: &AskArgs, job: &str) -> Option<String> {
     let told = || -> Result<String, AskError> {
         let request =

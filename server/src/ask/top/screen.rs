@@ -7,7 +7,8 @@ use omega_core::Kinds;
 /// Width of a full bar.
 const BAR: u64 = 24;
 
-/// So many characters of a name are shown, so that what stands behind it stays in the window; JSON has all of it.
+/// Maximum number of characters shown of a name, so that the following columns stay visible; JSON
+/// has all of it.
 const NAME_MAX: usize = 30;
 
 /// A name, cut where it is long.

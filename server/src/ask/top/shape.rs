@@ -20,7 +20,7 @@ pub(super) struct TopShape {
     pub(super) schedulers: Vec<SchedulerShape>,
     pub(super) waiting: Vec<WaitingShape>,
     pub(super) replicas: Vec<ReplicaShape>,
-    /// Addresses of replicas that did not answer: what came through them is not counted.
+    /// Addresses of replicas that did not answer, whose traffic is not counted.
     pub(super) silent: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ fn schedulers(
     all.into_iter().map(finish).collect()
 }
 
-/// The replica that has been there the longest knows best since when somebody waits.
+/// The oldest replica knows waiting times best.
 fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
     let all = after.statistics.values().flat_map(|one| &one.schedulers);
     let waits = all.filter(|one| one.name == name).map(|one| one.oldest_wait_ms);

@@ -1,5 +1,5 @@
-//! The terminal while `omega top` has it: a page of its own, keys as they are pressed, and all as it was
-//! before when it ends.
+//! The terminal of `omega top`: a page of its own, unbuffered keys, and the former state at the
+//! end.
 
 use crate::signals::Signals;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// Another page, without a cursor; and back to what was there.
+/// Escape sequences of a second page without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -18,11 +18,11 @@ pub(super) enum Event {
     Time,
     /// A key was pressed.
     Key(u8),
-    /// A signal asks to end, or there are no more keys.
+    /// A signal, or the end of input.
     End,
 }
 
-/// A terminal that is ours.
+/// A terminal in raw mode.
 #[derive(Debug)]
 pub(super) struct Terminal {
     before: Termios,
@@ -30,7 +30,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal. It is given back when this is dropped.
+    /// Switches the terminal to raw mode. It is restored when this is dropped.
     ///
     /// # Errors
     /// If it is none, or the system has no threads left.
@@ -49,7 +49,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Shows as much of a page as there is room for, with the keys in the last line.
+    /// Prints as much of a page as fits, with the keys in the last line.
     ///
     /// # Errors
     /// If the terminal has gone.

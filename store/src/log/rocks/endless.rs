@@ -16,7 +16,7 @@ use std::path::Path;
 
 const BLOCK: usize = 32 << 10;
 
-/// Looks at the kinds of all records. The answer is the name of a file, if it is such a one.
+/// Checks the kinds of all records. Returns the name of such a file, if any.
 pub(super) fn find(folder: &Path) -> io::Result<Option<String>> {
     for file in std::fs::read_dir(folder)? {
         let file = file?;

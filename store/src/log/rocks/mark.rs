@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "SYNCED";
 const BYTES: usize = 12;
 
-/// Where it is noted how many batches are safe.
+/// The record of the number of synced batches.
 #[derive(Debug)]
 pub(super) struct Mark {
     file: Box<dyn DiskFile>,
@@ -34,7 +34,7 @@ impl Mark {
         Ok(Mark { file })
     }
 
-    /// Notes that so many batches are safe.
+    /// Records that a number of batches is synced.
     pub(super) fn write(&mut self, number: u64) -> io::Result<()> {
         let number = number.to_le_bytes();
         let mut bytes = [0; BYTES];
@@ -44,7 +44,7 @@ impl Mark {
     }
 }
 
-/// Number of batches that are noted to be safe, without changing anything.
+/// Reads the recorded number of synced batches without changing anything.
 pub(super) fn read(folder: &Path) -> io::Result<u64> {
     match std::fs::read(path(folder)) {
         Ok(bytes) => Ok(number(&bytes).unwrap_or(0)),

@@ -56,7 +56,7 @@ pub struct RocksLog {
     path: PathBuf,
     state: State,
     access: Access,
-    /// Where it is noted what is safe; nowhere, if the log is only looked at.
+    /// The record of synced batches; `None` if the log is only read.
     mark: Option<Mark>,
     written: u64,
     /// Bytes in the table in memory.
@@ -74,7 +74,7 @@ impl std::fmt::Debug for RocksLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     All,
-    /// It is only looked at.
+    /// The log is only read.
     ReadOnly,
     /// A write failed: nobody knows what the files hold.
     Failed,
@@ -99,8 +99,8 @@ impl RocksLog {
         Ok(RocksLog::new(db, folder, state, Some(mark)))
     }
 
-    /// Opens a log to look at it: no file is changed, and all that writes is refused. Whoever calls
-    /// this sees to it that nobody has the log open, as [`crate::directory`] does.
+    /// Opens a log for reading: no file is changed, and writes are rejected. The caller ensures
+    /// that no process has the log open, as [`crate::directory`] does.
     ///
     /// # Errors
     /// As [`RocksLog::open`].
@@ -119,8 +119,8 @@ impl RocksLog {
         if self.access == Access::All { Ok(()) } else { Err(WriteError::Refused) }
     }
 
-    /// RocksDB does not tell whether anything was written when it fails, not even when the disk is
-    /// full: so the outcome is never known.
+    /// RocksDB does not report whether a failed write changed anything, even on a full disk, so the
+    /// outcome is unknown.
     fn unknown(&mut self, source: io::Error) -> WriteError {
         self.access = Access::Failed;
         WriteError::Unknown { path: self.path.clone(), source }
@@ -138,7 +138,7 @@ impl RocksLog {
         Ok(())
     }
 
-    /// Known state of an entry that the log holds, or of the base.
+    /// State of an entry in the log, or of the base.
     fn known(&self, index: LogIndex) -> io::Result<Known> {
         for known in [self.state.base, self.state.last] {
             if known.position.index == index {
@@ -269,7 +269,7 @@ impl LogEngine for RocksLog {
     }
 }
 
-/// Where in RocksDB's files the entry is, nobody can say.
+/// The position of the entry in RocksDB's files is unknown.
 fn corrupt(path: &Path, index: LogIndex) -> ReadError {
     ReadError::Corrupt { path: path.to_owned(), offset: 0, index }
 }

@@ -1,4 +1,4 @@
-//! The way in which a log in RocksDB is made, looked at and opened; see the head of `mod.rs` for what is checked.
+//! Creation, inspection and opening of a log in RocksDB. The head of `mod.rs` lists the checks.
 
 use super::endless;
 use super::mark::{self, Mark};
@@ -11,9 +11,9 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// Options of RocksDB. It writes its WAL to the system with each batch and uses no file of it
-/// twice, which are its defaults: manual flushes would keep batches in memory, and old content
-/// behind the end could not be told from damage.
+/// Options of RocksDB. By default it writes its WAL with each batch and reuses no file of it;
+/// manual flushes would keep batches in memory, and old content after the end of a reused file
+/// could not be distinguished from damage.
 fn options() -> Options {
     let mut options = Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
@@ -29,7 +29,7 @@ fn options() -> Options {
     options
 }
 
-/// Makes an empty log, or finishes one of which nothing but RocksDB's own files is there.
+/// Creates an empty log, or completes one that has only RocksDB's own files.
 pub(super) fn create(folder: &Path, owner: LogOwner) -> Result<(DB, Mark), CreateError> {
     let io_failed = |source: io::Error| CreateError::Io { path: folder.to_owned(), source };
     let failed = |error: rocksdb::Error| io_failed(io::Error::other(error));
@@ -53,7 +53,7 @@ pub(super) fn create(folder: &Path, owner: LogOwner) -> Result<(DB, Mark), Creat
     Ok((db, mark))
 }
 
-/// Looks at a log and checks all of it. No file is changed.
+/// Checks a whole log. No file is changed.
 pub(super) fn look(folder: &Path, owner: LogOwner) -> Result<(DB, State), OpenError> {
     let is_empty = std::fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
     if is_empty {
@@ -86,7 +86,7 @@ pub(super) fn look(folder: &Path, owner: LogOwner) -> Result<(DB, State), OpenEr
     Ok((db, state))
 }
 
-/// Opens a log, once it was looked at.
+/// Opens a log that was checked.
 pub(super) fn open(folder: &Path, owner: LogOwner) -> Result<(DB, State, Mark), OpenError> {
     let (looked_at, state) = look(folder, owner)?;
     drop(looked_at);
@@ -168,7 +168,7 @@ mod tests {
 
     const OWNER: LogOwner = LogOwner { cell: CellId(7), replica: ReplicaId(3) };
 
-    /// A process that died when RocksDB had made its files, and before anything was in them.
+    /// A process that ended after RocksDB had created its files, and before they had content.
     #[test]
     fn a_creation_that_was_cut_short_is_finished() {
         let folder = tempfile::tempdir().unwrap();

@@ -45,7 +45,7 @@ pub(super) fn key(index: LogIndex) -> [u8; 9] {
     key
 }
 
-/// Makes the value of an entry that follows one with a checksum, and tells its own.
+/// Encodes the value of an entry after one with a given checksum, and returns its own checksum.
 pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     out.clear();
     out.extend([0; 4]);

@@ -25,7 +25,7 @@ pub const FORMAT: u32 = 1;
 /// Bytes of a header: a block of the disk, which is the most that one bad block takes with it.
 pub(super) const BYTES: usize = 4096;
 
-/// Bytes that mean something.
+/// Used bytes of a header.
 const USED: usize = 56;
 
 /// A header.
@@ -33,13 +33,13 @@ const USED: usize = 56;
 pub(super) struct Header {
     pub(super) cell: CellId,
     pub(super) replica: ReplicaId,
-    /// Which segment of the log it is. No two segments of a log ever have the same.
+    /// Sequence number of the segment. No two segments of a log ever share one.
     pub(super) sequence: u64,
     /// Number of bytes the file has.
     pub(super) length: u64,
 }
 
-/// Why bytes are no header.
+/// Error of decoding a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     Damaged,

@@ -1,11 +1,11 @@
-//! Where each entry is: sixteen bytes an entry in memory, and none for its term or its segment,
-//! which change so seldom that a list of the places where they change is enough.
+//! The positions of entries: sixteen bytes for each in memory. Terms and segments change seldom, so
+//! they are lists of the changes.
 
 use super::record::Slot;
 use crate::log::{LogIndex, Position, Term};
 use std::collections::VecDeque;
 
-/// Something that holds from an index on, to where the next one begins.
+/// Values that hold from an index to that of the next value.
 type Run<T> = VecDeque<(LogIndex, T)>;
 
 /// The entries of a log, by index.
@@ -21,7 +21,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// No entries, and the next one comes after this position.
+    /// An empty index; the next entry comes after this position.
     pub(super) fn after(before: Position) -> Index {
         Index { before, ..Index::default() }
     }
@@ -45,7 +45,7 @@ impl Index {
         self.slot(index).and(at(&self.terms, index))
     }
 
-    /// Where an entry is: its segment and the place there.
+    /// Segment and slot of an entry.
     pub(super) fn find(&self, index: LogIndex) -> Option<(u64, Slot)> {
         Some((at(&self.segments, index)?, self.slot(index)?))
     }

@@ -72,18 +72,18 @@ use std::sync::Arc;
 /// Bytes at the end of a segment that no batch may take: a seal, a marker, and a dozen new bases.
 const RESERVE: u64 = 1024;
 
-/// The most that a new base or a restart takes, with a checkpoint before it.
+/// Largest size of a new base or a restart, with a checkpoint before it.
 const SMALL: u64 = 256;
 
 /// Bytes of memory that are kept between appends: a batch of four thousand small entries.
 const BUFFER: usize = 2 << 20;
 
-/// The way in which a log is laid out. A log can be opened with other options than it was made with.
+/// Layout of a log's files. A log can be opened with other options than those it was created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// Time for which segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.
     pub segment_bytes: u64,
-    /// Number of segments that nobody needs are kept to be used again.
+    /// Number of free segments kept for reuse.
     pub reused_max: usize,
 }
 
@@ -98,9 +98,9 @@ impl Default for SegmentOptions {
 /// Owner of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOwner {
-    /// Which cell.
+    /// Id of the cell.
     pub cell: CellId,
-    /// Which replica of it.
+    /// Id of the replica.
     pub replica: ReplicaId,
 }
 
@@ -138,7 +138,7 @@ pub struct SegmentLog {
     buffer: Vec<u8>,
 }
 
-/// Where the data of a batch were written.
+/// Position of a batch's data.
 #[derive(Clone, Copy, Debug)]
 struct Data {
     in_segment: u64,
@@ -220,8 +220,8 @@ impl SegmentLog {
         })
     }
 
-    /// Opens a log: reads and checks all of it, and cuts a torn tail. When this returns, all that
-    /// it holds survives a loss of power.
+    /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable
+    /// when this returns.
     ///
     /// # Errors
     /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.
@@ -234,7 +234,7 @@ impl SegmentLog {
         open::open(disk, folder, owner, options)
     }
 
-    /// Where a torn record was cut when this log was opened, if one was: a file and an offset.
+    /// File and offset at which a torn record was truncated when this log was opened, if any.
     #[must_use]
     pub fn torn(&self) -> Option<(&Path, u64)> {
         self.torn.as_ref().map(|(path, offset)| (path.as_path(), *offset))
@@ -263,7 +263,7 @@ impl SegmentLog {
         WriteError::Unknown { path, source }
     }
 
-    /// Does something to the current file; if it fails, the log is not to be trusted any more.
+    /// Runs an operation on the current file; after a failure the log refuses all writes.
     fn on_current(
         &mut self,
         work: impl FnOnce(&mut dyn DiskFile) -> io::Result<()>,
@@ -305,7 +305,7 @@ impl SegmentLog {
         Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
     }
 
-    /// Sees to it that the current segment has so many bytes left before its last `reserve` ones.
+    /// Ensures that the current segment has this many bytes left before its last `reserve` ones.
     fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
         let wanted = bytes + SMALL + reserve;
         if self.end + wanted <= self.current().header.length {
@@ -437,7 +437,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Tells the next opening that all was safe up to here. Nobody waits for it to be safe itself.
+    /// Writes a marker by which the next opening knows that everything before it was synced. The
+    /// marker itself is not synced.
     fn mark(&mut self) -> Result<(), WriteError> {
         if self.end + record::HEAD as u64 > self.current().header.length {
             return Ok(());
@@ -451,8 +452,8 @@ impl SegmentLog {
         self.on_current(|file| file.write_at(end, &marker))
     }
 
-    /// Takes out what is needed no more: to be used again, or removed. A file that is not removed
-    /// for some reason is, at the next opening.
+    /// Removes unneeded segments, or keeps them for reuse. A file whose removal fails is removed at
+    /// the next opening.
     fn free_segments(&mut self) {
         while self.segments.front().is_some_and(|s| s.header.sequence < self.first_segment) {
             failpoint!("log-free");

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Result of the records so far.
+/// State after the records read so far.
 #[derive(Debug, Default)]
 struct Replay {
     index: Index,
@@ -25,30 +25,30 @@ struct Replay {
     first_segment: u64,
     /// The record that is next; 0 before the first.
     number: u64,
-    /// Up to where records are known to be safe.
+    /// Number of the last record known to be synced.
     synced: u64,
     sealed: bool,
 }
 
-/// Where the records of a segment end.
+/// End of a segment's records.
 struct End {
     offset: usize,
-    /// Why there is no record, or `None` where a marker is.
+    /// Reason for which there is no record, or `None` at a marker.
     damage: Option<Damage>,
-    /// Where the first record begins that was not known to be safe.
+    /// Offset of the first record that was not known to be synced.
     unsafe_from: usize,
 }
 
 /// Bytes behind the end of the records.
 enum Behind {
-    /// Something that knows the missing record to have been safe.
+    /// Evidence that the missing record was synced.
     Proof,
-    /// Nothing, or records that were never safe, up to there.
+    /// Nothing, or records that were never synced, up to this offset.
     Debris(usize),
 }
 
 impl Replay {
-    /// Does what a record says.
+    /// Applies a record.
     fn apply(&mut self, record: &Record, segment: u64) -> Result<(), Damage> {
         let is_checkpoint = matches!(record.content, Content::Checkpoint(_));
         if self.sealed != is_checkpoint && self.number != 0 {
@@ -94,7 +94,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The first checkpoint says from where to go on; the others must agree with what was read.
+    /// The first checkpoint gives the start; the others must agree with the records before them.
     fn start(&mut self, checkpoint: &Checkpoint) -> Result<(), Damage> {
         if self.number == 0 {
             *self = Replay {
@@ -229,8 +229,8 @@ impl Opening {
         Err(OpenError::BadSegment(room::path_of(&self.folder, highest)))
     }
 
-    /// Why there is no segment with a whole first record above this one, which is not there: because
-    /// that first record was damaged, or because this one is missing.
+    /// Error for a missing segment: either its own first record was damaged, or the file is
+    /// missing.
     fn missing(&mut self, sequence: u64) -> Result<OpenError, OpenError> {
         let bytes = self.bytes(sequence + 1)?;
         let salt = self.segment(sequence + 1)?.salt;
@@ -312,7 +312,7 @@ impl Opening {
         }
     }
 
-    /// Makes all safe that was found, and nothing else. The answer is where a torn tail was.
+    /// Syncs all records found, and removes the rest. Returns the position of a torn tail.
     fn clean(
         &mut self,
         replay: &Replay,
@@ -342,7 +342,7 @@ impl Opening {
         Ok(torn)
     }
 
-    /// The last promise that any of the segments holds a copy of.
+    /// The newest copy of the promise in any segment.
     fn newest_promise(&mut self) -> Result<PromiseSlot, OpenError> {
         let mut newest = PromiseSlot::default();
         for segment in self.segments.values_mut() {
@@ -448,7 +448,7 @@ fn walk(replay: &mut Replay, segment: &[u8], salt: u32, sequence: u64) -> End {
     End { offset, damage, unsafe_from: unsafe_from.map_or(offset, |(_, at)| *at) }
 }
 
-/// Looks at everything from `from` on, where record `missing` should be.
+/// Examines the bytes from `from` on, where record `missing` should be.
 fn behind(segment: &[u8], from: usize, salt: u32, missing: u64) -> Behind {
     let mut debris = from;
     let mut offset = from;

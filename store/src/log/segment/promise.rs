@@ -24,7 +24,7 @@ use super::record::{HIGHEST, Reader, put_hard_state, put_position};
 use crate::log::{Promise, WriteError};
 use crc32fast::Hasher;
 
-/// Where the slots are in a segment.
+/// Offsets of the slots in a segment.
 const PLACES: [usize; 2] = [1024, 2048];
 
 /// Bytes of a slot before its checksum.
@@ -79,12 +79,12 @@ fn checksum(salt: u32, bytes: &[u8]) -> u32 {
 }
 
 impl SegmentLog {
-    /// Returns what the log holds.
+    /// Returns the promise that the log satisfies.
     pub(super) fn held(&self) -> Promise {
         Promise { last: self.index.last(), hard_state: self.hard_state }
     }
 
-    /// Forgets a doubt when the log holds as much.
+    /// Clears a doubt once the log contains the entries.
     pub(super) fn settle_doubt(&mut self) {
         let held = self.held();
         self.doubt.take_if(|doubt| doubt.is_kept_by(held));

@@ -32,7 +32,7 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Where entries that follow each other on the disk are: their segment, and each one's place.
+    /// Segment and slots of entries that are adjacent on the disk.
     fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
         let (segment, slot) = self.index.find(from)?;
         let mut found = Vec::new();

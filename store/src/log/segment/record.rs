@@ -43,16 +43,16 @@ pub enum Damage {
     /// It claims to be longer than its segment.
     #[error("it claims to be longer than its segment")]
     Length,
-    /// It does not match its checksum.
+    /// The checksum does not match.
     #[error("it does not match its checksum")]
     Checksum,
-    /// It is whole, but another one's turn has come.
+    /// It is whole, but has another number than expected.
     #[error("record {0} stands in its place")]
     Number(u64),
-    /// It is whole, but does not go on from where the log was.
+    /// It is whole, but does not follow from the state of the log.
     #[error("it does not follow from the records before it")]
     Order,
-    /// It is whole, but of no kind that is known here.
+    /// It is whole, but its kind is unknown.
     #[error("it is of a kind that this version does not know")]
     Kind,
 }
@@ -67,7 +67,7 @@ pub(super) struct Checkpoint {
     pub(super) first_segment: u64,
 }
 
-/// Where the data of an entry is in a segment, and what they are.
+/// Position, length and checksum of an entry's data in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) offset: u32,
@@ -91,10 +91,10 @@ pub(super) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) number: u64,
-    /// Up to which record all was safe when this one was written.
+    /// Number of the last synced record when this one was written.
     pub(super) synced: u64,
     pub(super) content: Content,
-    /// Where the next one begins.
+    /// Offset of the next record.
     pub(super) end: usize,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Stamp {
     pub(super) synced: u64,
 }
 
-/// Number of bytes a batch takes.
+/// Number of bytes of a batch.
 pub(super) fn batch_bytes(batch: &Batch) -> u64 {
     let data = |entry: &crate::log::Entry| (ENTRY_HEAD + entry.data.len()) as u64;
     let fixed = HEAD + 1 + 1 + 25 + 8 + 4;
@@ -117,8 +117,8 @@ fn aligned(offset: u64) -> u64 {
     offset.next_multiple_of(8)
 }
 
-/// Appends a record to `out`, which stands for the bytes from a multiple of 8 on. The answer is
-/// where in `out` the data of a batch begin.
+/// Appends a record to `out`, which starts at a multiple of 8. Returns the offset of a batch's data
+/// in `out`.
 pub(super) fn write(out: &mut Vec<u8>, stamp: Stamp, content: Written<'_>) -> usize {
     let start = out.len();
     out.extend([0; HEAD]);
@@ -354,7 +354,7 @@ fn check_data(
     if at == to { Ok(()) } else { Err(Damage::Length) }
 }
 
-/// Bytes that are taken from the front.
+/// A reader that consumes bytes from the front.
 pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 
 impl Reader<'_> {
@@ -372,7 +372,7 @@ impl Reader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// An index, a term or a number of something.
+    /// Reads an index, a term or another number.
     fn number(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes).filter(|number| *number <= HIGHEST)
     }

@@ -1,12 +1,11 @@
-//! Where segments come from: made of zeros, ahead of time, or made of old ones.
+//! Creation of segments: zero-filled ahead of time, or reused.
 //!
-//! A file that has its length and its blocks is what a disk syncs fastest, because a write changes
-//! nothing but data. To write the zeros takes as long as to write the log, so it is done in steps
-//! while the present segment fills, or not at all where a segment that nobody needs any more can be
-//! used again: its old records have another salt.
+//! A file with allocated blocks syncs fastest, because a write changes only data. Zero-filling
+//! costs as much as the log itself, so it is done in steps while the present segment fills, or not
+//! at all if a free segment can be reused: its old records have another salt.
 //!
-//! A segment gets its name when it is whole: it is made under another one, synced, renamed, and
-//! its folder is synced. So a file with the name of a segment and without a good header was damaged.
+//! A segment is created under a temporary name, synced and renamed, and its folder is synced. So a
+//! file with a segment's name and an invalid header was damaged.
 
 use super::header::{self, Header};
 use crate::disk::{Disk, DiskFile};
@@ -40,7 +39,7 @@ pub(super) fn path_of(folder: &Path, sequence: u64) -> PathBuf {
     folder.join(format!("{sequence:020}.log"))
 }
 
-/// The segment that a name stands for.
+/// The sequence number in a segment's file name.
 pub(super) fn sequence_of(name: &str) -> Option<u64> {
     name.strip_suffix(".log").filter(|digits| digits.len() == 20)?.parse().ok()
 }
@@ -68,14 +67,14 @@ impl Unfinished {
         self.file.sync()
     }
 
-    /// Makes it so long.
+    /// Extends the file to this length.
     pub(super) fn grow(&mut self, length: u64) -> io::Result<()> {
         self.file.allocate(length)?;
         self.length = length;
         Ok(())
     }
 
-    /// Gives it its header, these records, and its name.
+    /// Writes the header and these records, and gives the file its name.
     pub(super) fn finish(
         self,
         (disk, folder): (&dyn Disk, &Path),
@@ -86,7 +85,7 @@ impl Unfinished {
     }
 }
 
-/// Makes a segment that nobody needs any more into a new one of the same length.
+/// Makes a free segment into a new one of the same length.
 pub(super) fn reuse(
     (disk, folder): (&dyn Disk, &Path),
     old: Segment,

@@ -86,8 +86,8 @@ impl Caller {
     }
 }
 
-/// Calls of which each waits for the one before it, so many of each scheduler at once. Whoever is refused
-/// comes again as the clients of this project do.
+/// Closed-loop calls, a number for each scheduler at once. Rejected ones are retried as by this
+/// project's clients.
 pub(super) async fn closed(
     callers: &[Caller],
     (in_flight, span): (usize, Duration),
@@ -119,7 +119,7 @@ pub(super) async fn closed(
     began.elapsed()
 }
 
-/// Calls at a rate, whether or not there are answers, and however often they are refused.
+/// Open-loop calls at a rate, regardless of replies and rejections.
 pub(super) async fn open(callers: &[Caller], (rate, span): (u64, Duration), counts: &Arc<Counts>) {
     let (began, places) = (Instant::now(), Arc::new(Semaphore::new(OPEN_MAX)));
     let mut made = 0;

@@ -30,10 +30,10 @@ use tonic::transport::Channel;
 const SCHEDULERS: usize = 8;
 const IN_FLIGHT: usize = 32;
 
-/// Number of times the peak is asked for.
+/// Multiple of the peak rate.
 const TIMES: usize = 10;
 
-/// Which part of the peak is as before, and how long that is waited for.
+/// Share of the peak that counts as recovered, and the longest wait for it.
 const RECOVERED: f64 = 0.8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -49,14 +49,14 @@ pub struct Done {
     pub answered: f64,
     /// Rate for each second that the server's processors worked.
     pub per_core: f64,
-    /// Calls a second that were refused.
+    /// Rejected calls per second.
     pub refused: f64,
     /// Number of processors the server kept busy.
     pub cores: f64,
 }
 
 impl Done {
-    /// Which part of another span's answers this one has, and the same for what the server worked.
+    /// Ratio of this span's replies to another's, and the same per server work.
     #[must_use]
     pub fn of(&self, peak: &Done) -> (f64, f64) {
         (self.answered / peak.answered, self.per_core / peak.per_core)
@@ -88,11 +88,11 @@ pub struct Seen {
 /// Measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// When each waits for its answers.
+    /// Clients that wait for their replies.
     pub peak: Done,
-    /// When ten times as many do, and come again when they are told to.
+    /// Ten times as many clients, which respect retry delays.
     pub patient: Done,
-    /// When calls come at ten times the peak, and nobody heeds a refusal.
+    /// Calls at ten times the peak rate, which ignore rejections.
     pub hostile: Done,
     /// Latency of an operator at the peak, and in both overloads.
     pub seen: (Seen, Seen),
@@ -214,7 +214,8 @@ impl Measured {
     }
 }
 
-/// The server has the first half of the processors, and this process and what it starts the others.
+/// Assignment of processors: the first half to the server, the others to this process and its
+/// children.
 struct Apart {
     all: String,
 }
@@ -237,7 +238,7 @@ impl Drop for Apart {
     }
 }
 
-/// An operator who asks what the cell is, on a thread of his own, and looks at the server's memory.
+/// An operator who calls `DescribeCell` on a thread of its own, and reads the server's memory.
 struct Operator {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,

@@ -17,7 +17,7 @@ pub(super) const MACHINES: u32 = 1000;
 const HEARTBEAT_S: u32 = 2;
 const SILENCE_S: u32 = 10;
 
-/// A server that asks for certificates. It is killed in the end.
+/// A server that requires certificates. It is killed in the end.
 pub(super) struct Server {
     pub(super) child: Child,
     pub(super) listen: SocketAddr,
@@ -104,7 +104,7 @@ fn first_line(child: &mut Child) -> Result<String, String> {
     if line.is_empty() { Err("it ended before it said anything".to_owned()) } else { Ok(line) }
 }
 
-/// Lets a process run on these processors alone. Whether it does: not every system can.
+/// Pins a process to these processors. Returns whether the system allows it.
 pub(super) fn pin(process: u32, processors: &str) -> bool {
     let mut pin = Command::new("taskset");
     pin.args(["--all-tasks", "--cpu-list", "--pid", processors, &process.to_string()]);

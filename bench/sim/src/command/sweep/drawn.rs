@@ -6,18 +6,18 @@ use super::layout::name;
 use crate::plot::{Axis, Line, Plot, Scale};
 use crate::sheet::Cell;
 
-/// An axis is logarithmic where the largest number is so many times the least.
+/// Ratio of the largest to the smallest number above which an axis is logarithmic.
 const DECADES: f64 = 20.0;
 /// Decades on the axis of waits, which spread further.
 const DECADES_OF_WAITS: f64 = 100.0;
-/// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
+/// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// A figure that is drawn.
 pub(super) struct Shown {
     /// Stem of its plots' file names.
     pub(super) file: &'static str,
-    /// Their headings: of all jobs, of batch jobs, of service jobs.
+    /// Headings for all jobs, batch jobs and service jobs.
     titles: [&'static str; 3],
     label: &'static str,
     of: fn(&Figures<Option<Spread>>) -> Option<Spread>,
@@ -59,9 +59,9 @@ pub(super) const FIGURES: [Shown; 3] = [
 
 /// The lines of a part.
 pub(super) struct Drawn<'a> {
-    /// The setting that goes from left to right.
+    /// Setting of the horizontal axis.
     pub(super) across: usize,
-    /// The settings whose values tell the lines apart.
+    /// The settings whose values distinguish the lines.
     pub(super) settings: &'a [usize],
     pub(super) lines: Vec<(Vec<Cell>, Vec<&'a Combination>)>,
 }
@@ -140,7 +140,7 @@ fn upright(figure: &Shown, heights: &[f64]) -> Axis {
     }
 }
 
-/// Draws what is next to nothing at the least that a logarithmic axis of waits has.
+/// Raises values near zero to the smallest value of a logarithmic axis of waits.
 fn lift(line: &mut Line) {
     line.points.iter_mut().for_each(|(_, y)| *y = y.max(WAIT_LEAST_S));
     line.spread.iter_mut().for_each(|(low, high)| {
@@ -148,7 +148,7 @@ fn lift(line: &mut Line) {
     });
 }
 
-/// Logarithmic where the largest is so many times the least, and none is zero.
+/// Logarithmic if the ratio of the largest to the smallest value is high, and none is zero.
 fn scale(values: &[f64], times: f64) -> Scale {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

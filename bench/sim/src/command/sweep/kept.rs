@@ -1,7 +1,7 @@
-//! The folder of a sweep, and what is kept in it of each point.
+//! The folder of a sweep, with a file for each point.
 //!
-//! A point has a file of its own as soon as it is done, and a file has its name only once it is whole: so a sweep that was
-//! interrupted, however hard, goes on where it was. The folder keeps the file that it belongs to, and takes no other.
+//! A point's file is written when it is done, and renamed when complete, so an interrupted sweep
+//! continues where it stopped. The folder keeps the sweep's file, and accepts no other.
 
 use super::file::Point;
 use crate::command::SimError;
@@ -10,7 +10,7 @@ use omega_workload::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A point that was run, as it is kept.
+/// Stored result of a point.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) point: Point,
@@ -41,12 +41,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Stored data of a point, if it is there and whole.
+    /// Stored data of a point, if it is complete.
     pub(super) fn kept(&self, number: usize, point: &Point) -> Option<Done> {
         let text = std::fs::read_to_string(self.dir.join(file_name(number))).ok()?;
         let done: Done = serde_json::from_str(&text).ok()?;

@@ -38,11 +38,11 @@ use std::process::ExitCode;
     arch = [\"mono-multi\", \"omega\"]\n  t_job_service = [0.1, 1, 10]\n  seed = [1, 2, 3]"
 )]
 pub struct SweepArgs {
-    /// The values.
+    /// File with the values.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// The folder of the results: `results.csv`, the same as `results.parquet`, report.html with each plot as SVG
-    /// and PNG, and a file for each point. What is there already is not run again.
+    /// Folder of the results: `results.csv`, the same as `results.parquet`, report.html with each
+    /// plot as SVG and PNG, and a file for each point. Points already there are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -78,7 +78,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what came of all points. Returns where the table is.
+/// Writes the results of all points. Returns the path of the table.
 fn write(folder: &Folder, text: &str, done: &[Done]) -> Result<PathBuf, SimError> {
     let sheet = table::sheet(done);
     let remarks = [("omega.sweep", text), ("omega.version", env!("CARGO_PKG_VERSION"))];

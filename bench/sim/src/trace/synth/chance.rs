@@ -1,4 +1,4 @@
-//! Chance: a seeded generator that is the same on every platform.
+//! A seeded random generator, the same on every platform.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// A sample of what comes by, each as likely as any other: so many at most, of any number.
+/// A uniform random sample of a stream of any length, of bounded size.
 pub(super) struct Sample<T> {
     pub(super) kept: Vec<T>,
     seen: u64,
@@ -37,7 +37,7 @@ impl<T> Sample<T> {
         Sample { kept: Vec::new(), seen: 0, bound }
     }
 
-    /// Number of those that came by.
+    /// Number of items seen.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
@@ -52,20 +52,20 @@ impl<T> Sample<T> {
     }
 }
 
-/// Draws from a list for ever, each item once before any comes again.
+/// Draws from a list forever, each item once before any repeats.
 pub(super) struct Draws<'a, T> {
     of: &'a [T],
     order: Vec<usize>,
 }
 
 impl<'a, T> Draws<'a, T> {
-    /// Of a list that is not empty.
+    /// Draws from a list that is not empty.
     pub(super) fn new(of: &'a [T]) -> Draws<'a, T> {
         assert!(!of.is_empty(), "there is nothing to draw from");
         Draws { of, order: Vec::new() }
     }
 
-    /// Whether each item has been drawn as often as every other.
+    /// Whether each item has been drawn equally often.
     pub(super) fn is_over(&self) -> bool {
         self.order.is_empty()
     }

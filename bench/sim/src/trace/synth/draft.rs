@@ -6,10 +6,10 @@ use omega_core::{Amounts, JobKind, Text};
 use omega_workload::csv::write::Rules;
 use omega_workload::{Arrival, RunTime};
 
-/// Time for which a row comes after the one before it.
+/// Time from the row before to a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
-    /// In milliseconds: what a program waited between two jobs is the same by day and by night.
+    /// Milliseconds between two jobs of a program, independent of the time of day.
     Short(u64),
     /// On the clock of the day's curve.
     Long(u128),
@@ -38,11 +38,11 @@ pub(super) struct Lost {
     pub(super) split: u64,
     /// Rows whose tasks run differently long.
     pub(super) uneven: u64,
-    /// Rows of batch tasks whose end the trace does not tell.
+    /// Rows of batch tasks with an unknown end.
     pub(super) endless: u64,
     /// Rules and preferences.
     pub(super) rules: u64,
-    /// Tasks that run when their job comes.
+    /// Tasks that run at the arrival of their job.
     pub(super) placed: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Drafter<'a> {
     pub(super) lost: &'a mut Lost,
 }
 
-/// The rows of a job, of which the first comes `gap` after the row before it.
+/// Rows of a job; the first comes `gap` after the previous row.
 pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
     let Drafter { lives, chance, lost } = drafter;
     let job = &arrival.job;

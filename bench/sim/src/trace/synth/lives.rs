@@ -21,7 +21,7 @@ impl Lives {
         Lives { ended: ended.cumulative(), end_ms }
     }
 
-    /// Time for which a task runs that came at this time and had not ended.
+    /// Run time of a task that arrived at this time and had not ended.
     pub(super) fn beyond(&self, at_ms: u64, chance: &mut Chance) -> Option<u64> {
         let seen_ms = self.end_ms.saturating_sub(at_ms);
         let shorter = self.ended.partition_point(|(run_ms, _)| *run_ms <= seen_ms);

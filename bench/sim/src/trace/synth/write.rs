@@ -19,7 +19,7 @@ pub(super) struct Files {
     pub(super) jobs: PathBuf,
 }
 
-/// By how much more jobs come than in the trace: `more` for every `of`.
+/// Additional jobs: `more` for every `of` of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     more: u128,
@@ -34,7 +34,7 @@ pub(super) struct Made {
 }
 
 impl Files {
-    /// In this folder, which is made if need be; neither file may be there.
+    /// Creates the files in this folder, which is created if needed; neither file may exist.
     pub(super) fn new(dir: &Path, form: Form) -> Result<Files, SynthError> {
         let ending = match form {
             Form::Plain => "",
@@ -50,7 +50,7 @@ impl Files {
         Ok(Files { machines, jobs })
     }
 
-    /// Removes what was begun.
+    /// Removes incomplete files.
     pub(super) fn remove(&self) {
         for file in [&self.machines, &self.jobs] {
             // One that is not there need not be removed.
@@ -60,18 +60,18 @@ impl Files {
 }
 
 impl Scale {
-    /// So many thousandths of the jobs for each machine, and so many machines instead of others.
+    /// A scale of jobs for each machine in thousandths, and of machines.
     pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
         let more = u128::from(permille) * u128::from(machines);
         Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }
     }
 
-    /// So many times as much.
+    /// The amount multiplied by the scale.
     fn times(self, amount: u128) -> u128 {
         amount * self.more / self.of
     }
 
-    /// So many times less.
+    /// The amount divided by the scale.
     fn divides(self, amount: u128) -> u128 {
         amount * self.of / self.more
     }
@@ -158,7 +158,7 @@ fn write_jobs(
 }
 
 impl Rows<'_> {
-    /// Writes a row that comes at `at_ms`, and would come at `scaled_ms` if no more came than in the trace.
+    /// Writes a row that comes at `at_ms`, and would come at `scaled_ms` at the trace's rate.
     fn push(&mut self, at_ms: u64, scaled_ms: u64, row: &Draft) -> io::Result<()> {
         let name = format!("j{}", self.count);
         self.count += 1;
@@ -183,7 +183,7 @@ impl Rows<'_> {
     }
 }
 
-/// A file that is being written, compressed if its name says so.
+/// An output file, compressed if its name says so.
 enum Output {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),

@@ -58,7 +58,7 @@ function schedulers(cell) {
 }
 
 function replicas(cell) {
-  const lag = (row) => (row.lag_entries === null ? "the leader knows" : row.lag_entries === 0 ? "none" : `${count(row.lag_entries)} entries`);
+  const lag = (row) => (row.lag_entries === null ? "see the leader's page" : row.lag_entries === 0 ? "none" : `${count(row.lag_entries)} entries`);
   return table(null, [
     { name: "replica", head: true, of: (row) => `r${row.replica}${row.replica === cell.replica ? " (this one)" : ""}` },
     { name: "role", of: (row) => (row.leads ? "leader" : row.role) },

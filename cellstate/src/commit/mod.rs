@@ -1,0 +1,294 @@
+//! How a transaction is judged: what still holds is taken, what conflicts is refused.
+//!
+//! ```text
+//!   releases ─▶ evictions ─▶ resizes ─▶ claims    each judged after those before it
+//!        └──────────┴──────────┴──────────┴─▶ steps   done to amounts and counters at once
+//!                     │
+//!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
+//!           somebody left alone?
+//!           all-or-nothing and a conflict?        then undo all steps
+//!                     │
+//!                  finish                         one version, one sequence number a machine
+//! ```
+//!
+//! Sequence numbers, the version and the change lists move only in `finish`. So the sequence
+//! check compares with the machine as it was *before* the transaction while room is compared with
+//! the running tally; and a refused gang leaves no trace at all.
+
+mod resize;
+mod scratch;
+mod undo;
+
+pub(crate) use scratch::{Review, Scope, Scratch, Step};
+
+use crate::answers;
+use crate::cell::{Cell, Parts};
+use crate::judge::{Asked, Grant, Rules, judge};
+use crate::policy::{Context, Placement, Policies, PolicySet};
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::transaction::Item;
+use omega_core::{
+    Claim, Commit, Conflict, ConflictCheck, Granularity, NodeCores, Reason, Take, TaskId,
+    TaskState, Transaction, TransactionError,
+};
+use scratch::Had;
+
+/// After so many rounds of refusing gangs and evictions, what is left of them is refused together:
+/// each round takes as long as the transaction has items, and one more could always follow.
+const ROUNDS_MAX: usize = 4;
+
+impl Cell {
+    /// Judges a transaction and takes what holds.
+    ///
+    /// # Errors
+    /// If the transaction makes no sense; conflicts are no errors.
+    pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
+        self.check_form(txn)?;
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let digest = answers::digest(txn, &mut scratch.bytes);
+        let scheduler = txn.id.scheduler.0 as usize;
+        let known = self.schedulers[scheduler].answers.find(txn, digest);
+        if !matches!(known, Ok(None)) {
+            self.scratch = Some(scratch);
+            return known.map(|answer| answer.expect("Ok(None) was excluded"));
+        }
+        if txn.base > self.version {
+            self.scratch = Some(scratch);
+            let version = self.version;
+            return Err(TransactionError::BaseFromFuture { base: txn.base, version });
+        }
+        self.judge_all(txn, &mut scratch);
+        if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
+            self.finish(&mut scratch);
+            self.moves += self.moved(txn, &scratch.conflicts);
+        }
+        let met = scratch.met;
+        let (review, notes) = scratch.review(txn, Scope::Breaking);
+        Policies::settle(self, &review, (met, *notes));
+        let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
+        let registered = &mut self.schedulers[scheduler];
+        if let Some(capture) = &mut self.capture {
+            capture.save_answers(scheduler, registered);
+        }
+        registered.answers.insert(txn.id.number, digest, &commit);
+        self.scratch = Some(scratch);
+        Ok(commit)
+    }
+
+    /// How many tasks it took off their machines and placed again.
+    fn moved(&self, txn: &Transaction, conflicts: &[Conflict]) -> u64 {
+        let stayed = |i| conflicts.binary_search_by(|c| c.item.cmp(&Item::Release(i))).is_ok();
+        let is_placed = |task: TaskId| {
+            self.jobs.task(task).is_some_and(|(_, task)| task.state.machine().is_some())
+        };
+        let moved =
+            txn.releases.iter().zip(0..).filter(|(task, i)| !stayed(*i) && is_placed(**task));
+        moved.count() as u64
+    }
+
+    pub(crate) fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {
+        let items = txn.items();
+        if items == 0 {
+            return Err(TransactionError::Empty);
+        }
+        if items > TRANSACTION_ITEMS_MAX {
+            return Err(TransactionError::TooManyItems { items, max: TRANSACTION_ITEMS_MAX });
+        }
+        match self.schedulers.get(txn.id.scheduler.0 as usize) {
+            Some(scheduler) => scheduler.answers.check_ahead(txn.id),
+            None => Err(TransactionError::UnknownScheduler(txn.id.scheduler)),
+        }
+    }
+
+    /// Judges until no gang, no eviction and no leaving of runtime affinity must be refused any more.
+    pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
+        let mut refused = Vec::new();
+        let mut first = Vec::new();
+        for round in 0.. {
+            self.judge_items(txn, &refused, scratch);
+            let scope = if round >= ROUNDS_MAX { Scope::All } else { Scope::Breaking };
+            let met = scratch.met;
+            let mut late = Vec::new();
+            let (review, notes) = scratch.review(txn, scope);
+            Policies::check_all(self, (&review, met), notes, &mut late);
+            if late.is_empty() {
+                break;
+            }
+            self.undo(scratch);
+            if round == 0 {
+                first.clone_from(&scratch.conflicts);
+            }
+            refused.append(&mut late);
+            refused.sort_unstable_by_key(|conflict| conflict.item);
+        }
+        name_first_reasons(&mut scratch.conflicts, &first);
+        if txn.granularity == Granularity::AllOrNothing && !scratch.conflicts.is_empty() {
+            self.undo(scratch);
+            refuse_others(txn, &mut scratch.conflicts);
+        }
+    }
+
+    /// Judges each item once, in order, but for those that are refused already.
+    fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
+        scratch.clear(PolicySet::of_transaction(txn));
+        let early = |item: Item| {
+            let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
+            found.ok().map(|i| refused[i].reason)
+        };
+        for (task, i) in txn.releases.iter().zip(0..) {
+            self.remove(*task, Item::Release(i), early(Item::Release(i)), scratch);
+        }
+        for (task, i) in txn.evictions.iter().zip(0..) {
+            self.remove(*task, Item::Eviction(i), early(Item::Eviction(i)), scratch);
+        }
+        let resized = self.judge_resizes(txn, scratch);
+        for (claim, i) in txn.claims.iter().zip(0..) {
+            let item = Item::Claim(i);
+            let judged = match early(item) {
+                Some(reason) => Err(reason),
+                None => self.claim(claim, txn.check, scratch),
+            };
+            if let Err(reason) = judged {
+                scratch.conflicts.push(Conflict { item, reason });
+            }
+        }
+        scratch.conflicts.extend(resized);
+    }
+
+    /// Judges each resize. The answer is those that are refused, which come last among the conflicts.
+    fn judge_resizes(&mut self, txn: &Transaction, scratch: &mut Scratch) -> Vec<Conflict> {
+        let mut refused = Vec::new();
+        for (resize, i) in txn.resizes.iter().zip(0..) {
+            match self.resize(resize, scratch) {
+                Ok(step) => scratch.steps.push(step),
+                Err(reason) => refused.push(Conflict { item: Item::Resize(i), reason }),
+            }
+        }
+        refused
+    }
+
+    /// Takes a task off its machine, for a release or an eviction.
+    fn remove(&mut self, task: TaskId, item: Item, early: Option<Reason>, scratch: &mut Scratch) {
+        let judged = match (early, self.parts(task.job)) {
+            (Some(reason), _) => Err(reason),
+            (None, None) => Err(Reason::UnknownTask),
+            (None, Some(parts)) => remove_task(parts, task, scratch),
+        };
+        match judged {
+            Ok(step) => scratch.steps.push(step),
+            Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
+        }
+    }
+
+    /// Judges one claim and takes it.
+    fn claim(
+        &mut self,
+        claim: &Claim,
+        check: ConflictCheck,
+        scratch: &mut Scratch,
+    ) -> Result<(), Reason> {
+        let Cell { jobs, machines, facts, tenants, policies, now_ms, .. } = self;
+        let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
+        let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
+        match task.state {
+            TaskState::Pending => {}
+            state if state.ended() => return Err(Reason::TaskEnded),
+            _ => return Err(Reason::TaskPlaced),
+        }
+        let need = job.need(task);
+        let row = machines.get(claim.machine).ok_or(Reason::MachineGone)?;
+        if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
+            return Err(Reason::MachineChanged);
+        }
+        let grant = match crate::planted!(EarlyJudgementTrusted) {
+            true => Grant { devices: claim.devices, cores: NodeCores::NONE },
+            false => {
+                let request = need.taken(claim.take).0;
+                let at = Placement { row: claim.machine.row(), job: &job.spec, need, request };
+                let context = Context { facts, now_ms: *now_ms, tenants };
+                let rules = Rules { policies, context: &context };
+                let asked = Asked { take: claim.take, devices: claim.devices };
+                judge(claim.machine, &machines.spot(claim.machine, row), &at, &rules, asked)?
+            }
+        };
+        scratch.met |= policies.meeting(need);
+        let request = need.taken(claim.take).0;
+        tenants.judge(job.tenant, &need.charged(request))?;
+        if claim.take == Take::WithOptional {
+            let request = request.clone();
+            job.hold(claim.task.index, request);
+        }
+        let owner = job.owner;
+        let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
+        Cell::place(parts, claim.task, claim.machine, grant);
+        // It is written where it stays: it is smaller than the place that any step may need.
+        scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
+        Ok(())
+    }
+
+    /// Makes the steps known: a version, a sequence number for each machine, the changes.
+    fn finish(&mut self, scratch: &mut Scratch) {
+        self.begin();
+        scratch.touched.clear();
+        for step in &scratch.steps {
+            scratch.touched.push(step.slot());
+            let (Step::Placed { task, slot, owner }
+            | Step::Removed { task, slot, owner, .. }
+            | Step::Resized { task, slot, owner }) = *step;
+            match step {
+                Step::Resized { .. } => self.log_resize(task, owner),
+                _ => self.log_task(task, owner, Some(slot as usize)),
+            }
+        }
+        scratch.touched.sort_unstable();
+        scratch.touched.dedup();
+        for slot in &scratch.touched {
+            self.touch(*slot as usize);
+        }
+    }
+}
+
+/// Takes a task off its machine, and notes what it held.
+fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<Step, Reason> {
+    let record = *parts.job.tasks.get(id.index as usize).ok_or(Reason::UnknownTask)?;
+    if record.state.ended() {
+        return Err(Reason::TaskEnded);
+    }
+    let machine = record.state.machine().ok_or(Reason::TaskNotPlaced)?;
+    let owner = parts.job.owner;
+    let need = parts.job.need(&record);
+    scratch.met |= parts.policies.meeting(need);
+    let request = parts.job.part(id.index).request;
+    let at = Placement { row: machine.row(), job: &parts.job.spec, need, request };
+    parts.policies.note_removal(&at, parts.facts, &mut scratch.notes);
+    let cores = parts.job.cores.get(id.index).copied().unwrap_or_default();
+    let amounts = Cell::unplace(parts, id, TaskState::Pending);
+    if amounts.is_some() || !cores.is_empty() {
+        scratch.had.push((id, Had { amounts, cores }));
+    }
+    Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
+}
+
+/// A claim of a gang that stays too small is told what refused it first, if anything did: without
+/// the gang's other claims, which are refused by then, that may not be seen any more.
+fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
+    for conflict in conflicts.iter_mut().filter(|c| c.reason == Reason::GangIncomplete) {
+        if let Ok(i) = first.binary_search_by(|known| known.item.cmp(&conflict.item)) {
+            conflict.reason = first[i].reason;
+        }
+    }
+}
+
+/// In an all-or-nothing transaction what did not conflict is refused because of what did.
+fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
+    let releases = (0..txn.releases.len() as u32).map(Item::Release);
+    let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
+    let claims = (0..txn.claims.len() as u32).map(Item::Claim);
+    let resizes = (0..txn.resizes.len() as u32).map(Item::Resize);
+    let own = std::mem::take(conflicts);
+    conflicts.extend(releases.chain(evictions).chain(claims).chain(resizes).map(|item| {
+        let found = own.binary_search_by(|conflict| conflict.item.cmp(&item));
+        let reason = found.map_or(Reason::OthersConflict, |i| own[i].reason);
+        Conflict { item, reason }
+    }));
+}

@@ -1,0 +1,103 @@
+//! Tasks that get more or less of their machine while they run.
+//!
+//! A resize is judged as a claim of the difference: it needs room for what is more, on its machine and under the
+//! quotas of its tenant, and under the share of batch at this time of day; what is less goes back at once. A task whose demand varies over the day holds all day what
+//! it is resized to, and varies again when that is its request. No task is evicted for it. A machine that drains
+//! takes no new tasks, but lets those that it has grow.
+
+use super::scratch::{Had, Scratch, Step};
+use crate::cell::{Cell, Change};
+use crate::held::{Values, amounts_of, values_of};
+use crate::jobs::OwnerId;
+use crate::judge::room;
+use crate::policy::{Context, Placement};
+use omega_core::{Amounts, Reason, Resize, TaskId};
+
+impl Cell {
+    /// What a placed task holds of its machine, if that is not what its group requests.
+    #[must_use]
+    pub fn task_held(&self, id: TaskId) -> Option<Amounts> {
+        let held = self.jobs.get(id.job)?.held.get(id.index)?;
+        Some(amounts_of(held))
+    }
+
+    /// What a placed task holds of its machine; `None` while it has none.
+    #[must_use]
+    pub fn task_holds(&self, id: TaskId) -> Option<Amounts> {
+        let (job, task) = self.jobs.task(id)?;
+        task.state.machine()?;
+        let request = || Some(job.spec.groups.get(usize::from(task.group))?.request.clone());
+        self.task_held(id).or_else(request)
+    }
+
+    /// Judges one resize and does it.
+    pub(crate) fn resize(
+        &mut self,
+        resize: &Resize,
+        scratch: &mut Scratch,
+    ) -> Result<Step, Reason> {
+        let task = resize.task;
+        let job = self.jobs.get_mut(task.job).ok_or(Reason::UnknownTask)?;
+        let record = job.tasks.get(task.index as usize).ok_or(Reason::UnknownTask)?;
+        if record.state.ended() {
+            return Err(Reason::TaskEnded);
+        }
+        let slot = record.state.machine().ok_or(Reason::TaskNotPlaced)?.slot;
+        if let Some(kind) = resize.to.first_invalid(&self.kinds) {
+            // No machine has so much, or anything of a kind that nobody registered.
+            return Err(Reason::NoRoom(kind));
+        }
+        if job.need(record).cores.is_some_and(|cores| !cores.fit_in(&resize.to, &self.kinds)) {
+            return Err(Reason::NoCores);
+        }
+        let to = values_of(&resize.to, self.kinds.count());
+        let part = job.part(task.index);
+        let more = difference(&to, &self.machines.freed_by(slot as usize, part));
+        let grows = difference(&to, part.request);
+        let need = job.need(record);
+        let by = Placement { row: slot as usize, job: &job.spec, need, request: &grows };
+        let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        self.policies.check_resize(&by, &context)?;
+        room(self.machines.free(slot as usize), &more)?;
+        self.tenants.judge(job.tenant, &grows)?;
+        let owner = job.owner;
+        self.policies.note_resize(&by, &self.facts, &mut scratch.notes);
+        scratch.met |= self.policies.meeting(need);
+        let amounts = Some(part.request.into());
+        scratch.had.push((task, Had { amounts, ..Had::default() }));
+        self.set_held(task, slot, to);
+        Ok(Step::Resized { task, slot, owner })
+    }
+
+    /// Notes in this version's changes that a task was resized: no rule counts it otherwise than before.
+    pub(crate) fn log_resize(&mut self, id: TaskId, owner: OwnerId) {
+        self.log_task(id, owner, None);
+        if self.jobs.get(id.job).is_some_and(|job| self.tenants.is_limited(job.tenant)) {
+            // It may hold less: what was refused for the quota may be taken now.
+            self.log.push(Change::Quota);
+        }
+    }
+
+    /// Has a placed task hold so much.
+    pub(crate) fn set_held(&mut self, task: TaskId, slot: u32, to: Values) {
+        let Some(job) = self.jobs.get_mut(task.job) else { return };
+        let before = job.part(task.index);
+        let more = difference(&to, before.request);
+        self.machines.count(slot as usize, before, 1);
+        job.hold(task.index, to);
+        self.machines.count(slot as usize, job.part(task.index), -1);
+        self.tenants.count(job.tenant, &more, 1);
+        let need = job.need(&job.tasks[task.index as usize]);
+        self.policies.resize(&Placement {
+            row: slot as usize,
+            job: &job.spec,
+            need,
+            request: &more,
+        });
+    }
+}
+
+/// By how much a task grows, below zero where it shrinks.
+fn difference(to: &[i64], from: &[i64]) -> Values {
+    to.iter().zip(from).map(|(to, from)| to - from).collect()
+}

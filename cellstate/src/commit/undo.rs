@@ -1,0 +1,47 @@
+//! The undo of a commit: its steps backwards. Policies count in exact inverses, so nothing of them is left.
+
+use super::scratch::{Had, Scratch, Step};
+use crate::cell::Cell;
+use crate::jobs::TaskRecord;
+use crate::judge::Grant;
+use omega_core::{TaskId, TaskState};
+
+impl Cell {
+    /// Takes every step back, the last one first.
+    pub(super) fn undo(&mut self, scratch: &mut Scratch) {
+        if crate::planted!(GangHalfUndone) {
+            scratch.steps.pop();
+        }
+        while let Some(step) = scratch.steps.pop() {
+            match step {
+                Step::Placed { task, .. } => {
+                    if let Some(parts) = self.parts(task.job) {
+                        Cell::unplace(parts, task, TaskState::Pending);
+                    }
+                }
+                Step::Removed { task, before, .. } => {
+                    let had = scratch.had.pop_if(|(had, _)| *had == task);
+                    self.put_back(task, before, had.map_or_else(Had::default, |(_, had)| had));
+                }
+                Step::Resized { task, slot, .. } => {
+                    let (_, had) = scratch.had.pop().expect("each resize noted what was held");
+                    self.set_held(task, slot, had.amounts.expect("a resize notes amounts"));
+                }
+            }
+        }
+    }
+
+    fn put_back(&mut self, task: TaskId, before: TaskRecord, had: Had) {
+        let Some(machine) = before.state.machine() else { return };
+        if let Some(parts) = self.parts(task.job) {
+            if let Some(amounts) = had.amounts {
+                parts.job.hold(task.index, amounts);
+            }
+            let grant = Grant { devices: before.devices, cores: had.cores };
+            Cell::place(parts, task, machine, grant);
+        }
+        if let Some(job) = self.jobs.get_mut(task.job) {
+            job.tasks[task.index as usize] = before;
+        }
+    }
+}

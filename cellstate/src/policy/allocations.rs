@@ -1,0 +1,81 @@
+//! Allocations beside the request: how often tasks were resized, and took what they want.
+
+use super::{Ledger, Policy};
+use crate::cell::Cell;
+use crate::commit::{Review, Step};
+use omega_core::{Item, Job, TaskGroup, Transaction};
+
+/// How often tasks were resized, and took what they want, since this process has the cell. It is no part of its
+/// state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldCounts {
+    /// Resizes that were taken.
+    pub resized: u64,
+    /// Resizes that were refused.
+    pub resizes_refused: u64,
+    /// Tasks that were placed with what they want.
+    pub optional_met: u64,
+    /// Tasks that want something, and were placed without it.
+    pub optional_missed: u64,
+}
+
+/// The counters of allocations: what tasks are allocated is in their jobs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allocations {
+    counts: HeldCounts,
+}
+
+impl Ledger for Allocations {
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Allocations {
+    type Mirror = ();
+    type Note = ();
+
+    fn concerns(_: &Job, group: &TaskGroup) -> bool {
+        group.optional.is_some()
+    }
+
+    fn concerns_transaction(txn: &Transaction) -> bool {
+        !txn.resizes.is_empty()
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, (): ()) {
+        cell.count_held(review);
+    }
+}
+
+impl Cell {
+    /// How often tasks were resized and took what they want, since this process has the cell.
+    #[must_use]
+    pub fn held_counts(&self) -> HeldCounts {
+        self.policies.allocations.counts
+    }
+
+    /// Counts what a transaction changed of what tasks hold.
+    fn count_held(&mut self, review: &Review<'_>) {
+        let counts = &mut self.policies.allocations.counts;
+        let refused = review.conflicts.iter();
+        let refused = refused.filter(|conflict| matches!(conflict.item, Item::Resize(_))).count();
+        counts.resizes_refused += refused as u64;
+        counts.resized += (review.txn.resizes.len() - refused) as u64;
+        let mut more = HeldCounts::default();
+        for step in review.steps {
+            let Step::Placed { task, .. } = step else { continue };
+            let Some((job, record)) = self.jobs.task(*task) else { continue };
+            let Some(optional) = &job.need(record).optional else { continue };
+            let part = job.part(task.index);
+            let has_devices = optional.devices.is_none() || !part.chosen.is_empty();
+            match has_devices && *part.request == *optional.request {
+                true => more.optional_met += 1,
+                false => more.optional_missed += 1,
+            }
+        }
+        let counts = &mut self.policies.allocations.counts;
+        counts.optional_met += more.optional_met;
+        counts.optional_missed += more.optional_missed;
+    }
+}

@@ -1,0 +1,211 @@
+//! What the cell as a whole has, and what tasks claim of it: see
+//! [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
+//!
+//! Licences, addresses, volumes of a cloud and connections of a database belong to no machine. Of each kind there
+//! is a number for what the cell has, and a running sum of what its placed tasks claim. The master has both, and
+//! every view its own with its own claims in it; both judge by [`ClusterResources::judge`].
+//!
+//! A task claims what its group says for as long as it has a machine, whatever it was resized to. So the sum moves
+//! where tasks come and leave, and nowhere else. No machine
+//! is the place to make room on, so nobody is evicted for it: who waits for a licence waits until a task that has
+//! one ends.
+
+use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use crate::audit::AuditError;
+use crate::cell::Cell;
+use crate::delta::Delta;
+use crate::facts::Need;
+use crate::image::{Image, ImageError};
+use crate::validate;
+use crate::view::{GroupRef, View};
+use omega_core::{Amounts, Job, KindId, Outcome, Reason, Rejection, TaskGroup};
+use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterResources {
+    /// How much there is of each kind.
+    pub capacity: Amounts,
+    /// What placed tasks claim together; more than there is after a kind was made less, or a task was adopted.
+    pub claimed: Amounts,
+}
+
+impl ClusterResources {
+    /// What may still be claimed of a kind.
+    #[must_use]
+    pub fn free(&self, kind: KindId) -> u64 {
+        self.capacity.get(kind).saturating_sub(self.claimed.get(kind))
+    }
+
+    /// Whether a task may claim so much.
+    fn judge(&self, request: &Amounts) -> Result<(), Reason> {
+        match request.iter().find(|(kind, amount)| *amount > self.free(*kind)) {
+            Some((kind, _)) => Err(Reason::CellExhausted(kind)),
+            None => Ok(()),
+        }
+    }
+
+    /// How many tasks may claim so much each.
+    fn room_for(&self, request: &Amounts) -> u64 {
+        let counts = request.iter().map(|(kind, amount)| self.free(kind) / amount);
+        counts.min().unwrap_or(u64::MAX)
+    }
+
+    /// Counts what a task claims, or with `sign` -1 what it gives back.
+    fn count_request(&mut self, request: &Amounts, sign: i64) {
+        for (kind, amount) in request.iter() {
+            let claimed = self.claimed.get(kind);
+            debug_assert!(sign > 0 || amount <= claimed, "what is given back was counted");
+            self.claimed.set(kind, claimed.saturating_add_signed(sign * amount as i64));
+        }
+    }
+
+    /// Whether there is more of some kind than before.
+    fn exceeds(&self, before: &ClusterResources) -> bool {
+        self.capacity.iter().any(|(kind, _)| self.free(kind) > before.free(kind))
+    }
+}
+
+impl Need {
+    /// What a task counts for its tenant that takes so much of its machine: that, and what it claims of the cell.
+    #[inline]
+    pub(crate) fn charged<'a>(&self, request: &'a [i64]) -> Cow<'a, [i64]> {
+        let Some(of_cell) = &self.cluster_request else { return Cow::Borrowed(request) };
+        let mut charged = request.to_vec();
+        for (kind, amount) in of_cell.iter() {
+            charged[kind.index()] += amount as i64;
+        }
+        Cow::Owned(charged)
+    }
+}
+
+impl Ledger for ClusterResources {
+    fn check(&self, at: &Placement<'_>, _: &Context<'_>) -> Result<(), Reason> {
+        at.need.cluster_request.as_deref().map_or(Ok(()), |request| self.judge(request))
+    }
+
+    fn count(&mut self, at: &Placement<'_>, sign: i64) {
+        if let Some(request) = &at.need.cluster_request {
+            self.count_request(request, sign);
+        }
+    }
+}
+
+impl Policy for ClusterResources {
+    type Mirror = ClusterResources;
+    type Note = ();
+
+    fn concerns(_: &Job, group: &TaskGroup) -> bool {
+        !group.cluster_request.is_zero()
+    }
+
+    fn write_head(&self, delta: &mut Delta) {
+        delta.resources.clone_from(self);
+    }
+
+    fn can_count(&self, at: &Placement<'_>) -> bool {
+        let request = at.need.cluster_request.as_deref();
+        request.is_none_or(|request| self.claimed.checked_add(request).is_some())
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.cluster_capacity.clone_from(&self.capacity);
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        validate::cluster_capacity(&restoring.image.cluster_capacity, restoring.kinds)?;
+        self.capacity.clone_from(&restoring.image.cluster_capacity);
+        Ok(())
+    }
+
+    fn hash(&self, into: &mut impl Hasher) {
+        hash(&self.capacity, into);
+    }
+
+    fn hash_image(image: &Image, into: &mut impl Hasher) {
+        hash(&image.cluster_capacity, into);
+    }
+
+    fn audit(&self, recount: &ClusterResources) -> Result<(), AuditError> {
+        if self.claimed == recount.claimed { Ok(()) } else { Err(AuditError::CellClaims) }
+    }
+
+    fn uncounted(&self) -> ClusterResources {
+        ClusterResources { capacity: self.capacity.clone(), claimed: Amounts::zero() }
+    }
+}
+
+impl Mirror for ClusterResources {
+    fn apply(&mut self, applying: Applying<'_>) {
+        let now = &applying.delta.resources;
+        applying.tally.cell_freed += u64::from(now.exceeds(self));
+        self.clone_from(now);
+    }
+}
+
+/// A cell that has nothing as a whole leaves no trace in its hash.
+fn hash(capacity: &Amounts, into: &mut impl Hasher) {
+    if !capacity.is_zero() {
+        ("the cell has", capacity).hash(into);
+    }
+}
+
+impl Cell {
+    /// What the cell as a whole has, and what of it is claimed.
+    #[must_use]
+    pub fn resources(&self) -> &ClusterResources {
+        &self.policies.cluster_resources
+    }
+
+    pub(crate) fn set_cluster_capacity(
+        &mut self,
+        kind: KindId,
+        amount: u64,
+    ) -> Result<Outcome, Rejection> {
+        validate::known_kind(kind, &self.kinds)?;
+        let capacity = self.policies.cluster_resources.capacity.clone().with(kind, amount);
+        validate::cluster_capacity(&capacity, &self.kinds)?;
+        if capacity == self.policies.cluster_resources.capacity {
+            return Ok(Outcome::Done(self.version));
+        }
+        self.policies.cluster_resources.capacity = capacity;
+        Ok(Outcome::Done(self.begin()))
+    }
+}
+
+impl View {
+    /// The amounts that the cell as a whole has, and those that are claimed, by this view, too.
+    #[must_use]
+    pub fn resources(&self) -> &ClusterResources {
+        &self.mirrors().cluster_resources
+    }
+
+    /// The number of tasks of a group that may claim what they need of the cell as a whole.
+    #[must_use]
+    pub fn cell_room(&self, group: GroupRef) -> usize {
+        let request = self.need(group).cluster_request.as_deref();
+        let count = request.map_or(u64::MAX, |request| self.resources().room_for(request));
+        usize::try_from(count).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_claimed_beyond_what_there_is_leaves_nothing() {
+        let mut cell =
+            ClusterResources { capacity: Amounts::new([0, 7]), claimed: Amounts::new([0, 2]) };
+        let two = Amounts::new([0, 2]);
+        assert_eq!((cell.room_for(&two), cell.judge(&two)), (2, Ok(())));
+        let before = cell.clone();
+        cell.count_request(&Amounts::new([0, 9]), 1);
+        assert_eq!((cell.free(KindId(1)), cell.room_for(&two)), (0, 0));
+        assert_eq!(cell.judge(&two), Err(Reason::CellExhausted(KindId(1))));
+        assert_eq!(cell.judge(&Amounts::new([1])), Err(Reason::CellExhausted(KindId(0))));
+        assert_eq!(cell.judge(&Amounts::zero()), Ok(()));
+        assert!(before.exceeds(&cell) && !cell.exceeds(&before));
+    }
+}

@@ -1,0 +1,181 @@
+//! Evictions: who may preempt whom (`review.rs`), and how many the cell takes in any span of time.
+//!
+//! The times of those that count are kept, with how many there were at each (the *sliding window log* of rate
+//! limiters). That is exact: a bucket that is refilled, or a counter for each minute, lets through almost
+//! twice as many around its edge. It is short, too, because the cell's time moves only with
+//! [`Expire`](omega_core::Command::Expire): a minute has six hundred times at most if that comes every 100 ms.
+//!
+//! Invariant: times ascend, counts are above 0, and `sum` is theirs.
+
+mod review;
+
+use super::list::Listed;
+use super::{Ledger, Policy, Restoring};
+use crate::cell::{Cell, Change};
+use crate::commit::Review;
+use crate::delta::Delta;
+use crate::image::{Image, ImageError};
+use omega_core::{Conflict, EvictionCap, Item, Job, TaskGroup, Transaction};
+use std::collections::VecDeque;
+
+/// Evictions: who may preempt whom, and how many the cell takes in any span of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evictions {
+    log: EvictionLog,
+    counts: EvictionCounts,
+}
+
+impl Ledger for Evictions {
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Evictions {
+    type Mirror = ();
+    /// Evictions that only a guarantee allows.
+    type Note = u32;
+
+    fn concerns(_: &Job, _: &TaskGroup) -> bool {
+        false
+    }
+
+    fn concerns_transaction(txn: &Transaction) -> bool {
+        !txn.evictions.is_empty()
+    }
+
+    fn check_all(cell: &Cell, review: &Review<'_>, note: &mut u32, late: &mut Vec<Conflict>) {
+        *note = cell.late_evictions(review, late);
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, reclaimed: u32) {
+        if review.steps.is_empty() {
+            return;
+        }
+        let stayed = review.conflicts.iter().filter(|c| matches!(c.item, Item::Eviction(_)));
+        let taken = review.txn.evictions.len() - stayed.count();
+        cell.count_evictions(taken as u32, reclaimed);
+    }
+
+    fn write_change(&self, delta: &mut Delta) {
+        delta.refilled = true;
+    }
+
+    fn is_near_an_edge(&self, _: u64) -> bool {
+        !self.log.taken.is_empty()
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.evicted = self.log.iter().collect();
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        let image = restoring.image;
+        let cap = image.policy.eviction_cap;
+        self.log = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
+        Ok(())
+    }
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+struct EvictionLog {
+    taken: VecDeque<(u64, u32)>,
+    sum: u64,
+}
+
+/// How many tasks were evicted, since this process has the cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionCounts {
+    /// For tasks of higher precedence.
+    pub by_precedence: u64,
+    /// For what a tenant is guaranteed.
+    pub by_guarantee: u64,
+}
+
+impl EvictionLog {
+    /// Each time with how many there were, ascending.
+    fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.taken.iter().copied()
+    }
+
+    fn add(&mut self, now_ms: u64, count: u32) {
+        match self.taken.back_mut() {
+            Some((at, known)) if *at == now_ms => *known += count,
+            _ => self.taken.push_back((now_ms, count)),
+        }
+        self.sum += u64::from(count);
+    }
+
+    /// Forgets what counts no more. The answer is whether there was anything.
+    fn prune(&mut self, now_ms: u64, cap: Option<EvictionCap>) -> bool {
+        let before = self.sum;
+        let over =
+            |at: u64| cap.is_none_or(|cap| at.saturating_add(u64::from(cap.per_ms)) <= now_ms);
+        while let Some((_, count)) = self.taken.pop_front_if(|(at, _)| over(*at)) {
+            self.sum -= u64::from(count);
+        }
+        self.sum < before
+    }
+
+    /// The log of an image.
+    ///
+    /// # Errors
+    /// If no cell of this time and cap can have it.
+    fn restore(
+        list: &[(u64, u32)],
+        now_ms: u64,
+        cap: Option<EvictionCap>,
+    ) -> Result<EvictionLog, ImageError> {
+        let mut log = EvictionLog::default();
+        for (at, count) in list {
+            let later = log.taken.back().is_none_or(|(before, _)| before < at);
+            if !later || *at > now_ms || *count == 0 {
+                return Err(ImageError::Evictions);
+            }
+            log.add(*at, *count);
+        }
+        let whole = !log.prune(now_ms, cap);
+        if whole { Ok(log) } else { Err(ImageError::Evictions) }
+    }
+}
+
+impl Cell {
+    /// How many evictions more it takes now; `None` if that is not bounded.
+    #[must_use]
+    pub fn evictions_left(&self) -> Option<u32> {
+        let cap = self.policy.eviction_cap?;
+        Some(u64::from(cap.count).saturating_sub(self.policies.evictions.log.sum) as u32)
+    }
+
+    /// How many tasks were evicted, since this process has the cell.
+    #[must_use]
+    pub fn eviction_counts(&self) -> EvictionCounts {
+        self.policies.evictions.counts
+    }
+
+    /// Counts evictions that were taken, of which so many were for a guarantee.
+    fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
+        let Evictions { log, counts } = &mut self.policies.evictions;
+        counts.by_guarantee += u64::from(reclaimed);
+        counts.by_precedence += u64::from(taken - reclaimed);
+        if self.policy.eviction_cap.is_some() && taken > 0 {
+            log.add(self.now_ms, taken);
+        }
+    }
+
+    /// Each time at which evictions count against the limit, ascending, with how many there were.
+    pub(crate) fn counted_evictions(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.policies.evictions.log.iter()
+    }
+
+    /// Forgets evictions that count no more. The answer is whether there were any.
+    pub(crate) fn refill_evictions(&mut self) -> bool {
+        self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
+    }
+
+    /// Tells schedulers that more evictions are taken, or others than before.
+    pub(crate) fn log_evictions(&mut self) {
+        self.log.push(Change::Policy(Evictions::BIT));
+    }
+}

@@ -1,0 +1,271 @@
+//! Gangs that several transactions place: their tasks hold their places until enough of them have one.
+//!
+//! ```text
+//!          some tasks are placed         so many as the gang needs are
+//!   none ────────────────────────▶ held ────────────────────────────────▶ none: agents start them
+//!     ▲                             │
+//!     └── an Expire finds it too old: all of its tasks are pending again
+//! ```
+//!
+//! A gang without a hold that has tasks on machines is complete, or was. Should it lose some of them it is
+//! not held again, since the others run; once none of its tasks has a machine, it begins anew.
+//!
+//! **When a hold began** is noted by the first [`Expire`](omega_core::Command::Expire) after it, so that none
+//! is ended early because the cell was last told the time long ago.
+//!
+//! **Why gangs cannot stop each other for ever.** Holds end, so what they kept comes back. Of several that
+//! would end at once the oldest is spared, one time, so that it gets what the others leave: otherwise two
+//! gangs that each hold half of a cell could both let go and both come back, again and again. Schedulers do
+//! the rest: a gang that was released waits longer than others do before it tries again.
+
+use super::{Ledger, Policy};
+use crate::cell::{Cell, Change};
+use crate::commit::{Review, Scope, Step};
+use crate::jobs::JobRecord;
+use omega_core::transaction::Item;
+use omega_core::{Conflict, Job, JobId, Reason, TaskGroup, TaskId, TaskState};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// That the tasks of a gang hold their places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GangHold {
+    /// The time of the first `Expire` after it began; `None` as long as there was none.
+    pub since_ms: Option<u64>,
+    /// Whether it was spared once, when it was too old and others were released.
+    pub spared: bool,
+}
+
+/// How often gangs held places, since this process has the cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GangCounts {
+    /// Gangs that began to hold places.
+    pub begun: u64,
+    /// Those that got all that they needed.
+    pub completed: u64,
+    /// Those that were released because it took too long.
+    pub timed_out: u64,
+}
+
+/// Gangs: the jobs whose tasks hold their places, and how often that was so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gangs {
+    holding: BTreeSet<JobId>,
+    counts: GangCounts,
+}
+
+impl Gangs {
+    /// Whether the tasks of a job hold their places.
+    pub(crate) fn is_holding(&self, job: JobId) -> bool {
+        self.holding.contains(&job)
+    }
+
+    /// Notes a job of a snapshot whose tasks hold their places.
+    pub(crate) fn restore_hold(&mut self, job: JobId) {
+        self.holding.insert(job);
+    }
+}
+
+impl Ledger for Gangs {
+    fn is_counting(&self) -> bool {
+        false
+    }
+}
+
+impl Policy for Gangs {
+    type Mirror = ();
+    type Note = ();
+
+    fn concerns(job: &Job, _: &TaskGroup) -> bool {
+        job.gang_min.is_some() || job.gang_timeout_ms.is_some()
+    }
+
+    /// Rejects claims of gangs that one transaction must place, and that stay too small.
+    fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
+        let all = review.scope == Scope::All;
+        for (claim, i) in review.txn.claims.iter().zip(0..) {
+            let job = cell.jobs.get(claim.task.job).filter(|job| job.spec.is_placed_at_once());
+            let Some(job) = job.filter(|_| review.is_taken(Item::Claim(i))) else { continue };
+            let is_too_small = |min: u32| all || job.placed < min.min(job.alive);
+            if job.spec.gang_min.is_some_and(is_too_small) {
+                late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
+            }
+        }
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, (): ()) {
+        cell.settle_gangs(review.steps);
+    }
+
+    fn is_near_an_edge(&self, _: u64) -> bool {
+        !self.holding.is_empty()
+    }
+
+    fn goes_by_time(&self) -> bool {
+        !self.holding.is_empty()
+    }
+}
+
+impl JobRecord {
+    /// Whether as many of its tasks are placed as its gang needs: its minimum, or all that is left of it.
+    fn has_enough(&self) -> bool {
+        self.placed >= self.spec.gang_min.unwrap_or(0).min(self.alive)
+    }
+
+    /// Whether it may hold places as it does, or not.
+    pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
+        self.hold.is_none_or(|hold| {
+            let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
+            let in_past = hold.since_ms.is_none_or(|since| since <= now_ms);
+            may_hold && in_past && self.placed > 0 && !self.has_enough()
+        })
+    }
+
+    fn is_overdue(&self, now_ms: u64) -> bool {
+        let since = self.hold.and_then(|hold| hold.since_ms);
+        let most = u64::from(self.spec.gang_timeout_ms.unwrap_or(0));
+        since.is_some_and(|since| since.saturating_add(most) <= now_ms)
+    }
+}
+
+impl Cell {
+    /// Whether the tasks of a job hold their places, which means that they are not to be started yet.
+    #[must_use]
+    pub fn gang_hold(&self, job: JobId) -> Option<GangHold> {
+        self.jobs.get(job)?.hold
+    }
+
+    /// The jobs whose tasks hold their places, ascending.
+    #[must_use]
+    pub fn holding(&self) -> &BTreeSet<JobId> {
+        &self.policies.gangs.holding
+    }
+
+    /// When a job that holds places is released if it stays too small; `None` if it holds none, or
+    /// that is not known yet.
+    #[must_use]
+    pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
+        let job = self.jobs.get(job)?;
+        Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
+    }
+
+    /// How often gangs held places, since this process has the cell.
+    #[must_use]
+    pub fn gang_counts(&self) -> GangCounts {
+        self.policies.gangs.counts
+    }
+
+    /// Begins or ends holds after a transaction of these steps.
+    fn settle_gangs(&mut self, steps: &[Step]) {
+        let mut net: BTreeMap<JobId, i64> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Placed { task, .. } => *net.entry(task.job).or_default() += 1,
+                Step::Removed { task, .. } => *net.entry(task.job).or_default() -= 1,
+                Step::Resized { .. } => {}
+            }
+        }
+        for (id, net) in net {
+            let had_none = self.jobs.get(id).is_some_and(|job| i64::from(job.placed) == net);
+            self.settle_gang(id, had_none);
+        }
+    }
+
+    /// Begins or ends the hold of a job whose tasks have changed. `had_none` says that no task of it was
+    /// placed before.
+    pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
+        let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
+            return;
+        };
+        let small = job.placed > 0 && !job.has_enough();
+        let hold = match job.hold {
+            None if had_none && small => Some(GangHold::default()),
+            hold => hold.filter(|_| small),
+        };
+        if hold == job.hold {
+            return;
+        }
+        match hold {
+            Some(_) => {
+                self.policies.gangs.holding.insert(id);
+                self.policies.gangs.counts.begun += 1;
+                if let Some(job) = self.jobs.get_mut(id) {
+                    job.hold = hold;
+                }
+            }
+            None if job.placed > 0 => self.begin_gang(id),
+            None => self.end_hold(id),
+        }
+    }
+
+    /// Ends the hold of a job, if it has one, because its tasks are to run.
+    pub(crate) fn begin_gang(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
+        // Whoever starts tasks looks at all of them again.
+        self.log.push(Change::Job(id, job.owner));
+        self.policies.gangs.counts.completed += 1;
+        self.end_hold(id);
+    }
+
+    fn end_hold(&mut self, id: JobId) {
+        self.policies.gangs.holding.remove(&id);
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.hold = None;
+        }
+    }
+
+    /// Notes when holds began that are new, and finds those that are too old and not spared.
+    pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
+        if self.policies.gangs.holding.is_empty() {
+            return Vec::new();
+        }
+        let now_ms = self.now_ms;
+        let mut overdue = Vec::new();
+        for id in &self.policies.gangs.holding {
+            let Some(job) = self.jobs.get_mut(*id) else { continue };
+            if job.is_overdue(now_ms) {
+                overdue.push((job.hold.and_then(|hold| hold.since_ms), *id));
+            } else if let Some(hold) = &mut job.hold {
+                hold.since_ms.get_or_insert(now_ms);
+            }
+        }
+        overdue.sort_unstable();
+        let mut overdue: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
+        let spared = |id: &JobId| self.gang_hold(*id).is_none_or(|hold| hold.spared);
+        if overdue.len() > 1
+            && let Some(first) = overdue.iter().position(|id| !spared(id))
+        {
+            let id = overdue.remove(first);
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.hold = Some(GangHold { since_ms: Some(now_ms), spared: true });
+            }
+        }
+        overdue
+    }
+
+    /// Takes all tasks of these gangs off their machines.
+    pub(crate) fn release_gangs(&mut self, gangs: Vec<JobId>) {
+        let mut left: Vec<usize> = Vec::new();
+        for id in gangs {
+            let tasks = self.jobs.get(id).map_or(0, |job| job.tasks.len() as u32);
+            for index in 0..tasks {
+                left.extend(self.release_task(TaskId { job: id, index }));
+            }
+            self.policies.gangs.counts.timed_out += 1;
+            self.end_hold(id);
+        }
+        left.sort_unstable();
+        left.dedup();
+        left.into_iter().for_each(|slot| self.touch(slot));
+    }
+
+    /// Makes a task pending, if it has a machine. The answer is the row that it left.
+    fn release_task(&mut self, id: TaskId) -> Option<usize> {
+        let slot = self.jobs.task(id)?.1.state.machine()?.row();
+        let parts = self.parts(id.job)?;
+        let owner = parts.job.owner;
+        Cell::unplace(parts, id, TaskState::Pending);
+        self.log_task(id, owner, Some(slot));
+        Some(slot)
+    }
+}

@@ -1,0 +1,317 @@
+//! Code that follows from the list of policies: each function below calls one function of each listed policy, in
+//! order, without a virtual call.
+
+/// Implements the side that the cell and views share, for a struct with a ledger for each policy.
+macro_rules! ledgers {
+    ($all:ident: $($name:ident: $state:ty,)+) => {
+        impl Checks for $all {
+            #[inline]
+            fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+                let met = at.need.policies & self.checking;
+                if met.is_empty() {
+                    return Ok(());
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.admit(at, context)?;
+                })+
+                Ok(())
+            }
+
+            #[inline]
+            fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+                let met = at.need.policies & self.checking;
+                if met.is_empty() {
+                    return Ok(());
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.check(at, context)?;
+                })+
+                Ok(())
+            }
+        }
+
+        impl Default for $all {
+            fn default() -> $all {
+                let (checking, counting) = (PolicySet::NONE, PolicySet::NONE);
+                let mut all = $all { checking, counting, $($name: Default::default(),)+ };
+                all.refresh(&Facts::default());
+                all
+            }
+        }
+
+        impl $all {
+            /// Looks up anew which policies check and count: after each change of their settings.
+            pub(crate) fn refresh(&mut self, facts: &Facts) {
+                (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
+                $(
+                    let bit = <$state as Listed>::BIT;
+                    self.checking |= bit.when(self.$name.is_checking(facts));
+                    self.counting |= bit.when(self.$name.is_counting());
+                )+
+            }
+
+            /// Counts a placed task, or with `sign` -1 one that left.
+            #[inline]
+            pub(crate) fn count(&mut self, at: &Placement<'_>, sign: i64) {
+                let met = at.need.policies & self.counting;
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.count(at, sign);
+                })+
+            }
+        }
+    };
+}
+
+/// Defines the structs of all policies.
+macro_rules! policies {
+    ($($(#[$doc:meta])* $name:ident: $state:ty,)+) => {
+        /// The positions of the list.
+        #[expect(non_camel_case_types, reason = "they are named after the fields")]
+        enum Position { $($name,)+ }
+
+        $(impl Listed for $state {
+            const BIT: PolicySet = PolicySet::at(Position::$name as u32);
+        })+
+
+        /// The state of every policy in the cell.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Policies {
+            checking: PolicySet,
+            counting: PolicySet,
+            $($(#[$doc])* pub(crate) $name: $state,)+
+        }
+
+        /// The mirror of every policy in a view.
+        #[derive(Debug)]
+        pub(crate) struct Mirrors {
+            checking: PolicySet,
+            counting: PolicySet,
+            $($(#[$doc])* pub(crate) $name: <$state as Policy>::Mirror,)+
+        }
+
+        /// The notes of every policy of one transaction.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Notes {
+            $($name: <$state as Policy>::Note,)+
+        }
+
+        ledgers!(Policies: $($name: $state,)+);
+        ledgers!(Mirrors: $($name: $state,)+);
+
+        impl PolicySet {
+            /// The policies that concern the tasks of a group.
+            pub(crate) fn concerning(job: &Job, group: &TaskGroup) -> PolicySet {
+                let mut set = PolicySet::NONE;
+                $(set |= <$state as Listed>::BIT.when(<$state>::concerns(job, group));)+
+                set
+            }
+        }
+
+        impl PolicySet {
+            /// The policies that concern a transaction whatever its tasks are.
+            #[inline]
+            pub(crate) fn of_transaction(txn: &Transaction) -> PolicySet {
+                let mut set = PolicySet::NONE;
+                $(set |= <$state as Listed>::BIT.when(<$state>::concerns_transaction(txn));)+
+                set
+            }
+        }
+
+        impl Policies {
+            /// The policies that concern a group's tasks and check at present.
+            #[inline]
+            pub(crate) fn meeting(&self, need: &Need) -> PolicySet {
+                need.policies & self.checking
+            }
+
+            /// Checks whether a placed task may be allocated so much more.
+            ///
+            /// # Errors
+            /// The first reason against it, in the order of the list.
+            pub(crate) fn check_resize(
+                &self,
+                by: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                let met = self.meeting(by.need);
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.check_resize(by, context)?;
+                })+
+                Ok(())
+            }
+
+            /// Notes that a task is about to be resized.
+            pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+                let met = by.need.policies & self.counting;
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.note_resize(by, facts, &mut notes.$name);
+                })+
+            }
+
+            /// Notes that a task is about to be released or evicted.
+            #[inline]
+            pub(crate) fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+                let met = self.meeting(at.need);
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.note_removal(at, facts, &mut notes.$name);
+                })+
+            }
+
+            /// Checks a transaction as a whole by those of its policies that it met.
+            #[inline]
+            pub(crate) fn check_all(
+                cell: &Cell,
+                (review, met): (&Review<'_>, PolicySet),
+                notes: &mut Notes,
+                late: &mut Vec<Conflict>,
+            ) {
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    <$state>::check_all(cell, review, &mut notes.$name, late);
+                })+
+            }
+
+            /// Concludes a transaction for those of its policies that it met.
+            #[inline]
+            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, (met, notes): (PolicySet, Notes)) {
+                if met.is_empty() {
+                    return;
+                }
+                $(if met.has(<$state as Listed>::BIT) {
+                    <$state>::settle(cell, review, notes.$name);
+                })+
+            }
+        }
+
+        impl Mirrors {
+            /// Whether a mirror counts the tasks of a group at present.
+            pub(crate) fn count_tasks_of(&self, job: &Job, group: &TaskGroup) -> bool {
+                !self.counting.is_empty()
+                    && !(PolicySet::concerning(job, group) & self.counting).is_empty()
+            }
+
+            /// Forgets all that refers to a view's machines.
+            pub(crate) fn reset(&mut self) {
+                $(self.$name.reset();)+
+            }
+
+            /// Takes over what a delta has of every policy.
+            pub(crate) fn apply(&mut self, mut applying: Applying<'_>) {
+                $(self.$name.apply(applying.again());)+
+                self.refresh(applying.facts);
+            }
+        }
+
+        impl Policies {
+            /// The policies that have another effect at one time than at another.
+            pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
+                let mut set = PolicySet::NONE;
+                $(set |= <$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
+                set
+            }
+
+            /// Has some policies go on to a time at which they have another effect.
+            pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
+                $(if some.has(<$state as Listed>::BIT) {
+                    self.$name.pass_time(facts, now_ms);
+                })+
+            }
+
+            /// Whether the passing of time changes something soon.
+            pub(crate) fn are_near_an_edge(&self, now_ms: u64) -> bool {
+                $(self.$name.is_near_an_edge(now_ms))||+
+            }
+
+            /// Whether what commands do depends on the time.
+            pub(crate) fn go_by_time(&self) -> bool {
+                $(self.$name.goes_by_time())||+
+            }
+
+            /// Counts what a placed task was resized by.
+            pub(crate) fn resize(&mut self, by: &Placement<'_>) {
+                let met = by.need.policies & self.counting;
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.resize(by);
+                })+
+            }
+
+            /// Writes the columns of a row that changed.
+            #[inline]
+            pub(crate) fn write_row(&self, slot: u32, delta: &mut Delta) {
+                $(if self.counting.has(<$state as Listed>::BIT) {
+                    self.$name.write_row(slot, delta);
+                })+
+            }
+
+            /// Writes the parts that every delta has.
+            pub(crate) fn write_head(&self, delta: &mut Delta) {
+                $(self.$name.write_head(delta);)+
+            }
+
+            /// Writes the parts of policies that have changed.
+            pub(crate) fn write_change(&self, some: PolicySet, delta: &mut Delta) {
+                $(if some.has(<$state as Listed>::BIT) {
+                    self.$name.write_change(delta);
+                })+
+            }
+
+            /// Writes what a full delta has beside its rows.
+            pub(crate) fn write_whole(&self, delta: &mut Delta) {
+                $(self.$name.write_whole(delta);)+
+            }
+
+            /// Whether all sums stay in bounds with one more placement.
+            pub(crate) fn can_count(&self, at: &Placement<'_>) -> bool {
+                $((!at.need.policies.has(<$state as Listed>::BIT) || self.$name.can_count(at)))&&+
+            }
+
+            /// Adds the parts of a snapshot.
+            pub(crate) fn capture(&self, image: &mut Image) {
+                $(self.$name.capture(image);)+
+            }
+
+            /// Takes over the parts of a snapshot.
+            ///
+            /// # Errors
+            /// The first part that no cell can have had.
+            pub(crate) fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
+                $(self.$name.restore(restoring.again())?;)+
+                self.refresh(restoring.facts);
+                Ok(())
+            }
+
+            /// Adds the parts of a state to the state hash.
+            pub(crate) fn hash(&self, into: &mut impl Hasher) {
+                $(self.$name.hash(into);)+
+            }
+
+            /// Adds the parts of a snapshot to the state hash.
+            pub(crate) fn hash_image(image: &Image, into: &mut impl Hasher) {
+                $(<$state>::hash_image(image, into);)+
+            }
+
+            /// Creates the states without anything counted.
+            pub(crate) fn uncounted(&self) -> Policies {
+                let Policies { checking, counting, .. } = *self;
+                Policies { checking, counting, $($name: self.$name.uncounted(),)+ }
+            }
+
+            /// Compares all sums with those of a recount.
+            ///
+            /// # Errors
+            /// The first that differs.
+            pub(crate) fn audit(&self, recount: &Policies) -> Result<(), AuditError> {
+                $(self.$name.audit(&recount.$name)?;)+
+                Ok(())
+            }
+        }
+    };
+}

@@ -1,0 +1,497 @@
+//! Peak hours: calendars of hours in which batch may have only a share of a machine, and what batch holds where.
+//!
+//! The cell has them and every view its own; both check by them. While there is a calendar, what
+//! the batch tasks of each machine hold together is kept as a sum, and of a machine on which a peak holds that sum may
+//! not rise over the share. Without calendars nothing is summed, and a claim costs one look at an empty list.
+//!
+//! The peaks that hold are looked up when the time moves, not when a claim is judged. When one begins or is over, the
+//! cell has a new version: so views hear of it, and jobs that were refused are tried again.
+//!
+//! Invariant: calendars are by name, ascending, no two of one name; `shares` are those of the peaks that hold at the
+//! time that was last told, ascending by kind; `held` is empty if there are no calendars.
+
+mod view;
+
+use super::list::Listed;
+use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use crate::audit::AuditError;
+use crate::cell::{Cell, Change};
+use crate::commit::Review;
+use crate::delta::Delta;
+use crate::facts::Facts;
+use crate::image::{Image, ImageError};
+use crate::jobs::JobRecord;
+use crate::sets::{SetId, SetKey};
+use crate::validate;
+use omega_core::limits::PEAK_CALENDARS_MAX;
+use omega_core::{
+    Job, JobKind, KindId, KindShare, MachineId, Outcome, Peak, PeakCalendar, Reason, Rejection,
+    TaskGroup, Text,
+};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+
+/// How long before a peak begins or is over the cell should hear the time often.
+const SOON_MS: u32 = 30_000;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peaks {
+    calendars: Vec<(PeakCalendar, SetId)>,
+    shares: Vec<(SetId, KindShare)>,
+    /// What batch holds of each kind, machine by machine.
+    held: Vec<i64>,
+    kinds: usize,
+    /// No part of the cell's state.
+    counts: PeakCounts,
+}
+
+impl Peaks {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.calendars.is_empty()
+    }
+
+    /// Whether a peak holds.
+    #[inline]
+    fn any_holds(&self) -> bool {
+        !self.shares.is_empty()
+    }
+
+    /// Every calendar, by name.
+    fn iter(&self) -> impl Iterator<Item = &PeakCalendar> {
+        self.calendars.iter().map(|(calendar, _)| calendar)
+    }
+
+    fn each_peak(&self) -> impl Iterator<Item = &Peak> {
+        self.iter().flat_map(|calendar| &calendar.peaks)
+    }
+
+    /// Looks up which peaks hold now.
+    fn tell_time(&mut self, now_ms: u64) {
+        self.shares.clear();
+        for (calendar, machines) in &self.calendars {
+            let peaks = calendar.peaks.iter().filter(|peak| peak.holds(now_ms));
+            let shares = peaks.flat_map(|peak| &peak.batch_max);
+            self.shares.extend(shares.map(|share| (*machines, *share)));
+        }
+        self.shares.sort_by_key(|(_, share)| share.kind);
+    }
+
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.calendars.binary_search_by(|(known, _)| (*known.name).cmp(name))
+    }
+
+    /// What batch holds of each kind on the machine in a row; nothing of it is kept if it is nothing.
+    fn held(&self, row: usize) -> &[i64] {
+        self.held.get(row * self.kinds..).and_then(|held| held.get(..self.kinds)).unwrap_or(&[])
+    }
+
+    fn held_of(&self, row: usize, kind: KindId) -> i64 {
+        self.held(row).get(kind.index()).copied().unwrap_or(0)
+    }
+
+    fn held_mut(&mut self, row: usize) -> &mut [i64] {
+        let end = (row + 1) * self.kinds;
+        if self.held.len() < end {
+            self.held.resize(end, 0);
+        }
+        &mut self.held[row * self.kinds..end]
+    }
+
+    /// Says what batch holds on the machine in a row.
+    fn set_held(&mut self, row: usize, held: &[i64]) {
+        let known = self.held_mut(row);
+        known.fill(0);
+        known.iter_mut().zip(held).for_each(|(known, held)| *known = *held);
+    }
+
+    /// Says that it holds nothing there.
+    fn clear_held(&mut self, row: usize) {
+        if self.held.len() > row * self.kinds {
+            self.held_mut(row).fill(0);
+        }
+    }
+}
+
+impl Peaks {
+    /// Adds a calendar, or puts it in the place of the one of its name.
+    fn set(&mut self, calendar: PeakCalendar, facts: &mut Facts) {
+        self.remove(&calendar.name, facts);
+        let Err(at) = self.place(&calendar.name) else { return };
+        let key = SetKey::Match(vec![calendar.machines.clone()]);
+        let machines = facts.sets.acquire(key, &facts.machines);
+        self.calendars.insert(at, (calendar, machines));
+    }
+
+    fn remove(&mut self, name: &str, facts: &mut Facts) {
+        let Ok(at) = self.place(name) else { return };
+        let (_, machines) = self.calendars.remove(at);
+        facts.sets.release(machines);
+    }
+
+    /// Makes these the calendars that there are, in a cell of so many kinds; that batch holds something is to be
+    /// said anew.
+    fn set_all(&mut self, calendars: &[PeakCalendar], facts: &mut Facts, kinds: usize) {
+        for (_, machines) in std::mem::take(self).calendars {
+            facts.sets.release(machines);
+        }
+        self.kinds = kinds;
+        calendars.iter().for_each(|calendar| self.set(calendar.clone(), facts));
+    }
+
+    /// The shares of the machine in a row that batch may hold now.
+    fn shares_of<'a>(
+        &'a self,
+        row: usize,
+        facts: &'a Facts,
+    ) -> impl Iterator<Item = KindShare> + 'a {
+        let here = move |set: SetId| facts.sets.contains(set, row);
+        self.shares.iter().filter(move |(set, _)| here(*set)).map(|(_, share)| *share)
+    }
+
+    /// Whether a calendar is for the machine in a row.
+    fn has_calendar(&self, row: usize, facts: &Facts) -> bool {
+        self.calendars.iter().any(|(_, machines)| facts.sets.contains(*machines, row))
+    }
+
+    fn exceeds(&self, row: usize, share: KindShare, (more, facts): (&[i64], &Facts)) -> bool {
+        let more = more.get(share.kind.index()).copied().unwrap_or(0);
+        // A kind that is not asked for does not count, even where batch holds too much of it.
+        more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
+    }
+
+    /// The first kind of which batch would hold more than its share of the machine in a row, if a task of such a job
+    /// took so much more there.
+    #[inline]
+    fn over_peak(
+        &self,
+        row: usize,
+        (kind, more): (JobKind, &[i64]),
+        facts: &Facts,
+    ) -> Option<KindId> {
+        if !self.any_holds() || kind != JobKind::Batch {
+            return None;
+        }
+        let mut shares = self.shares_of(row, facts);
+        shares.find(|share| self.exceeds(row, *share, (more, facts))).map(|share| share.kind)
+    }
+
+    /// Of the machines `64 * word ..` in `among`, those where batch would hold more than its share, if a task took
+    /// so much more there.
+    fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &Facts)) -> u64 {
+        let mut over = 0;
+        for (machines, share) in &self.shares {
+            let mut left = asked.1.sets.word(*machines, word) & among & !over;
+            while left != 0 {
+                let lane = left.trailing_zeros() as usize;
+                left &= left - 1;
+                over |= u64::from(self.exceeds(word * 64 + lane, *share, asked)) << lane;
+            }
+        }
+        over
+    }
+
+    /// Of which kinds batch holds more than its share of the machine in a row.
+    fn excess<'a>(
+        &'a self,
+        row: usize,
+        facts: &'a Facts,
+    ) -> impl Iterator<Item = (KindId, i64)> + 'a {
+        let excess = move |share: KindShare| {
+            let over = self.held_of(row, share.kind) - share_of(row, share, facts);
+            (over > 0).then_some((share.kind, over))
+        };
+        self.shares_of(row, facts).filter_map(excess)
+    }
+
+    /// Whether batch holds more than its share of the machine in a row now.
+    fn is_over_its_share(&self, row: usize, facts: &Facts) -> bool {
+        self.any_holds() && self.excess(row, facts).next().is_some()
+    }
+
+    /// The peak that holds on the machine in a row and bounds a kind, and is over last, with its calendar's name.
+    fn peak_on(
+        &self,
+        row: usize,
+        kind: KindId,
+        (now_ms, facts): (u64, &Facts),
+    ) -> Option<(&Text, u64)> {
+        let here = self.calendars.iter().filter(|(_, set)| facts.sets.contains(*set, row));
+        let bounds = |peak: &&Peak| peak.batch_max.iter().any(|share| share.kind == kind);
+        let ends = here.flat_map(|(calendar, _)| {
+            let peaks = calendar.peaks.iter().filter(bounds);
+            peaks.filter_map(|peak| Some((&calendar.name, peak.ends_ms(now_ms)?)))
+        });
+        ends.max_by_key(|(_, ends)| *ends)
+    }
+}
+
+/// The amount that a share is of the machine in a row.
+fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
+    let machine = facts.machines.get(row).and_then(Option::as_ref);
+    machine.map_or(0, |machine| share.of(machine.capacity.get(share.kind)) as i64)
+}
+
+impl Ledger for Peaks {
+    #[inline]
+    fn is_checking(&self, _: &Facts) -> bool {
+        self.any_holds()
+    }
+
+    #[inline]
+    fn is_counting(&self) -> bool {
+        !self.is_empty()
+    }
+
+    fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+        let over = self.over_peak(at.row, (at.job.kind, at.request), context.facts);
+        over.map_or(Ok(()), |kind| Err(Reason::PeakHours(kind)))
+    }
+
+    fn count(&mut self, at: &Placement<'_>, sign: i64) {
+        let held = self.held_mut(at.row).iter_mut();
+        held.zip(at.request).for_each(|(held, amount)| *held += sign * amount);
+    }
+}
+
+impl Policy for Peaks {
+    type Mirror = Peaks;
+    type Note = PeakCounts;
+
+    fn concerns(job: &Job, _: &TaskGroup) -> bool {
+        job.kind == JobKind::Batch
+    }
+
+    fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+        self.admit(by, context)
+    }
+
+    fn resize(&mut self, by: &Placement<'_>) {
+        self.count(by, 1);
+    }
+
+    fn note_resize(&self, by: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
+        let shrinks = by.request.iter().any(|more| *more < 0);
+        let grows = by.request.iter().any(|more| *more > 0);
+        note.throttled += u64::from(shrinks && self.is_over_its_share(by.row, facts));
+        note.grown += u64::from(grows && self.has_calendar(by.row, facts));
+    }
+
+    fn note_removal(&self, at: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
+        note.released += u64::from(self.is_over_its_share(at.row, facts));
+    }
+
+    fn settle(cell: &mut Cell, review: &Review<'_>, note: PeakCounts) {
+        if !review.steps.is_empty() {
+            let counts = &mut cell.policies.peaks.counts;
+            counts.throttled += note.throttled;
+            counts.released += note.released;
+            counts.grown += note.grown;
+        }
+    }
+
+    fn write_row(&self, slot: u32, delta: &mut Delta) {
+        let held = self.held(slot as usize);
+        if held.iter().any(|held| *held != 0) {
+            delta.batch.push((slot, SmallVec::from_slice(held)));
+        }
+    }
+
+    /// Once for all changes: with the calendars comes what batch holds in every row.
+    fn write_change(&self, delta: &mut Delta) {
+        if delta.peaks.is_some() {
+            return;
+        }
+        delta.peaks = Some(self.iter().cloned().collect());
+        delta.batch.clear();
+        if self.is_counting() {
+            (0..delta.rows as u32).for_each(|slot| self.write_row(slot, delta));
+        }
+    }
+
+    fn write_whole(&self, delta: &mut Delta) {
+        if self.is_counting() {
+            delta.peaks = Some(self.iter().cloned().collect());
+        }
+    }
+
+    fn is_near_an_edge(&self, now_ms: u64) -> bool {
+        self.each_peak().any(|peak| peak.changes_within(now_ms, SOON_MS))
+    }
+
+    fn goes_by_time(&self) -> bool {
+        self.is_counting()
+    }
+
+    fn changes_between(&self, before_ms: u64, now_ms: u64) -> bool {
+        self.each_peak().any(|peak| peak.holds(before_ms) != peak.holds(now_ms))
+    }
+
+    fn pass_time(&mut self, _: &mut Facts, now_ms: u64) {
+        self.tell_time(now_ms);
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.peaks = self.iter().cloned().collect();
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        let Restoring { image, facts, kinds } = restoring;
+        let list = &image.peaks;
+        let max = PEAK_CALENDARS_MAX as u64;
+        ImageError::check_count("calendars of peaks", list.len() as u64, max)?;
+        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
+            return Err(ImageError::Peaks(pair[1].name.clone()));
+        }
+        list.iter().try_for_each(|calendar| validate::peaks(calendar, kinds))?;
+        self.set_all(list, facts, kinds.count());
+        self.tell_time(image.now_ms);
+        Ok(())
+    }
+
+    fn hash(&self, into: &mut impl Hasher) {
+        self.iter().for_each(|calendar| ("peaks", calendar).hash(into));
+    }
+
+    fn hash_image(image: &Image, into: &mut impl Hasher) {
+        image.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
+    }
+
+    /// A row that was never counted is not there: it holds nothing.
+    fn audit(&self, recount: &Peaks) -> Result<(), AuditError> {
+        let rows = recount.held.len().max(self.held.len());
+        let at = |held: &[i64], i: usize| held.get(i).copied().unwrap_or(0);
+        let is_right = (0..rows).all(|i| at(&recount.held, i) == at(&self.held, i));
+        let is_right = is_right && (self.is_counting() || self.held.is_empty());
+        if is_right { Ok(()) } else { Err(AuditError::Batch) }
+    }
+
+    fn uncounted(&self) -> Peaks {
+        Peaks { held: Vec::new(), ..self.clone() }
+    }
+}
+
+impl Mirror for Peaks {
+    fn reset(&mut self) {
+        *self = Peaks::default();
+    }
+
+    fn apply(&mut self, applying: Applying<'_>) {
+        let Applying { delta, facts, kinds, stale, .. } = applying;
+        if let Some(calendars) = &delta.peaks {
+            self.set_all(calendars, facts, kinds);
+            *stale = true;
+        }
+        if self.is_empty() {
+            return;
+        }
+        self.tell_time(delta.now_ms);
+        delta.slots.iter().for_each(|slot| self.clear_held(*slot as usize));
+        delta.batch.iter().for_each(|(slot, held)| self.set_held(*slot as usize, held));
+    }
+}
+
+/// How often batch stepped back on machines of which it held more than its share, and grew on machines of a calendar,
+/// since this process has the cell. It is no part of its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeakCounts {
+    /// Tasks that came to hold less.
+    pub throttled: u64,
+    /// Tasks that were released or evicted.
+    pub released: u64,
+    /// Tasks that came to hold more.
+    pub grown: u64,
+}
+
+impl Cell {
+    /// How often batch stepped back for peaks, and grew again, since this process has the cell.
+    #[must_use]
+    pub fn peak_counts(&self) -> PeakCounts {
+        self.policies.peaks.counts
+    }
+
+    /// Every calendar of peaks, by name.
+    pub fn peak_calendars(&self) -> impl Iterator<Item = &PeakCalendar> {
+        self.policies.peaks.iter()
+    }
+
+    /// What the batch tasks of a machine hold together of a kind. It is counted only while there is a calendar of
+    /// peaks, and of a task whose demand varies over the day the highest point is.
+    #[must_use]
+    pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
+        let known = self.machines.get(machine);
+        known.map_or(0, |_| self.policies.peaks.held_of(machine.row(), kind))
+    }
+
+    /// On how many machines batch holds more than its share at this time of day.
+    #[must_use]
+    pub fn machines_over_peak(&self) -> usize {
+        if !self.policies.peaks.any_holds() {
+            return 0;
+        }
+        self.facts
+            .sets
+            .present()
+            .filter(|row| self.policies.peaks.excess(*row, &self.facts).next().is_some())
+            .count()
+    }
+
+    pub(crate) fn set_peaks(&mut self, calendar: PeakCalendar) -> Result<Outcome, Rejection> {
+        validate::peaks(&calendar, &self.kinds)?;
+        let place = self.policies.peaks.place(&calendar.name);
+        if place.is_ok_and(|at| self.policies.peaks.calendars[at].0 == calendar) {
+            return Ok(Outcome::Done(self.version));
+        }
+        let count = self.policies.peaks.calendars.len() + 1;
+        if place.is_err() && count > PEAK_CALENDARS_MAX {
+            return Err(validate::too_many("calendars of peaks", count, PEAK_CALENDARS_MAX));
+        }
+        let others = self.peak_calendars().filter(|other| other.name != calendar.name);
+        validate::all_peaks(others.chain([&calendar]))?;
+        let version = self.begin();
+        self.change_peaks(|peaks, facts| peaks.set(calendar, facts));
+        self.log.push(Change::Policy(Peaks::BIT));
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn remove_peaks(&mut self, name: &Text) -> Result<Outcome, Rejection> {
+        if self.policies.peaks.place(name).is_err() {
+            return Err(Rejection::UnknownPeaks(name.clone()));
+        }
+        let version = self.begin();
+        self.change_peaks(|peaks, facts| peaks.remove(name, facts));
+        self.log.push(Change::Policy(Peaks::BIT));
+        Ok(Outcome::Done(version))
+    }
+
+    /// Changes the calendars. With the first one, what batch holds begins to be counted, and ends with the last.
+    fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
+        let peaks = &mut self.policies.peaks;
+        let before = peaks.is_empty();
+        peaks.kinds = self.kinds.count();
+        change(peaks, &mut self.facts);
+        peaks.tell_time(self.now_ms);
+        match (before, peaks.is_empty()) {
+            (true, false) => self.policies.peaks.held = self.count_batch(),
+            (_, true) => self.policies.peaks.held = Vec::new(),
+            (false, false) => {}
+        }
+    }
+
+    /// What batch holds of each kind, machine by machine, counted anew.
+    fn count_batch(&self) -> Vec<i64> {
+        let kinds = self.kinds.count();
+        let mut held = vec![0; self.machines.row_count() * kinds];
+        let is_batch = |job: &&JobRecord| job.spec.kind == JobKind::Batch;
+        for (_, job) in self.jobs.iter().filter(|(_, job)| is_batch(job)) {
+            for (task, index) in job.tasks.iter().zip(0..) {
+                let Some(machine) = task.state.machine() else { continue };
+                let row = &mut held[machine.row() * kinds..][..kinds];
+                let part = job.part(index);
+                row.iter_mut().zip(part.request).for_each(|(held, amount)| *held += amount);
+            }
+        }
+        held
+    }
+}

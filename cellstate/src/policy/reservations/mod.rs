@@ -1,0 +1,278 @@
+//! Reservations: machines that are kept from some tasks at some time.
+//!
+//! The cell has one calendar and every view its own; both check by it. Whether a task is
+//! kept off is said for 64 machines at once: the judge asks for one of them, filters for a block.
+//!
+//! What a reservation says changes with time alone in two moments: as it comes so near that a task would run
+//! into it, and when it is over. The first is seen by whoever asks, because all know the cell's time; at the
+//! second the cell forgets it, of which views hear.
+//!
+//! Most reservations begin long after the task in hand has ended. So those that there are have a second order, by when they
+//! begin, and nobody looks beyond the first that comes too late.
+//!
+//! Invariants:
+//! - Reservations are by name, ascending, no two of one name.
+//! - `by_start` has the place of each once, ascending by when it begins.
+
+mod view;
+
+use super::list::Listed;
+use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use crate::cell::{Cell, Change};
+use crate::delta::Delta;
+use crate::facts::Facts;
+use crate::image::{Image, ImageError};
+use crate::sets::{SetId, SetKey};
+use crate::validate;
+use omega_core::limits::RESERVATIONS_MAX;
+use omega_core::{Job, Outcome, Reason, Rejection, Reservation, TaskGroup, Text};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reservations {
+    all: Vec<(Reservation, SetId)>,
+    by_start: Vec<usize>,
+}
+
+/// How long before a reservation begins or ends the cell should hear the time often: some of the usual periods.
+const SOON_MS: u64 = 30_000;
+
+/// When a task would come, and for how long if anyone knows.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    now_ms: u64,
+    run_ms: Option<u64>,
+}
+
+impl Reservations {
+    /// Whether there is any.
+    #[inline]
+    fn is_any(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    /// Every reservation, by name.
+    fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.all.iter().map(|(reservation, _)| reservation)
+    }
+
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.all.binary_search_by(|(known, _)| (*known.name).cmp(name))
+    }
+
+    fn get(&self, name: &str) -> Option<&Reservation> {
+        self.place(name).ok().map(|at| &self.all[at].0)
+    }
+
+    /// Whether a reservation keeps such a task off some machine, if it matches any.
+    fn binds<'a>(&self, stay: Stay, line: impl Fn() -> Line<'a>) -> bool {
+        self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
+    }
+
+    /// Those that a task would meet, whomever they are for.
+    fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
+        let by_start = self.by_start.iter().map(|at| &self.all[*at]);
+        let Stay { now_ms, run_ms } = stay;
+        by_start
+            .take_while(move |(reservation, _)| reservation.is_reached(now_ms, run_ms))
+            .filter(move |(reservation, _)| reservation.binds(now_ms, run_ms))
+    }
+
+    /// Brings the second order up to date.
+    fn order(&mut self) {
+        self.by_start = (0..self.all.len()).collect();
+        self.by_start.sort_by_key(|at| self.all[*at].0.from_ms);
+    }
+
+    /// Adds a reservation that is not there.
+    fn book(&mut self, reservation: Reservation, facts: &mut Facts) {
+        let Err(at) = self.place(&reservation.name) else { return };
+        let key = SetKey::Match(vec![reservation.machines.clone()]);
+        let machines = facts.sets.acquire(key, &facts.machines);
+        self.all.insert(at, (reservation, machines));
+        self.order();
+    }
+
+    fn cancel(&mut self, name: &str, facts: &mut Facts) {
+        let Ok(at) = self.place(name) else { return };
+        let (_, machines) = self.all.remove(at);
+        self.order();
+        facts.sets.release(machines);
+    }
+
+    /// Makes these the reservations that there are.
+    fn book_all(&mut self, reservations: &[Reservation], facts: &mut Facts) {
+        for (_, machines) in std::mem::take(self).all {
+            facts.sets.release(machines);
+        }
+        reservations.iter().for_each(|reservation| self.book(reservation.clone(), facts));
+    }
+
+    /// Of the machines `64 * word ..` in `among`, those that are kept from a task.
+    fn reserved<'a>(
+        &self,
+        (word, among): (usize, u64),
+        (stay, facts): (Stay, &Facts),
+        line: impl Fn() -> Line<'a>,
+    ) -> u64 {
+        let mut reserved = 0;
+        for (reservation, machines) in self.met(stay) {
+            let more = facts.sets.word(*machines, word) & among & !reserved;
+            if more != 0 && !reservation.admits(line().into_iter()) {
+                reserved |= more;
+            }
+        }
+        reserved
+    }
+
+    /// The reservation that keeps the machine in a row from a task, of several the one that begins first.
+    fn reserved_by<'a>(
+        &self,
+        row: usize,
+        (stay, facts): (Stay, &Facts),
+        line: impl Fn() -> Line<'a>,
+    ) -> Option<&Reservation> {
+        let mut met = self.met(stay);
+        let found = met.find(|(reservation, machines)| {
+            facts.sets.contains(*machines, row) && !reservation.admits(line().into_iter())
+        });
+        found.map(|(reservation, _)| reservation)
+    }
+}
+
+/// A tenant and all above it.
+type Line<'a> = SmallVec<[&'a Text; 4]>;
+
+impl Ledger for Reservations {
+    #[inline]
+    fn is_checking(&self, _: &Facts) -> bool {
+        self.is_any()
+    }
+
+    fn is_counting(&self) -> bool {
+        false
+    }
+
+    fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+        let spot = (at.row / 64, 1 << (at.row % 64));
+        let stay = Stay { now_ms: context.now_ms, run_ms: at.job.runtime_estimate_ms };
+        let line = || context.tenants.line_of(at.job);
+        let is_free = self.reserved(spot, (stay, context.facts), line) == 0;
+        if is_free { Ok(()) } else { Err(Reason::Reserved) }
+    }
+}
+
+impl Policy for Reservations {
+    type Mirror = Reservations;
+    type Note = ();
+
+    fn concerns(_: &Job, _: &TaskGroup) -> bool {
+        true
+    }
+
+    fn write_change(&self, delta: &mut Delta) {
+        delta.reservations = Some(self.iter().cloned().collect());
+    }
+
+    fn write_whole(&self, delta: &mut Delta) {
+        if self.is_any() {
+            self.write_change(delta);
+        }
+    }
+
+    fn is_near_an_edge(&self, now_ms: u64) -> bool {
+        let soon = now_ms..=now_ms.saturating_add(SOON_MS);
+        self.iter().any(|one| soon.contains(&one.from_ms) || soon.contains(&one.until_ms))
+    }
+
+    fn goes_by_time(&self) -> bool {
+        self.is_any()
+    }
+
+    fn changes_between(&self, _: u64, now_ms: u64) -> bool {
+        self.iter().any(|reservation| reservation.until_ms <= now_ms)
+    }
+
+    /// Forgets the reservations that are over.
+    fn pass_time(&mut self, facts: &mut Facts, now_ms: u64) {
+        let over = |reservation: &&Reservation| reservation.until_ms <= now_ms;
+        let past: Vec<Text> = self.iter().filter(over).map(|one| one.name.clone()).collect();
+        past.iter().for_each(|name| self.cancel(name, facts));
+    }
+
+    fn capture(&self, image: &mut Image) {
+        image.reservations = self.iter().cloned().collect();
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        let Restoring { image, facts, .. } = restoring;
+        let list = &image.reservations;
+        ImageError::check_count("reservations", list.len() as u64, RESERVATIONS_MAX as u64)?;
+        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
+            return Err(ImageError::Reservation(pair[1].name.clone()));
+        }
+        for reservation in list {
+            validate::reservation(reservation, image.now_ms)?;
+            self.book(reservation.clone(), facts);
+        }
+        Ok(())
+    }
+
+    fn hash(&self, into: &mut impl Hasher) {
+        self.iter().for_each(|reservation| ("reserved", reservation).hash(into));
+    }
+
+    fn hash_image(image: &Image, into: &mut impl Hasher) {
+        image.reservations.iter().for_each(|reservation| ("reserved", reservation).hash(into));
+    }
+}
+
+impl Mirror for Reservations {
+    fn reset(&mut self) {
+        *self = Reservations::default();
+    }
+
+    fn apply(&mut self, applying: Applying<'_>) {
+        if let Some(reservations) = &applying.delta.reservations {
+            self.book_all(reservations, applying.facts);
+            *applying.stale = true;
+        }
+    }
+}
+
+impl Cell {
+    /// Every reservation, by name.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+        self.policies.reservations.iter()
+    }
+
+    pub(crate) fn reserve(&mut self, reservation: Reservation) -> Result<Outcome, Rejection> {
+        validate::reservation(&reservation, self.now_ms)?;
+        match self.policies.reservations.get(&reservation.name) {
+            Some(known) if *known == reservation => return Ok(Outcome::Done(self.version)),
+            Some(_) => return Err(Rejection::NameTaken(reservation.name)),
+            None => {}
+        }
+        let count = self.policies.reservations.all.len() + 1;
+        if count > RESERVATIONS_MAX {
+            return Err(validate::too_many("reservations", count, RESERVATIONS_MAX));
+        }
+        validate::all_reservations(self.policies.reservations.iter().chain([&reservation]))?;
+        let version = self.begin();
+        self.policies.reservations.book(reservation, &mut self.facts);
+        self.log.push(Change::Policy(Reservations::BIT));
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn unreserve(&mut self, name: &Text) -> Result<Outcome, Rejection> {
+        if self.policies.reservations.get(name).is_none() {
+            return Err(Rejection::UnknownReservation(name.clone()));
+        }
+        let version = self.begin();
+        self.policies.reservations.cancel(name, &mut self.facts);
+        self.log.push(Change::Policy(Reservations::BIT));
+        Ok(Outcome::Done(version))
+    }
+}

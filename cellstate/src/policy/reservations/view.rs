@@ -1,0 +1,75 @@
+//! Reservations in a view: all of them, so that it checks as the cell does at its time.
+
+use super::{Line, Stay};
+use crate::policy::TenantTree;
+use crate::view::{Block, View};
+use omega_core::{Job, Reservation};
+
+impl View {
+    /// Whether there is a reservation.
+    #[must_use]
+    pub fn any_reservation(&self) -> bool {
+        self.mirrors().reservations.is_any()
+    }
+
+    /// Every reservation, by name.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+        self.mirrors().reservations.iter()
+    }
+
+    /// Whether a reservation keeps tasks of a job off machines now.
+    #[must_use]
+    pub fn keeps_off(&self, job: &Job) -> bool {
+        if !self.any_reservation() {
+            return false;
+        }
+        self.mirrors().reservations.binds(self.stay(job), || self.tenants_above(job))
+    }
+
+    /// The reservation that keeps them off the machine in a row, of several the one that begins first.
+    #[must_use]
+    pub fn reservation_on(&self, row: usize, job: &Job) -> Option<&Reservation> {
+        if !self.any_reservation() {
+            return None;
+        }
+        let asked = (self.stay(job), self.facts());
+        self.mirrors().reservations.reserved_by(row, asked, || self.tenants_above(job))
+    }
+
+    /// Whether one keeps a task of a job off the machine in a row that would come then.
+    #[must_use]
+    pub fn is_reserved_at(&self, row: usize, job: &Job, now_ms: u64) -> bool {
+        if !self.any_reservation() {
+            return false;
+        }
+        let stay = Stay { now_ms, run_ms: job.runtime_estimate_ms };
+        let reservations = &self.mirrors().reservations;
+        let asked = (stay, self.facts());
+        reservations.reserved_by(row, asked, || self.tenants_above(job)).is_some()
+    }
+
+    fn reserved_among(&self, spots: (usize, u64), job: &Job) -> u64 {
+        let asked = (self.stay(job), self.facts());
+        self.mirrors().reservations.reserved(spots, asked, || self.tenants_above(job))
+    }
+
+    fn stay(&self, job: &Job) -> Stay {
+        Stay { now_ms: self.now_ms(), run_ms: job.runtime_estimate_ms }
+    }
+
+    /// A job's tenant and all above it.
+    fn tenants_above<'a>(&'a self, job: &'a Job) -> Line<'a> {
+        self.tenant_tree().line_of(job)
+    }
+}
+
+impl Block<'_> {
+    /// Of the machines in `among`, those that reservations keep from tasks of a job.
+    #[must_use]
+    pub fn reserved(&self, job: &Job, among: u64) -> u64 {
+        match self.view().any_reservation() {
+            true => self.view().reserved_among((self.index(), among), job),
+            false => 0,
+        }
+    }
+}

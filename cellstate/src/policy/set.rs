@@ -1,0 +1,48 @@
+//! A set of policies in one word, so that a policy that nobody uses costs the test of a bit.
+
+/// A set of policies: one bit each, in the order of the list in `list.rs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicySet(u32);
+
+impl PolicySet {
+    /// No policy.
+    pub(crate) const NONE: PolicySet = PolicySet(0);
+
+    /// The policy at a position of the list.
+    pub(super) const fn at(position: u32) -> PolicySet {
+        PolicySet(1 << position)
+    }
+
+    /// The set itself, or none, by a condition.
+    #[inline]
+    pub(crate) fn when(self, condition: bool) -> PolicySet {
+        if condition { self } else { PolicySet::NONE }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether one of these policies is in the set.
+    #[inline]
+    pub(crate) fn has(self, some: PolicySet) -> bool {
+        self.0 & some.0 != 0
+    }
+}
+
+impl std::ops::BitAnd for PolicySet {
+    type Output = PolicySet;
+
+    #[inline]
+    fn bitand(self, other: PolicySet) -> PolicySet {
+        PolicySet(self.0 & other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for PolicySet {
+    #[inline]
+    fn bitor_assign(&mut self, other: PolicySet) {
+        self.0 |= other.0;
+    }
+}

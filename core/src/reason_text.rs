@@ -1,0 +1,99 @@
+//! The text of a [`Reason`], and a reason as an error.
+//!
+//! A conflict is a result, so nothing here returns `Err(Reason)`; an embedder that cannot go on without a machine may.
+
+use crate::amounts::{KindId, Kinds};
+use crate::transaction::Reason;
+use std::fmt;
+
+impl Reason {
+    /// A few words for a person, with the names that the cell has for its kinds.
+    #[must_use]
+    pub fn text(self, kinds: &Kinds) -> String {
+        match self.kind().and_then(|kind| kinds.get(kind)) {
+            Some(kind) => self.words(&kind.name),
+            None => self.to_string(),
+        }
+    }
+
+    /// The resource kind that is short, for those reasons that have one.
+    #[must_use]
+    pub fn kind(self) -> Option<KindId> {
+        match self {
+            Reason::NoRoom(kind)
+            | Reason::QuotaExceeded(kind)
+            | Reason::CellExhausted(kind)
+            | Reason::PeakHours(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    fn words(self, kind: &str) -> String {
+        let fixed = match self {
+            Reason::NoRoom(_) => return format!("too little {kind} left"),
+            Reason::QuotaExceeded(_) => return format!("quota of {kind} used up"),
+            Reason::CellExhausted(_) => {
+                return format!("too little {kind} left in the cell as a whole");
+            }
+            Reason::PeakHours(_) => return format!("peak hours: no more {kind} left for batch"),
+            Reason::NoDevices => "no accelerator device with enough left",
+            Reason::NoCores => "too few cores left that a task may have to itself",
+            Reason::MachineChanged => "changed since it was seen",
+            Reason::MachineGone => "gone",
+            Reason::MachineDraining => "draining",
+            Reason::OtherMachine => "another machine is named",
+            Reason::AffinityUnmet => "required labels missing",
+            Reason::Tainted => "taint not tolerated",
+            Reason::PortTaken => "port taken",
+            Reason::AntiAffinity => "anti-affinity to a task there",
+            Reason::TaskAffinityUnmet => "no task of its affinity there",
+            Reason::Skew => "spread would be uneven",
+            Reason::DomainFull => "domain holds as many tasks as it may",
+            Reason::NoDomain => "no place in the topology",
+            Reason::UnknownTask => "no such task",
+            Reason::TaskPlaced => "the task has a machine already",
+            Reason::TaskEnded => "the task has ended",
+            Reason::TaskNotPlaced => "the task has no machine",
+            Reason::PrecedenceTooLow => "the task to be evicted is not of lower precedence",
+            Reason::EvictionUnused => "no claim took the evicted task's machine",
+            Reason::GangIncomplete => "gang incomplete",
+            Reason::OthersConflict => "another item of the transaction conflicts",
+            Reason::RuntimeAffinityNeeded => "a task that stays there needs it near",
+            Reason::SameBand => "a task of the same band keeps its machine",
+            Reason::EvictionsCapped => "no more evictions for now",
+            Reason::Reserved => "reserved for others",
+        };
+        fixed.to_owned()
+    }
+}
+
+/// Without the kinds of a cell, a kind is its number: `too little kind 0 left`.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind().map(|kind| format!("kind {}", kind.0));
+        f.write_str(&self.words(&kind.unwrap_or_default()))
+    }
+}
+
+impl std::error::Error for Reason {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_its_name_where_the_kinds_are_known() {
+        let reason = Reason::NoRoom(KindId::MEMORY);
+        assert_eq!(reason.text(&Kinds::standard()), "too little memory left");
+        assert_eq!(reason.to_string(), "too little kind 1 left");
+        assert_eq!(Reason::CellExhausted(KindId(9)).kind(), Some(KindId(9)));
+        let beyond = Reason::CellExhausted(KindId(9)).text(&Kinds::standard());
+        assert_eq!(beyond, "too little kind 9 left in the cell as a whole");
+    }
+
+    #[test]
+    fn a_reason_passes_as_an_error() {
+        let failed: Box<dyn std::error::Error> = Reason::Tainted.into();
+        assert_eq!(failed.to_string(), "taint not tolerated");
+    }
+}

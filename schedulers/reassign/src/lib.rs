@@ -1,0 +1,23 @@
+//! Machine reassignment: better machines for running tasks, under capacities, spread and dependencies, at the least cost of
+//! load, imbalance and moves.
+//!
+//! [`Instance`] is the problem as plain data, [`contest`] reads and writes it in the format of the ROADEF/EURO challenge
+//! 2012, [`Problem`] holds it as columns, and [`search`] improves the initial assignment:
+//!
+//! ```text
+//!   Instance ─▶ Problem ─▶ State: running sums, O(kinds) a change ─▶ Walk: annealing ─▶ search: walks on all cores
+//! ```
+//!
+//! The crate reads no clock and no files: the caller's [`Watch`] says when the time is over.
+
+pub mod contest;
+mod instance;
+mod problem;
+mod search;
+mod state;
+mod walk;
+
+pub use instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, Transience};
+pub use problem::{Problem, ProblemError};
+pub use search::{Budget, Found, Settings, Watch, search};
+pub use state::{Costs, State};

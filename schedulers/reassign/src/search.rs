@@ -1,0 +1,124 @@
+//! Search: several walks at once, in rounds; each round begins at the best assignment of the one before.
+//!
+//! The result depends on the problem, the seed, the number of walks and the steps. With a time as the budget, it also
+//! depends on how many steps the computer makes.
+
+use crate::problem::{Problem, ProblemError};
+use crate::state::Costs;
+use crate::walk::{Cooling, Walk};
+use std::thread;
+
+/// Budget of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Changes that each walk tries.
+    Steps(u64),
+    /// As long as [`Watch::spent`] is below 1.
+    Watched,
+}
+
+/// Parameters of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Seed of the walks.
+    pub seed: u64,
+    /// Walks at once, each on a thread.
+    pub walks: usize,
+    /// Budget.
+    pub budget: Budget,
+}
+
+/// Clock and observer of a search.
+pub trait Watch: Sync {
+    /// Part of the time that is spent; 1 or more ends the search.
+    fn spent(&self) -> f64;
+
+    /// Learns the cost of the best assignment of a walk so far.
+    fn best(&self, _cost: i64) {}
+}
+
+/// Result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Machine of each task.
+    pub assignment: Vec<u32>,
+    /// Its costs.
+    pub costs: Costs,
+    /// Changes tried by all walks.
+    pub steps: u64,
+}
+
+/// Round: the part of the budget at which it ends, and its first temperature as a part of the first round's.
+struct Round {
+    end: f64,
+    heat: f64,
+}
+
+const ROUNDS: [Round; 4] = [
+    Round { end: 0.5, heat: 1.0 },
+    Round { end: 0.7, heat: 0.1 },
+    Round { end: 0.85, heat: 0.03 },
+    Round { end: 1.0, heat: 0.01 },
+];
+
+/// Part of the mean increase of a random change that the first temperature is.
+const HOT: f64 = 0.1;
+
+/// Last temperature: an increase of 1 is hardly ever made.
+const COLD: f64 = 0.2;
+
+/// Looks for an assignment of less cost, from the initial one on. The result is never worse and breaks no rule.
+///
+/// # Errors
+/// If the initial assignment breaks a rule.
+pub fn search(
+    problem: &Problem,
+    settings: Settings,
+    watch: &dyn Watch,
+) -> Result<Found, ProblemError> {
+    let seeds =
+        (0..settings.walks.max(1) as u64).map(|walk| settings.seed.wrapping_mul(1 << 16) + walk);
+    let mut walks = seeds.map(|seed| Walk::new(problem, seed)).collect::<Result<Vec<_>, _>>()?;
+    let hot = (walks[0].heat() * HOT).max(2.0 * COLD);
+    let mut begin = 0.0;
+    for round in &ROUNDS {
+        let cooling = Cooling { hot: (hot * round.heat).max(2.0 * COLD), cold: COLD };
+        let part = Part { begin, end: round.end };
+        thread::scope(|scope| {
+            for walk in &mut walks {
+                scope.spawn(move || run(walk, cooling, (settings.budget, part), watch));
+            }
+        });
+        let best = walks.iter().min_by_key(|walk| walk.best_cost).map(|walk| walk.best.clone());
+        if let Some(best) = best {
+            walks.iter_mut().for_each(|walk| walk.go_to(&best));
+        }
+        begin = round.end;
+    }
+    let steps = walks.iter().map(|walk| walk.steps).sum();
+    let best = walks.swap_remove(0);
+    Ok(Found { costs: best.state.costs(), assignment: best.best, steps })
+}
+
+/// Part of a budget.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    begin: f64,
+    end: f64,
+}
+
+fn run(walk: &mut Walk<'_>, cooling: Cooling, (budget, part): (Budget, Part), watch: &dyn Watch) {
+    let mut told = i64::MAX;
+    walk.anneal(cooling, &mut |steps, best| {
+        if best < told {
+            told = best;
+            watch.best(best);
+        }
+        let spent = match budget {
+            Budget::Watched => watch.spent(),
+            Budget::Steps(_) if watch.spent() >= 1.0 => 1.0,
+            Budget::Steps(most) => steps as f64 / most.max(1) as f64,
+        };
+        if spent >= 1.0 { 1.0 } else { (spent - part.begin) / (part.end - part.begin) }
+    });
+}

@@ -1,0 +1,380 @@
+//! Configurations of the client: a kubeconfig file, or the files that a pod finds in itself.
+//!
+//! Relative paths in a kubeconfig are relative to its folder, as for `kubectl`.
+
+use super::exec::Exec;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// A field is missing or wrong.
+    #[error("{}: {message}", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field, its value, the rule and the remedy.
+        message: String,
+    },
+    /// There is neither a kubeconfig nor a service account.
+    #[error(
+        "no cluster: give --kubeconfig FILE or set KUBECONFIG; in a pod, KUBERNETES_SERVICE_HOST and the service \
+         account's token are used"
+    )]
+    NoCluster,
+    /// TLS cannot be set up.
+    #[error("TLS: {0}; give PEM certificates and a matching key")]
+    Tls(String),
+    /// A credential plugin failed.
+    #[error("credential plugin {command:?}: {message}")]
+    Exec {
+        /// The program.
+        command: String,
+        /// The failure.
+        message: String,
+    },
+}
+
+/// The credentials of a client, as configured.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// None; a client certificate may still name the user.
+    None,
+    /// A bearer token.
+    Token(String),
+    /// A file with a bearer token, which is replaced from time to time.
+    TokenFile(PathBuf),
+    /// A user name and a password.
+    Basic(String),
+    /// A program that prints credentials.
+    Exec(Exec),
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The chain of certificates.
+    pub certificate: Vec<u8>,
+    /// The private key.
+    pub key: Vec<u8>,
+}
+
+/// The API server and the credentials for it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The server's address, such as `https://10.0.0.1:6443`.
+    pub server: String,
+    /// The certificates of authorities, in PEM; without them, those of the system count.
+    pub authorities: Option<Vec<u8>>,
+    /// The name in the server's certificate, if it is not the host of the address.
+    pub server_name: Option<String>,
+    /// Whether the server's certificate is accepted unchecked.
+    pub insecure: bool,
+    /// The client's certificate.
+    pub identity: Option<Identity>,
+    /// Other credentials.
+    pub auth: Auth,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default, rename = "current-context")]
+    current: String,
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: String,
+    #[serde(default)]
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cluster: String,
+    #[serde(default)]
+    user: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority: Option<PathBuf>,
+    certificate_authority_data: Option<String>,
+    insecure_skip_tls_verify: bool,
+    tls_server_name: Option<String>,
+    proxy_url: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct User {
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<PathBuf>,
+    client_certificate: Option<PathBuf>,
+    client_certificate_data: Option<String>,
+    client_key: Option<PathBuf>,
+    client_key_data: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    exec: Option<Exec>,
+    auth_provider: Option<serde_json::Value>,
+    #[serde(rename = "as")]
+    impersonate: Option<String>,
+}
+
+impl Config {
+    /// Finds the configuration as `kubectl` does: the given file, `KUBECONFIG`, the service account of this pod, the
+    /// file in the home folder.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be used.
+    pub fn find(file: Option<&Path>, context: Option<&str>) -> Result<Config, ConfigError> {
+        let named = std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty());
+        if let Some(path) = file.map(Path::to_owned).or(named.map(PathBuf::from)) {
+            return Config::of_file(&path, context);
+        }
+        if let Some(config) = Config::in_cluster()? {
+            return Ok(config);
+        }
+        let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config"));
+        match home.filter(|path| path.exists()) {
+            Some(path) => Config::of_file(&path, context),
+            None => Err(ConfigError::NoCluster),
+        }
+    }
+
+    /// Returns the configuration of the pod that this process runs in, if it runs in one.
+    ///
+    /// # Errors
+    /// If the certificate of the service account cannot be read.
+    pub fn in_cluster() -> Result<Option<Config>, ConfigError> {
+        let host = std::env::var("KUBERNETES_SERVICE_HOST");
+        let port = std::env::var("KUBERNETES_SERVICE_PORT");
+        let (Ok(host), Ok(port)) = (host, port) else { return Ok(None) };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let folder = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
+        Ok(Some(Config {
+            server: format!("https://{host}:{port}"),
+            authorities: Some(read(&folder.join("ca.crt"))?),
+            server_name: None,
+            insecure: false,
+            identity: None,
+            auth: Auth::TokenFile(folder.join("token")),
+        }))
+    }
+
+    /// Returns the configuration of an address without credentials, for a proxy such as `kubectl proxy`.
+    #[must_use]
+    pub fn plain(server: &str) -> Config {
+        Config {
+            server: server.into(),
+            authorities: None,
+            server_name: None,
+            insecure: false,
+            identity: None,
+            auth: Auth::None,
+        }
+    }
+
+    /// Reads a kubeconfig file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or names what is not in it.
+    pub fn of_file(path: &Path, context: Option<&str>) -> Result<Config, ConfigError> {
+        let text = read(path)?;
+        let text = String::from_utf8_lossy(&text);
+        let file = serde_saphyr::from_str::<File>(&text);
+        let file = file.map_err(|why| fault(path, format!("is no kubeconfig: {why}")))?;
+        let current = context.unwrap_or(&file.current);
+        let known = file.contexts.iter().find(|named| named.name == current);
+        let context = known.ok_or_else(|| {
+            fault(path, format!("current-context {current:?} is not in contexts; give --context"))
+        })?;
+        let (cluster, user) = (&context.context.cluster, &context.context.user);
+        let known = file.clusters.into_iter().find(|named| named.name == *cluster);
+        let cluster = known.ok_or_else(|| {
+            fault(path, format!("context {current:?}: cluster {cluster:?} is not in clusters"))
+        })?;
+        let known = file.users.into_iter().find(|named| named.name == *user);
+        let user = match known {
+            Some(named) => named.user,
+            None if user.is_empty() => User::default(),
+            None => {
+                return Err(fault(
+                    path,
+                    format!("context {current:?}: user {user:?} is not in users"),
+                ));
+            }
+        };
+        Reader { path }.config(cluster.cluster, user)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+}
+
+fn fault(path: &Path, message: String) -> ConfigError {
+    ConfigError::Field { path: path.to_owned(), message }
+}
+
+/// The reader of what a kubeconfig file refers to.
+struct Reader<'a> {
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    fn config(&self, cluster: Cluster, user: User) -> Result<Config, ConfigError> {
+        if let Some(proxy) = cluster.proxy_url {
+            let message = format!("proxy-url {proxy:?} is not supported; remove it");
+            return Err(fault(self.path, message));
+        }
+        if user.auth_provider.is_some() {
+            let message = "auth-provider is not supported; use exec, as kubectl does since 1.26";
+            return Err(fault(self.path, message.into()));
+        }
+        if let Some(name) = user.impersonate {
+            let message = format!("as {name:?} is not supported; use that user's own credentials");
+            return Err(fault(self.path, message));
+        }
+        let authorities = self.pem(
+            "certificate-authority-data",
+            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority.as_deref(),
+        )?;
+        let certificate = self.pem(
+            "client-certificate-data",
+            user.client_certificate_data.as_deref(),
+            user.client_certificate.as_deref(),
+        )?;
+        let key = self.pem(
+            "client-key-data",
+            user.client_key_data.as_deref(),
+            user.client_key.as_deref(),
+        )?;
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            _ => {
+                let message = "client-certificate and client-key must be given together";
+                return Err(fault(self.path, message.into()));
+            }
+        };
+        let auth = match user.exec {
+            Some(exec) => Auth::Exec(exec.in_folder(self.folder())),
+            None => match (user.token_file, user.token, user.username, user.password) {
+                (Some(file), ..) => Auth::TokenFile(self.folder().join(file)),
+                (None, Some(token), ..) => Auth::Token(token),
+                (None, None, Some(name), Some(password)) => {
+                    Auth::Basic(STANDARD.encode(format!("{name}:{password}")))
+                }
+                _ => Auth::None,
+            },
+        };
+        Ok(Config {
+            server: cluster.server,
+            authorities,
+            server_name: cluster.tls_server_name,
+            insecure: cluster.insecure_skip_tls_verify,
+            identity,
+            auth,
+        })
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns PEM that stands in the file, or in another one.
+    fn pem(
+        &self,
+        field: &str,
+        data: Option<&str>,
+        file: Option<&Path>,
+    ) -> Result<Option<Vec<u8>>, ConfigError> {
+        if let Some(data) = data {
+            let decoded = STANDARD.decode(data.trim());
+            let wrong = |why| fault(self.path, format!("{field} is not base64: {why}"));
+            return decoded.map(Some).map_err(wrong);
+        }
+        file.map(|file| read(&self.folder().join(file))).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+current-context: a
+contexts: [{name: a, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'https://h:6443', certificate-authority-data: YWJj}}]
+users: [{name: u, user: {token: secret}}]
+";
+
+    fn load(text: &str) -> Result<Config, String> {
+        let folder = std::env::temp_dir().join(format!("omega-kube-config-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let name = format!("{:x}", text.len() * 31 + text.bytes().map(usize::from).sum::<usize>());
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("a file");
+        Config::of_file(&path, None).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_context_names_a_cluster_and_a_user() {
+        let config = load(GOOD).expect("a configuration");
+        assert_eq!(config.server, "https://h:6443");
+        assert_eq!(config.authorities.as_deref(), Some(&b"abc"[..]));
+        assert!(matches!(config.auth, Auth::Token(token) if token == "secret"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_with_its_field() {
+        for (from, to, field) in [
+            ("current-context: a", "current-context: b", "current-context \"b\""),
+            ("cluster: c,", "cluster: d,", "cluster \"d\""),
+            ("user: u}", "user: v}", "user \"v\""),
+            ("YWJj", "'!'", "certificate-authority-data"),
+            ("token: secret", "auth-provider: {name: gcp}", "auth-provider"),
+            ("token: secret", "client-key-data: YWJj", "client-certificate and client-key"),
+            ("token: secret", "as: root", "as \"root\""),
+            ("token: secret", "client-key: none.pem", "none.pem"),
+        ] {
+            let why = load(&GOOD.replace(from, to)).expect_err(to);
+            assert!(why.contains(field), "{why}");
+        }
+    }
+}

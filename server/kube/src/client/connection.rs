@@ -1,0 +1,74 @@
+//! Connections to the API server.
+
+use super::CallError;
+use super::config::{Config, ConfigError};
+use bytes::Bytes;
+use http::HeaderValue;
+use http_body_util::Full;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// The sending side of a connection.
+pub(super) type Sender = SendRequest<Full<Bytes>>;
+
+/// The server's address, taken apart.
+pub(super) struct Endpoint {
+    host: String,
+    port: u16,
+    name: ServerName<'static>,
+    /// The path in front of all paths.
+    pub(super) prefix: String,
+    /// The value of the header `Host`.
+    pub(super) authority: HeaderValue,
+}
+
+impl Endpoint {
+    pub(super) fn new(config: &Config) -> Result<Endpoint, ConfigError> {
+        let text = &config.server;
+        let fault = || {
+            ConfigError::Tls(format!("server {text:?} is no address such as https://10.0.0.1:6443"))
+        };
+        let uri: http::Uri = text.parse().map_err(|_| fault())?;
+        let port = match uri.scheme_str() {
+            Some("https") => 443,
+            Some("http") => 80,
+            _ => return Err(fault()),
+        };
+        let authority = uri.authority().ok_or_else(fault)?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = config.server_name.clone().unwrap_or_else(|| host.clone());
+        Ok(Endpoint {
+            port: authority.port_u16().unwrap_or(port),
+            name: ServerName::try_from(name).map_err(|_| fault())?,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| fault())?,
+            host,
+        })
+    }
+
+    /// Connects.
+    pub(super) async fn connect(&self, tls: Option<&TlsConnector>) -> Result<Sender, CallError> {
+        let fault = |why| CallError::Connect(format!("{}:{}", self.host, self.port), why);
+        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
+        tcp.set_nodelay(true).map_err(fault)?;
+        match tls {
+            None => open(tcp).await,
+            Some(tls) => open(tls.connect(self.name.clone(), tcp).await.map_err(fault)?).await,
+        }
+    }
+}
+
+async fn open<S>(socket: S) -> Result<Sender, CallError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let shaken = handshake(TokioIo::new(socket)).await;
+    let (sender, connection) = shaken.map_err(|why| CallError::Broken(why.to_string()))?;
+    // It ends when its sender is dropped.
+    tokio::spawn(connection);
+    Ok(sender)
+}

@@ -1,0 +1,117 @@
+//! Credential plugins of a kubeconfig: programs that print an `ExecCredential`.
+
+use super::config::{ConfigError, Identity};
+use super::time;
+use serde::Deserialize;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::SystemTime;
+
+/// A credential plugin.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Exec {
+    api_version: String,
+    command: String,
+    #[serde(default)]
+    args: Option<Vec<String>>,
+    #[serde(default)]
+    env: Option<Vec<Variable>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Variable {
+    name: String,
+    value: String,
+}
+
+/// Credentials that a plugin printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credential {
+    /// The bearer token.
+    pub token: Option<String>,
+    /// The client's certificate.
+    pub identity: Option<Identity>,
+    /// The time at which they expire.
+    pub until: Option<SystemTime>,
+}
+
+#[derive(Deserialize)]
+struct Printed {
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+    expiration_timestamp: Option<String>,
+}
+
+impl Exec {
+    /// Resolves a relative path of the program.
+    pub(super) fn in_folder(mut self, folder: &Path) -> Exec {
+        if self.command.contains('/') {
+            self.command = folder.join(&self.command).to_string_lossy().into_owned();
+        }
+        self
+    }
+
+    /// Runs the plugin.
+    ///
+    /// # Errors
+    /// If it cannot be run, fails, or prints no credentials.
+    pub async fn run(&self) -> Result<Credential, ConfigError> {
+        let request = serde_json::json!({"apiVersion": self.api_version, "kind": "ExecCredential",
+            "spec": {"interactive": false}});
+        let mut command = tokio::process::Command::new(&self.command);
+        command.args(self.args.iter().flatten());
+        command.envs(self.env.iter().flatten().map(|variable| (&variable.name, &variable.value)));
+        command.env("KUBERNETES_EXEC_INFO", request.to_string()).stdin(Stdio::null());
+        let fault = |message: String| ConfigError::Exec { command: self.command.clone(), message };
+        let output = command.output().await.map_err(|why| fault(why.to_string()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(fault(format!("{}: {}", output.status, said.trim())));
+        }
+        parse(&output.stdout).map_err(fault)
+    }
+}
+
+/// Reads what a plugin printed.
+fn parse(printed: &[u8]) -> Result<Credential, String> {
+    let printed: Printed = serde_json::from_slice(printed)
+        .map_err(|why| format!("prints no ExecCredential: {why}"))?;
+    let status = printed.status.ok_or("prints an ExecCredential without status")?;
+    let identity = match (status.client_certificate_data, status.client_key_data) {
+        (Some(certificate), Some(key)) => {
+            Some(Identity { certificate: certificate.into_bytes(), key: key.into_bytes() })
+        }
+        _ => None,
+    };
+    if status.token.is_none() && identity.is_none() {
+        return Err("prints neither status.token nor a certificate with its key".into());
+    }
+    let until = status.expiration_timestamp.as_deref().and_then(time::parse);
+    Ok(Credential { token: status.token, identity, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_prints_a_token_or_a_certificate() {
+        let token =
+            parse(br#"{"status":{"token":"t","expirationTimestamp":"2030-01-01T00:00:00Z"}}"#);
+        let token = token.expect("a token");
+        assert_eq!(token.token.as_deref(), Some("t"));
+        assert!(token.until.is_some());
+        let pair = br#"{"status":{"clientCertificateData":"c","clientKeyData":"k"}}"#;
+        assert!(parse(pair).expect("a certificate").identity.is_some());
+        assert!(parse(br#"{"status":{}}"#).is_err());
+        assert!(parse(b"{}").is_err());
+    }
+}

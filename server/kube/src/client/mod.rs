@@ -1,0 +1,265 @@
+//! The HTTP client of the API server: few kinds of calls, kept connections, streams of lines.
+//!
+//! HTTP/1.1 with one request a connection at a time: the outbox bounds the calls in flight, and so the connections.
+
+pub mod config;
+mod connection;
+pub mod exec;
+mod lines;
+mod session;
+pub mod time;
+mod tls;
+
+pub use self::lines::Lines;
+
+use self::config::{Config, ConfigError};
+use self::connection::{Endpoint, Sender};
+use self::session::Session;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Connections that are kept for the next calls.
+const IDLE_MAX: usize = 128;
+
+/// A call that got no whole answer. The server may have done what it asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The credentials or the configuration cannot be used; nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No connection; nothing was sent.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(String, std::io::Error),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// No answer within the time limit.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// A stream's line is longer than any object can be.
+    #[error("a line of a watch is longer than {0} bytes")]
+    Line(usize),
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// The content type of the body.
+    pub content: &'static str,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Call {
+    /// Returns a GET.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Call {
+        Call { method: Method::GET, path: path.into(), content: "", body: Bytes::new() }
+    }
+
+    /// Returns a call with a JSON body.
+    #[must_use]
+    pub fn json(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Call {
+        let content = if method == Method::PATCH {
+            "application/strategic-merge-patch+json"
+        } else {
+            "application/json"
+        };
+        Call { method, path: path.into(), content, body: body.to_string().into() }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The value of `Retry-After`, in seconds.
+    pub retry_after: Option<u64>,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Response {
+    /// Returns the message of a `Status`, or the text itself: the limit of requests in flight answers in plain text.
+    #[must_use]
+    pub fn message(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Status {
+            message: String,
+        }
+        match serde_json::from_slice::<Status>(&self.body) {
+            Ok(status) => status.message,
+            Err(_) => String::from_utf8_lossy(&self.body[..self.body.len().min(200)]).trim().into(),
+        }
+    }
+}
+
+/// The client. Clones share connections.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    endpoint: Endpoint,
+    timeout: Duration,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    idle: Mutex<Vec<Sender>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("server", &self.0.config.server).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Creates a client whose calls take at most this long.
+    ///
+    /// # Errors
+    /// If the server's address is none.
+    pub fn new(config: Config, timeout: Duration) -> Result<Client, ConfigError> {
+        let endpoint = Endpoint::new(&config)?;
+        let (session, idle) = (tokio::sync::Mutex::new(None), Mutex::new(Vec::new()));
+        Ok(Client(Arc::new(Inner { config, endpoint, timeout, session, idle })))
+    }
+
+    /// Returns the time limit of calls.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+
+    /// Makes a call, and once more with renewed credentials if the server does not know these.
+    ///
+    /// # Errors
+    /// If there is no whole answer; then the call may have had its effect.
+    pub async fn call(&self, call: &Call) -> Result<Response, CallError> {
+        let limit = self.0.timeout;
+        let both = async {
+            let first = self.call_once(call).await?;
+            if first.status != 401 {
+                return Ok(first);
+            }
+            *self.0.session.lock().await = None;
+            self.call_once(call).await
+        };
+        tokio::time::timeout(limit, both).await.map_err(|_| CallError::Timeout(limit))?
+    }
+
+    async fn call_once(&self, call: &Call) -> Result<Response, CallError> {
+        let (response, sender) = self.send(call).await?;
+        let (head, body) = response.into_parts();
+        let retry = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry.and_then(|text| text.parse().ok());
+        let body = body.collect().await.map_err(|why| CallError::Broken(why.to_string()))?;
+        self.keep(sender);
+        Ok(Response { status: head.status.as_u16(), retry_after, body: body.to_bytes() })
+    }
+
+    /// Opens a stream of lines. The time limit holds for its head only; `silence` is the longest time between lines.
+    ///
+    /// # Errors
+    /// If there is no answer. A refusal is an answer: its status is beside the lines.
+    pub async fn stream(&self, call: &Call, silence: Duration) -> Result<(u16, Lines), CallError> {
+        let limit = self.0.timeout;
+        let sent = tokio::time::timeout(limit, self.send(call)).await;
+        let (response, sender) = sent.map_err(|_| CallError::Timeout(limit))??;
+        let status = response.status().as_u16();
+        if status == 401 {
+            *self.0.session.lock().await = None;
+        }
+        // The connection ends with the stream, so that a watch that is given up does not run on.
+        Ok((status, Lines::new(response.into_body(), sender, silence)))
+    }
+
+    async fn send(&self, call: &Call) -> Result<(http::Response<Incoming>, Sender), CallError> {
+        let session = self.session().await?;
+        let mut request = self.request(call, &session);
+        loop {
+            let kept = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let fresh = kept.is_none();
+            let mut sender = match kept {
+                Some(sender) => sender,
+                None => self.0.endpoint.connect(session.tls.as_ref()).await?,
+            };
+            if sender.ready().await.is_err() && !fresh {
+                continue;
+            }
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                Err(mut failed) => match failed.take_message() {
+                    // The server closed a kept connection before the request was on it.
+                    Some(unsent) if !fresh => request = unsent,
+                    _ => return Err(CallError::Broken(failed.into_error().to_string())),
+                },
+            }
+        }
+    }
+
+    async fn session(&self) -> Result<Arc<Session>, ConfigError> {
+        let mut session = self.0.session.lock().await;
+        match &*session {
+            Some(session) if !session.is_over() => Ok(Arc::clone(session)),
+            old => {
+                let renews = old.is_some();
+                let new = Arc::new(Session::new(&self.0.config).await?);
+                if renews {
+                    // Connections may carry the certificate of old.
+                    self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
+                *session = Some(Arc::clone(&new));
+                Ok(new)
+            }
+        }
+    }
+
+    fn request(&self, call: &Call, session: &Session) -> Request<Full<Bytes>> {
+        let path = format!("{}{}", self.0.endpoint.prefix, call.path);
+        let mut request = Request::new(Full::new(call.body.clone()));
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.0.endpoint.authority.clone());
+        let agent = concat!("omega-kube/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, http::HeaderValue::from_static(agent));
+        headers.insert(ACCEPT, http::HeaderValue::from_static("application/json"));
+        if !call.content.is_empty() {
+            headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(call.content));
+        }
+        if let Some(value) = &session.authorization {
+            headers.insert(AUTHORIZATION, value.clone());
+        }
+        request
+    }
+
+    fn keep(&self, sender: Sender) {
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX && !sender.is_closed() {
+            idle.push(sender);
+        }
+    }
+}
+
+/// Escapes a value of a query.
+#[must_use]
+pub fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}

@@ -1,0 +1,64 @@
+//! Sessions: credentials in the form in which requests carry them, renewed when they expire.
+
+use super::config::{Auth, Config, ConfigError};
+use super::tls;
+use http::HeaderValue;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio_rustls::TlsConnector;
+
+/// Interval at which a token's file is read again. Kubelets replace it long before the token expires.
+const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Credentials, ready for use.
+pub(super) struct Session {
+    /// The TLS of new connections; `None` for plain HTTP.
+    pub(super) tls: Option<TlsConnector>,
+    /// The value of the header `Authorization`.
+    pub(super) authorization: Option<HeaderValue>,
+    /// The time at which they are to be renewed.
+    until: Option<Instant>,
+}
+
+impl Session {
+    /// Makes a session.
+    pub(super) async fn new(config: &Config) -> Result<Session, ConfigError> {
+        let mut identity = config.identity.clone();
+        let (mut until, mut bearer) = (None, None);
+        match &config.auth {
+            Auth::None => {}
+            Auth::Token(token) => bearer = Some(format!("Bearer {token}")),
+            Auth::Basic(pair) => bearer = Some(format!("Basic {pair}")),
+            Auth::TokenFile(path) => {
+                let read = std::fs::read_to_string(path);
+                let fault = |source| ConfigError::Read { path: path.clone(), source };
+                bearer = Some(format!("Bearer {}", read.map_err(fault)?.trim()));
+                until = Some(Instant::now() + TOKEN_FILE_INTERVAL);
+            }
+            Auth::Exec(exec) => {
+                let credential = exec.run().await?;
+                bearer = credential.token.map(|token| format!("Bearer {token}"));
+                identity = credential.identity.or(identity);
+                let left = credential.until.map(|at| at.duration_since(SystemTime::now()));
+                // A little earlier, for requests under way.
+                let left = left.map(|left| left.unwrap_or_default().mul_f64(0.9));
+                until = left.map(|left| Instant::now() + left.max(Duration::from_secs(1)));
+            }
+        }
+        let secure = config.server.starts_with("https://");
+        let tls = secure.then(|| tls::config(config, identity.as_ref())).transpose()?;
+        let authorization = bearer.map(|text| HeaderValue::from_str(&text)).transpose();
+        let mut authorization = authorization.map_err(|_| {
+            ConfigError::Tls("the token has characters that no header may have".into())
+        })?;
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true);
+        }
+        Ok(Session { tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))), authorization, until })
+    }
+
+    /// Whether it is time for another.
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
+}

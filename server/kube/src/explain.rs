@@ -1,0 +1,82 @@
+//! The explanation of one pod, from lists of the cluster as it is now. Nothing is written.
+
+use crate::adapter::{PodName, Settings, State};
+use crate::client::Client;
+use crate::run::first::First;
+use crate::run::input::{Input, Into};
+use crate::run::reasons::Explainer;
+use crate::run::{NAMESPACES, NODES, PODS};
+use crate::watch::{self, keep};
+use omega_workload::kube::api::{Namespace, Node, Pod};
+use std::collections::BTreeSet;
+use tokio::sync::mpsc::channel;
+
+/// Returns the reason for which a pod is pending, in words.
+///
+/// # Errors
+/// If the cluster cannot be listed, or there is no such pod.
+pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<String, String> {
+    let wanted = PodName { namespace: namespace.into(), name: name.into() };
+    // The pod is explained as its own scheduler would see it, whichever that is.
+    let scheduler = scheduler_of(client, &wanted).await?;
+    let first = lists(client).await;
+    let settings =
+        Settings { scheduler_names: BTreeSet::from([scheduler]), request_timeout_ms: 10_000 };
+    let (adapter, _) = first.adapter(settings)?;
+    match adapter.state(&wanted) {
+        None => Ok(format!("{wanted} has ended")),
+        Some(State::Bound(node)) => Ok(format!("{wanted} is bound to {node}")),
+        Some(State::Held(why)) => Ok(format!("{wanted} is not scheduled: {why}")),
+        Some(_) => {
+            let job = adapter.job_of(&wanted);
+            let mut explainer = Explainer::new(adapter.cell().clone());
+            let message =
+                explainer.as_mut().zip(job).and_then(|(explainer, job)| explainer.message(job));
+            let feasible =
+                || format!("{wanted} would find a node: its scheduler has not come to it");
+            Ok(message.map_or_else(feasible, |message| format!("{wanted}: {message}")))
+        }
+    }
+}
+
+/// Lists what a decision depends on.
+async fn lists(client: &Client) -> First {
+    let (queue, mut inputs) = channel(64);
+    let settings = watch::Settings::default();
+    let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
+    let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
+    let namespaces = Into { queue, wrap: Input::Namespaces };
+    let collect = async {
+        let mut first = First::default();
+        while let Some(input) = inputs.recv().await {
+            first.take(input);
+            if first.is_whole() {
+                break;
+            }
+        }
+        first
+    };
+    tokio::select! {
+        first = collect => first,
+        () = async { tokio::join!(
+            keep::<Pod, _>(client, PODS, settings, pods),
+            keep::<Node, _>(client, NODES, settings, nodes),
+            keep::<Namespace, _>(client, NAMESPACES, settings, namespaces),
+        ); } => First::default(),
+    }
+}
+
+/// Returns the scheduler that a pod names.
+async fn scheduler_of(client: &Client, pod: &PodName) -> Result<String, String> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let answer =
+        client.call(&crate::client::Call::get(path)).await.map_err(|why| why.to_string())?;
+    if answer.status != 200 {
+        return Err(format!("pod {pod}: {}", answer.message()));
+    }
+    let pod: Pod = serde_json::from_slice(&answer.body).map_err(|why| why.to_string())?;
+    Ok(match pod.spec.scheduler_name.as_str() {
+        "" => "default-scheduler".into(),
+        name => name.into(),
+    })
+}

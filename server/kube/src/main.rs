@@ -1,0 +1,216 @@
+//! `omega-kube`: a scheduler for a live Kubernetes API server.
+
+use clap::{Args, Parser, Subcommand};
+use omega_kube::client::Client;
+use omega_kube::client::config::Config;
+use omega_kube::explain::explain;
+use omega_kube::run::engine::Mode;
+use omega_kube::run::lease::Candidate;
+use omega_kube::run::notices::{Choice, Written};
+use omega_kube::run::{Options, run};
+use omega_kube::watch;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Schedules the pods of a Kubernetes cluster with several workers that cannot overcommit a node between them.
+#[derive(Parser)]
+#[command(name = "omega-kube", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Schedule pods until SIGTERM or Ctrl-C.
+    Run(RunArgs),
+    /// Explain why a pod is pending, from the cluster as it is now. Writes nothing.
+    Explain(ExplainArgs),
+}
+
+/// The API server.
+#[derive(Args)]
+struct ServerArgs {
+    /// A kubeconfig file. Without it: KUBECONFIG, this pod's service account, ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig other than its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// An address without credentials, such as that of `kubectl proxy`.
+    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
+    server: Option<String>,
+    /// Time limit of a request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=300))]
+    request_timeout: u64,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// A spec.schedulerName whose pods are scheduled; may be given several times.
+    #[arg(long, value_name = "NAME", default_value = "omega")]
+    scheduler_name: Vec<String>,
+    /// Workers that decide in parallel.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// Bindings in flight.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
+    in_flight: u32,
+    /// Decide, compare with what the present scheduler does, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Events, as `kubectl describe pod` shows them.
+    #[arg(long, default_value = "on")]
+    events: Choice,
+    /// PodScheduled=False conditions a second, at most; 0 writes none.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    condition_rate: u32,
+    /// Leader election by a Lease.
+    #[arg(long, default_value = "off")]
+    leader_elect: Choice,
+    /// The namespace of the Lease.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    lease_namespace: String,
+    /// The name of the Lease.
+    #[arg(long, value_name = "NAME", default_value = "omega-kube")]
+    lease_name: String,
+    /// The name of this process in the Lease and in Events. Default: the host's name and a random suffix.
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    identity: Option<String>,
+    /// The address of /healthz, /readyz and /metrics; `off` for none.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
+    listen: String,
+    /// Log format.
+    #[arg(long, default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// JSON lines.
+    Json,
+}
+
+#[derive(Args)]
+struct ExplainArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// The pod, as NAMESPACE/NAME or NAME in the namespace `default`.
+    pod: String,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => {
+            let done = runtime.block_on(async {
+                match cli.command {
+                    Command::Run(args) => schedule(args).await,
+                    Command::Explain(args) => say(args).await,
+                }
+            });
+            runtime.shutdown_background();
+            done
+        }
+        Err(why) => Err(format!("the runtime cannot start: {why}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn client(args: &ServerArgs) -> Result<Client, String> {
+    let config = match &args.server {
+        Some(server) => Ok(Config::plain(server)),
+        None => Config::find(args.kubeconfig.as_deref(), args.context.as_deref()),
+    };
+    let made =
+        config.and_then(|config| Client::new(config, Duration::from_secs(args.request_timeout)));
+    made.map_err(|why| why.to_string())
+}
+
+fn log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("OMEGA_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+/// Returns a name that no other process has.
+fn identity() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{}-{random:016x}", host.trim())
+}
+
+async fn schedule(args: RunArgs) -> Result<(), String> {
+    log(args.log_format);
+    let client = client(&args.server)?;
+    let listen = match args.listen.as_str() {
+        "off" => None,
+        text => Some(text.parse::<SocketAddr>().map_err(|_| {
+            format!("--listen {text:?} is no address; give one such as 127.0.0.1:10259, or off")
+        })?),
+    };
+    let identity = args.identity.unwrap_or_else(identity);
+    let candidate = (args.leader_elect == Choice::On).then(|| Candidate {
+        namespace: args.lease_namespace,
+        name: args.lease_name,
+        identity: identity.clone(),
+    });
+    let (events, conditions_per_second) =
+        if args.dry_run { (Choice::Off, 0) } else { (args.events, args.condition_rate) };
+    let options = Options {
+        scheduler_names: args.scheduler_name.into_iter().collect(),
+        workers: args.workers,
+        in_flight: args.in_flight,
+        mode: if args.dry_run { Mode::DryRun } else { Mode::Bind },
+        written: Written { events, conditions_per_second },
+        candidate: candidate.filter(|_| !args.dry_run),
+        listen,
+        instance: identity,
+        watch: watch::Settings::default(),
+    };
+    run(client, options, ended()).await.map_err(|why| why.to_string())
+}
+
+/// Waits for SIGTERM or Ctrl-C.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+async fn say(args: ExplainArgs) -> Result<(), String> {
+    let client = client(&args.server)?;
+    let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
+    println!("{}", explain(&client, namespace, name).await?);
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! The engine: the thread that owns the adapter. Everything that happens comes to it through one queue.
+
+use super::first::First;
+use super::input::Input;
+use super::metrics::Metrics;
+use super::notices::{Notice, Notices};
+use super::outbox::Outbox;
+use crate::adapter::answer::{Action, Answer};
+use crate::adapter::{Adapter, Binding, PodName, Settings, State};
+use crate::watch::Event;
+use crate::workers::{Collect, Workers};
+use omega_workload::kube::api::{Node, Pod};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+/// The largest number of inputs between two wake-ups of the workers.
+const BATCH_MAX: usize = 512;
+
+/// The effect of decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They are bound.
+    Bind,
+    /// They are only compared with those of the present scheduler.
+    DryRun,
+}
+
+/// A failure after which nothing can go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The cluster does not fit into a cell.
+    #[error("the cluster cannot be mirrored: {0}")]
+    Cluster(String),
+    /// A thread or a name is refused.
+    #[error("workers cannot start: {0}")]
+    Workers(std::io::Error),
+}
+
+/// The stages of the engine, for probes.
+#[derive(Clone, Debug, Default)]
+pub struct Stage(Arc<Mutex<Stages>>);
+
+#[derive(Debug, Default)]
+struct Stages {
+    mirrored: bool,
+}
+
+impl Stage {
+    /// Whether the mirror is whole.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored
+    }
+
+    fn ready(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored = true;
+    }
+}
+
+/// The parts that an engine is made of.
+pub struct Parts {
+    /// Settings of the adapter.
+    pub settings: Settings,
+    /// Number of workers.
+    pub workers: u32,
+    /// The effect of decisions.
+    pub mode: Mode,
+    /// The way to the API server.
+    pub outbox: Outbox,
+    /// Events and conditions.
+    pub notices: Notices,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// The stage that probes see.
+    pub stage: Stage,
+    /// The engine's own queue, for workers.
+    pub queue: Sender<Input>,
+}
+
+/// The engine.
+pub struct Engine {
+    parts: Parts,
+    first: First,
+    adapter: Option<Adapter>,
+    workers: Option<Workers>,
+    leads: bool,
+    started: Instant,
+    /// The time at which each unbound pod was first seen, by uid.
+    seen: HashMap<String, Instant>,
+    /// The decisions of a dry run.
+    would: BTreeMap<PodName, String>,
+    foreign: u64,
+}
+
+impl Engine {
+    /// Creates an engine.
+    #[must_use]
+    pub fn new(parts: Parts) -> Engine {
+        Engine {
+            parts,
+            first: First::default(),
+            adapter: None,
+            workers: None,
+            leads: false,
+            started: Instant::now(),
+            seen: HashMap::new(),
+            would: BTreeMap::new(),
+            foreign: 0,
+        }
+    }
+
+    /// Takes inputs until [`Input::Stop`] or the end of the queue.
+    ///
+    /// # Errors
+    /// If the cluster cannot be mirrored or workers cannot start.
+    pub fn run(mut self, mut inputs: Receiver<Input>) -> Result<(), EngineError> {
+        while let Some(input) = inputs.blocking_recv() {
+            let mut next = Some(input);
+            let mut taken = 0;
+            while let Some(input) = next {
+                if matches!(input, Input::Stop) {
+                    return Ok(());
+                }
+                self.take(input)?;
+                taken += 1;
+                next = if taken < BATCH_MAX { inputs.try_recv().ok() } else { None };
+            }
+            if let Some(workers) = &self.workers {
+                workers.wake();
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, input: Input) -> Result<(), EngineError> {
+        match input {
+            Input::Lead => {
+                self.leads = true;
+                self.start_workers()?;
+            }
+            input if self.adapter.is_some() => self.happened(input),
+            Input::Tick => {}
+            input => {
+                self.first.take(input);
+                if self.first.is_whole() {
+                    self.mirror()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the adapter from the first lists.
+    fn mirror(&mut self) -> Result<(), EngineError> {
+        let first = std::mem::take(&mut self.first);
+        let made = first.adapter(self.parts.settings.clone());
+        let (adapter, later) = made.map_err(EngineError::Cluster)?;
+        self.parts.notices.mirror(adapter.cell());
+        self.adapter = Some(adapter);
+        later.into_iter().for_each(|input| self.happened(input));
+        self.parts.stage.ready();
+        self.figures();
+        tracing::info!("the mirror is whole");
+        self.start_workers()
+    }
+
+    fn start_workers(&mut self) -> Result<(), EngineError> {
+        let Some(adapter) = self.adapter.as_ref().filter(|_| self.leads && self.workers.is_none())
+        else {
+            return Ok(());
+        };
+        let queue = self.parts.queue.clone();
+        let pass = move |collect: Collect| drop(queue.blocking_send(Input::Decided(collect)));
+        let workers = Workers::start(adapter.cell(), self.parts.workers, pass);
+        self.workers = Some(workers.map_err(EngineError::Workers)?);
+        tracing::info!(workers = self.parts.workers, "scheduling");
+        Ok(())
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn happened(&mut self, input: Input) {
+        let now_ms = self.now_ms();
+        match input {
+            Input::Pods(event) => self.pods(*event),
+            Input::Nodes(event) => self.nodes(*event),
+            Input::Decided(collect) => self.decided(&collect),
+            Input::Answered(binding, answer) => self.answered(binding, answer, now_ms),
+            Input::Found(binding, found) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                let action = adapter.found(binding, found, now_ms);
+                self.act(action, now_ms);
+            }
+            Input::Explained(pod, message) => self.explained(&pod, message),
+            Input::Tick => {
+                if let Some(adapter) = &mut self.adapter {
+                    adapter.tick(now_ms);
+                }
+                self.figures();
+            }
+            Input::Namespaces(_) | Input::Lead | Input::Stop => {}
+        }
+    }
+
+    fn pods(&mut self, event: Event<Pod>) {
+        if let Event::Changed(pod) = &event {
+            self.note_time(pod);
+            self.compare(pod);
+        }
+        let Some(adapter) = &mut self.adapter else { return };
+        match event {
+            Event::Listed(pods, at) => adapter.pods_listed(pods, &at),
+            Event::Changed(pod) => adapter.pod_changed(pod),
+            Event::Deleted(pod) => {
+                self.seen.remove(&pod.metadata.uid);
+                self.would.remove(&PodName::of(&pod));
+                adapter.pod_deleted(&pod);
+            }
+        }
+    }
+
+    fn nodes(&mut self, event: Event<Node>) {
+        let Some(adapter) = &mut self.adapter else { return };
+        match event {
+            Event::Listed(nodes, _) => adapter.nodes_listed(&nodes),
+            Event::Changed(node) => adapter.node_changed(&node),
+            Event::Deleted(node) => adapter.node_deleted(&node.metadata.name),
+        }
+    }
+
+    /// Notes the time of a pod's first sight, or takes its scheduling time.
+    fn note_time(&mut self, pod: &Pod) {
+        let uid = &pod.metadata.uid;
+        if pod.spec.node_name.is_empty() {
+            if !self.seen.contains_key(uid) {
+                self.seen.insert(uid.clone(), Instant::now());
+            }
+        } else if let Some(seen) = self.seen.remove(uid) {
+            self.parts.metrics.sli_seconds.observe(seen.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Compares a dry run's decision with where the pod is now.
+    fn compare(&mut self, pod: &Pod) {
+        if self.parts.mode != Mode::DryRun || pod.spec.node_name.is_empty() {
+            return;
+        }
+        let name = PodName::of(pod);
+        let Some(ours) = self.would.remove(&name) else { return };
+        let theirs = &pod.spec.node_name;
+        let outcome = if ours == *theirs { "same" } else { "other" };
+        self.parts.metrics.dry_run.get_or_create(&[("node", outcome)]).inc();
+        tracing::info!(pod = %name, %ours, %theirs, "dry run");
+    }
+
+    fn decided(&mut self, collect: &Collect) {
+        let Some(adapter) = &mut self.adapter else { return };
+        let metrics = &self.parts.metrics;
+        metrics.conflicts.inc_by(collect.conflicts as u64);
+        let accepted = collect.accepted.iter();
+        let bindings: Vec<Binding> =
+            accepted.filter_map(|claim| adapter.decided(claim.task, claim.machine)).collect();
+        let count = |result, by| metrics.attempts.get_or_create(&[("result", result)]).inc_by(by);
+        count("scheduled", bindings.len() as u64);
+        count("unschedulable", collect.unplaced.len() as u64);
+        for job in &collect.unplaced {
+            if let Some(pod) = adapter.pod_of(*job) {
+                self.parts.notices.ask(pod.clone(), *job);
+            }
+        }
+        for binding in bindings {
+            if self.parts.mode == Mode::DryRun {
+                self.would.insert(binding.pod, binding.node);
+            } else {
+                self.parts.outbox.act(Action::Bind(binding, 0), 0);
+            }
+        }
+    }
+
+    fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) {
+        let Some(adapter) = &mut self.adapter else { return };
+        let outcome = match answer {
+            Answer::Bound => "bound",
+            Answer::Conflict => "conflict",
+            Answer::Throttled(_) => "throttled",
+            Answer::Failed => "failed",
+            Answer::Unknown => "unknown",
+        };
+        self.parts.metrics.bindings.get_or_create(&[("answer", outcome)]).inc();
+        if answer == Answer::Bound
+            && let Some(pod) = adapter.pod(&binding.pod)
+        {
+            self.parts.notices.tell(Notice::scheduled(pod, &binding.node));
+        }
+        let action = adapter.answered(binding, answer, now_ms);
+        self.act(action, now_ms);
+    }
+
+    fn act(&self, action: Option<Action>, now_ms: u64) {
+        let Some(action) = action else { return };
+        let (Action::Bind(_, at) | Action::Get(_, at)) = &action;
+        let delay = at.saturating_sub(now_ms);
+        self.parts.outbox.act(action, delay);
+    }
+
+    /// Reports a pod that still finds no node.
+    fn explained(&self, name: &PodName, message: String) {
+        let Some(adapter) = &self.adapter else { return };
+        if adapter.state(name) == Some(&State::Pending)
+            && let Some(pod) = adapter.pod(name)
+        {
+            self.parts.notices.tell(Notice::unschedulable(pod, message));
+        }
+    }
+
+    /// Sets the gauges.
+    fn figures(&mut self) {
+        let Some(adapter) = &self.adapter else { return };
+        let metrics = &self.parts.metrics;
+        let [active, assumed, backoff] = adapter.queues();
+        let set = |queue, pods: usize| {
+            let gauge = metrics.pending.get_or_create(&[("queue", queue)]);
+            gauge.set(i64::try_from(pods).unwrap_or(i64::MAX));
+        };
+        set("active", active);
+        set("assumed", assumed);
+        set("backoff", backoff);
+        metrics.nodes.set(i64::try_from(adapter.node_count()).unwrap_or(i64::MAX));
+        let foreign = adapter.counters().foreign;
+        metrics.foreign.inc_by(foreign - self.foreign);
+        self.foreign = foreign;
+    }
+}

@@ -1,0 +1,59 @@
+//! The first lists, from which the cell gets its kinds. Events before the last of them wait.
+
+use super::input::Input;
+use crate::adapter::{Adapter, Settings};
+use crate::watch::Event;
+use omega_workload::kube::api::{Namespace, Node, Pod};
+use omega_workload::kube::live::Converter;
+
+/// The first lists, as far as they are there.
+#[derive(Default)]
+pub struct First {
+    nodes: Option<Vec<Node>>,
+    pods: Option<(Vec<Pod>, String)>,
+    namespaces: Option<Vec<Namespace>>,
+    /// Events that came after their own list and before the others.
+    later: Vec<Input>,
+}
+
+impl First {
+    /// Takes in an event of a watch.
+    pub fn take(&mut self, input: Input) {
+        match input {
+            Input::Nodes(event) => match *event {
+                Event::Listed(nodes, _) if self.nodes.is_none() => self.nodes = Some(nodes),
+                event => self.later.push(Input::Nodes(Box::new(event))),
+            },
+            Input::Pods(event) => match *event {
+                Event::Listed(pods, at) if self.pods.is_none() => self.pods = Some((pods, at)),
+                event => self.later.push(Input::Pods(Box::new(event))),
+            },
+            Input::Namespaces(Event::Listed(all, _)) if self.namespaces.is_none() => {
+                self.namespaces = Some(all);
+            }
+            input => self.later.push(input),
+        }
+    }
+
+    /// Whether all lists are there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.nodes.is_some() && self.pods.is_some() && self.namespaces.is_some()
+    }
+
+    /// Returns the adapter of the lists, and the events after them.
+    ///
+    /// # Errors
+    /// If the cluster has more resources than a cell has kinds.
+    pub fn adapter(self, settings: Settings) -> Result<(Adapter, Vec<Input>), String> {
+        let (nodes, namespaces) =
+            (self.nodes.unwrap_or_default(), self.namespaces.unwrap_or_default());
+        let (pods, at) = self.pods.unwrap_or_default();
+        let converter = Converter::new(&nodes, &pods, &namespaces)
+            .map_err(|why| why.of(std::path::Path::new("the cluster")).to_string())?;
+        let mut adapter = Adapter::new(converter, settings);
+        adapter.nodes_listed(&nodes);
+        adapter.pods_listed(pods, &at);
+        Ok((adapter, self.later))
+    }
+}

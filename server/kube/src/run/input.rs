@@ -1,0 +1,47 @@
+//! Inputs of the engine: everything that happens, in one queue.
+
+use crate::adapter::answer::{Answer, Found};
+use crate::adapter::{Binding, PodName};
+use crate::watch::{Event, Sink};
+use crate::workers::Collect;
+use omega_workload::kube::api::{Namespace, Node, Pod};
+use tokio::sync::mpsc::Sender;
+
+/// An input.
+#[derive(Debug)]
+pub enum Input {
+    /// From the watch of pods.
+    Pods(Box<Event<Pod>>),
+    /// From the watch of nodes.
+    Nodes(Box<Event<Node>>),
+    /// From the watch of namespaces.
+    Namespaces(Event<Namespace>),
+    /// From a worker.
+    Decided(Collect),
+    /// The answer to a binding.
+    Answered(Binding, Answer),
+    /// The answer to the GET of a pod.
+    Found(Binding, Found),
+    /// A pod's state in words was computed.
+    Explained(PodName, String),
+    /// Time has passed.
+    Tick,
+    /// This process is the leader from now on.
+    Lead,
+    /// The end.
+    Stop,
+}
+
+/// A sink of watched objects in the engine's queue.
+pub struct Into<T> {
+    /// The queue.
+    pub queue: Sender<Input>,
+    /// The input that an event is.
+    pub wrap: fn(Event<T>) -> Input,
+}
+
+impl<T: Send> Sink<T> for Into<T> {
+    async fn take(&mut self, event: Event<T>) -> bool {
+        self.queue.send((self.wrap)(event)).await.is_ok()
+    }
+}

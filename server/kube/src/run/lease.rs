@@ -1,0 +1,224 @@
+//! Leader election by a Lease, as Kubernetes' own controllers do it.
+//!
+//! A holder renews every [`RETRY`], and writes for [`RENEW_DEADLINE`] after the last renewal that succeeded. Another
+//! process takes over when it has seen no renewal for [`DURATION`], and then waits for as long as a request of the
+//! old holder may still be under way. So never do two of them write at once.
+
+use super::fence::Fence;
+use crate::client::{Call, CallError, Client, time};
+use http::Method;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time for which a lease is valid without a renewal.
+pub const DURATION: Duration = Duration::from_secs(15);
+
+/// Time after the last renewal for which its holder writes.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Interval of renewals and attempts.
+pub const RETRY: Duration = Duration::from_secs(2);
+
+/// A lease and the process that wants it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The namespace of the lease.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The identity of this process.
+    pub identity: String,
+}
+
+/// The lease as last seen.
+struct Seen {
+    record: Value,
+    at: Instant,
+}
+
+/// The result of an attempt.
+enum Attempt {
+    /// The lease is ours; it was another's before, and not given back.
+    TakenOver,
+    /// The lease is ours.
+    Held,
+    /// It is another's, or the attempt failed.
+    Not,
+}
+
+/// The election of one candidate.
+pub struct Election {
+    client: Client,
+    candidate: Candidate,
+    fence: Fence,
+    seen: Option<Seen>,
+}
+
+fn text<'a>(lease: &'a Value, field: &str) -> &'a str {
+    lease["spec"][field].as_str().unwrap_or_default()
+}
+
+impl Election {
+    /// Creates the election of a candidate, which opens and closes the fence.
+    #[must_use]
+    pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
+        Election { client, candidate, fence, seen: None }
+    }
+
+    fn path(&self) -> String {
+        let namespace = &self.candidate.namespace;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    }
+
+    /// Waits until this process leads.
+    pub async fn win(&mut self) {
+        loop {
+            let sent = Instant::now();
+            match self.attempt().await {
+                Ok(Attempt::Held) => {
+                    self.fence.open_until(sent + RENEW_DEADLINE);
+                    return;
+                }
+                Ok(Attempt::TakenOver) => {
+                    // A request that the old holder sent at its last moment may still arrive.
+                    let wait_until = Instant::now() + self.client.timeout();
+                    if self.renew_until(wait_until).await {
+                        return;
+                    }
+                }
+                Ok(Attempt::Not) => {}
+                Err(why) => tracing::warn!(%why, "the lease cannot be read or written"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Renews for so long; `false` if the lease is lost meanwhile.
+    async fn renew_until(&mut self, end: Instant) -> bool {
+        let mut renewed = Instant::now();
+        while Instant::now() < end {
+            tokio::time::sleep(RETRY.min(end.saturating_duration_since(Instant::now()))).await;
+            let sent = Instant::now();
+            match self.attempt().await {
+                Ok(Attempt::Held) => renewed = sent,
+                Ok(_) => return false,
+                Err(why) => tracing::warn!(%why, "the lease was not renewed"),
+            }
+            if renewed.elapsed() > RENEW_DEADLINE {
+                return false;
+            }
+        }
+        self.fence.open_until(renewed + RENEW_DEADLINE);
+        true
+    }
+
+    /// Renews the lease until it is lost.
+    pub async fn keep(&mut self) {
+        let mut renewed = Instant::now();
+        while renewed.elapsed() < RENEW_DEADLINE {
+            tokio::time::sleep(RETRY).await;
+            let sent = Instant::now();
+            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            match tokio::time::timeout(left, self.attempt()).await {
+                Ok(Ok(Attempt::Held)) => {
+                    renewed = sent;
+                    self.fence.open_until(sent + RENEW_DEADLINE);
+                }
+                Ok(Ok(_)) => {
+                    if self.is_anothers() {
+                        break;
+                    }
+                }
+                Ok(Err(why)) => tracing::warn!(%why, "the lease was not renewed"),
+                Err(_) => break,
+            }
+        }
+        self.fence.close();
+    }
+
+    /// Gives the lease back, so that the next process need not wait. Nothing may be under way any more.
+    pub async fn give_back(&mut self) {
+        self.fence.close();
+        let Some(seen) = self.seen.take() else { return };
+        if text(&seen.record, "holderIdentity") != self.candidate.identity {
+            return;
+        }
+        let mut lease = seen.record;
+        lease["spec"]["holderIdentity"] = "".into();
+        lease["spec"]["leaseDurationSeconds"] = 1.into();
+        lease["spec"]["renewTime"] = time::micros(SystemTime::now()).into();
+        let path = format!("{}/{}", self.path(), self.candidate.name);
+        let _ = self.client.call(&Call::json(Method::PUT, path, &lease)).await;
+    }
+
+    fn is_anothers(&self) -> bool {
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|seen| text(&seen.record, "holderIdentity") != self.candidate.identity)
+    }
+
+    async fn attempt(&mut self) -> Result<Attempt, CallError> {
+        let path = format!("{}/{}", self.path(), self.candidate.name);
+        let found = self.client.call(&Call::get(&path)).await?;
+        match found.status {
+            404 => self.create().await,
+            200 => {
+                let Ok(lease) = serde_json::from_slice::<Value>(&found.body) else {
+                    return Ok(Attempt::Not);
+                };
+                self.update(lease, path).await
+            }
+            status => {
+                tracing::warn!(status, message = %found.message(), "the lease cannot be read");
+                Ok(Attempt::Not)
+            }
+        }
+    }
+
+    fn spec(&self, acquired: &str, transitions: u64) -> Value {
+        json!({"holderIdentity": self.candidate.identity, "leaseTransitions": transitions,
+            "leaseDurationSeconds": DURATION.as_secs(), "acquireTime": acquired,
+            "renewTime": time::micros(SystemTime::now())})
+    }
+
+    async fn create(&mut self) -> Result<Attempt, CallError> {
+        let Candidate { namespace, name, .. } = &self.candidate;
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": self.spec(&time::micros(SystemTime::now()), 0)});
+        let answer = self.client.call(&Call::json(Method::POST, self.path(), &lease)).await?;
+        Ok(if answer.status == 201 { self.ours(&answer.body) } else { Attempt::Not })
+    }
+
+    fn ours(&mut self, body: &[u8]) -> Attempt {
+        if let Ok(record) = serde_json::from_slice(body) {
+            self.seen = Some(Seen { record, at: Instant::now() });
+        }
+        Attempt::Held
+    }
+
+    async fn update(&mut self, mut lease: Value, path: String) -> Result<Attempt, CallError> {
+        if self.seen.as_ref().is_none_or(|seen| seen.record["spec"] != lease["spec"]) {
+            self.seen = Some(Seen { record: lease.clone(), at: Instant::now() });
+        }
+        let holder = text(&lease, "holderIdentity").to_owned();
+        let ours = holder == self.candidate.identity;
+        let valid = self.seen.as_ref().is_some_and(|seen| seen.at.elapsed() < DURATION);
+        if !ours && !holder.is_empty() && valid {
+            return Ok(Attempt::Not);
+        }
+        let transitions = lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
+        let acquired = if ours {
+            text(&lease, "acquireTime").to_owned()
+        } else {
+            time::micros(SystemTime::now())
+        };
+        lease["spec"] = self.spec(&acquired, transitions + u64::from(!ours));
+        // The version in it makes this fail if another was faster.
+        let answer = self.client.call(&Call::json(Method::PUT, path, &lease)).await?;
+        if answer.status != 200 {
+            return Ok(Attempt::Not);
+        }
+        let _ = self.ours(&answer.body);
+        Ok(if ours || holder.is_empty() { Attempt::Held } else { Attempt::TakenOver })
+    }
+}

@@ -1,0 +1,99 @@
+//! Metrics under the names of kube-scheduler where it has one, else under `omega_kube_`.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+type Labels = [(&'static str, &'static str); 1];
+
+/// The metrics.
+pub struct Metrics {
+    registry: Registry,
+    /// `scheduler_schedule_attempts_total`, by result.
+    pub attempts: Family<Labels, Counter>,
+    /// `scheduler_pending_pods`, by queue.
+    pub pending: Family<Labels, Gauge>,
+    /// `scheduler_pod_scheduling_sli_duration_seconds`.
+    pub sli_seconds: Histogram,
+    /// `scheduler_framework_extension_point_duration_seconds` has the binding in it; here it stands alone.
+    pub bindings_seconds: Histogram,
+    /// `omega_kube_bindings_total`, by answer.
+    pub bindings: Family<Labels, Counter>,
+    /// `omega_kube_conflicts_total`: claims that conflicted with another worker's.
+    pub conflicts: Counter,
+    /// `omega_kube_foreign_bindings_total`.
+    pub foreign: Counter,
+    /// `omega_kube_nodes`.
+    pub nodes: Gauge,
+    /// `omega_kube_events_total`: Events and conditions, by outcome.
+    pub notices: Family<Labels, Counter>,
+    /// `omega_kube_dry_run_total`: decisions that agree with the present scheduler, or differ.
+    pub dry_run: Family<Labels, Counter>,
+    /// `leader_election_master_status`.
+    pub leads: Gauge,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::default(),
+            attempts: Family::default(),
+            pending: Family::default(),
+            sli_seconds: seconds(),
+            bindings_seconds: seconds(),
+            bindings: Family::default(),
+            conflicts: Counter::default(),
+            foreign: Counter::default(),
+            nodes: Gauge::default(),
+            notices: Family::default(),
+            dry_run: Family::default(),
+            leads: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let all = &mut self.registry;
+        let help = "Attempts to schedule pods, by result";
+        all.register("scheduler_schedule_attempts", help, self.attempts.clone());
+        let help = "Pods that are not bound, by queue";
+        all.register("scheduler_pending_pods", help, self.pending.clone());
+        let help = "Time from the first sight of a pod to its binding";
+        let name = "scheduler_pod_scheduling_sli_duration_seconds";
+        all.register(name, help, self.sli_seconds.clone());
+        let help = "Time that the API server took for a binding";
+        all.register("omega_kube_binding_duration_seconds", help, self.bindings_seconds.clone());
+        let help = "Answers of the API server to bindings";
+        all.register("omega_kube_bindings", help, self.bindings.clone());
+        let help = "Claims that the cell rejected because another worker was first";
+        all.register("omega_kube_conflicts", help, self.conflicts.clone());
+        let help = "Pods that another scheduler bound";
+        all.register("omega_kube_foreign_bindings", help, self.foreign.clone());
+        let help = "Nodes in the cell";
+        all.register("omega_kube_nodes", help, self.nodes.clone());
+        let help = "Events and conditions, by outcome";
+        all.register("omega_kube_notices", help, self.notices.clone());
+        let help = "Decisions of a dry run, compared with those of the present scheduler";
+        all.register("omega_kube_dry_run", help, self.dry_run.clone());
+        let help = "Whether this process leads";
+        all.register("leader_election_master_status", help, self.leads.clone());
+    }
+
+    /// Returns all metrics in the OpenMetrics text format.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

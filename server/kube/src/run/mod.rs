@@ -1,0 +1,204 @@
+//! The program: watches, engine, workers and outbox together.
+//!
+//! In reading order: [`input`], [`first`], [`engine`], [`outbox`], [`fence`], [`lease`], [`notices`], [`reasons`],
+//! [`metrics`], [`serve`].
+
+pub mod engine;
+pub mod fence;
+pub mod first;
+pub mod input;
+pub mod lease;
+pub mod metrics;
+pub mod notices;
+pub mod outbox;
+pub mod reasons;
+pub mod serve;
+
+use self::engine::{Engine, EngineError, Mode, Stage};
+use self::fence::Fence;
+use self::input::{Input, Into};
+use self::lease::{Candidate, Election};
+use self::metrics::Metrics;
+use self::notices::{Notices, Written};
+use self::outbox::Outbox;
+use crate::client::Client;
+use crate::watch::{self, Resource};
+use omega_workload::kube::api::{Namespace, Node, Pod};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{Sender, channel};
+
+/// Inputs that wait; then watches wait too.
+const QUEUE_MAX: usize = 8192;
+
+/// Pods that have ended take no room.
+pub const PODS: Resource =
+    Resource { path: "/api/v1/pods", fields: "status.phase!=Succeeded,status.phase!=Failed" };
+
+/// All nodes.
+pub const NODES: Resource = Resource { path: "/api/v1/nodes", fields: "" };
+
+/// All namespaces.
+pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: "" };
+
+/// The way in which the program works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `schedulerName`s of the pods to schedule.
+    pub scheduler_names: BTreeSet<String>,
+    /// Number of workers.
+    pub workers: u32,
+    /// Number of bindings in flight.
+    pub in_flight: u32,
+    /// The effect of decisions.
+    pub mode: Mode,
+    /// Notices to users.
+    pub written: Written,
+    /// The lease to hold while scheduling; `None` without leader election.
+    pub candidate: Option<Candidate>,
+    /// The address for probes and metrics.
+    pub listen: Option<SocketAddr>,
+    /// The name of this process in Events.
+    pub instance: String,
+    /// The way in which lists are kept up to date.
+    pub watch: watch::Settings,
+}
+
+/// A failure that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The engine cannot go on.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The address for probes cannot be used.
+    #[error("--listen {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    /// The system refuses a thread.
+    #[error("a thread cannot start: {0}")]
+    Thread(std::io::Error),
+    /// Another process holds the lease.
+    #[error("the lease was lost; another process may lead now")]
+    LeaseLost,
+}
+
+/// Runs until the end is signalled, or something ends it.
+///
+/// # Errors
+/// If it cannot start or go on.
+pub async fn run(
+    client: Client,
+    options: Options,
+    end: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let (queue, inputs) = channel(QUEUE_MAX);
+    let metrics = Arc::<Metrics>::default();
+    let stage = Stage::default();
+    let fence = if options.candidate.is_some() { Fence::closed() } else { Fence::open() };
+    listen(&options, &stage, &metrics).await?;
+    let outbox = Outbox::new(
+        client.clone(),
+        options.in_flight,
+        queue.clone(),
+        fence.clone(),
+        Arc::clone(&metrics),
+    );
+    let parts = notices::Parts {
+        client: client.clone(),
+        fence: fence.clone(),
+        metrics: Arc::clone(&metrics),
+        instance: options.instance.clone(),
+        written: options.written,
+    };
+    let notices = Notices::start(parts, queue.clone()).map_err(RunError::Thread)?;
+    let request_timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
+    let scheduler_names = options.scheduler_names.clone();
+    let engine = Engine::new(engine::Parts {
+        settings: crate::adapter::Settings { scheduler_names, request_timeout_ms },
+        workers: options.workers,
+        mode: options.mode,
+        outbox: outbox.clone(),
+        notices,
+        metrics: Arc::clone(&metrics),
+        stage,
+        queue: queue.clone(),
+    });
+    let mut thread = tokio::task::spawn_blocking(move || engine.run(inputs));
+    let watches = watches(&client, &options, &queue);
+    let mut election = options.candidate.map(|candidate| Election::new(client, candidate, fence));
+    let ended = tokio::select! {
+        ended = &mut thread => Some(ended),
+        () = end => None,
+        () = lead(&mut election, &queue, &metrics) => return Err(RunError::LeaseLost),
+    };
+    watches.into_iter().for_each(|watch| watch.abort());
+    if let Some(ended) = ended {
+        ended.map_err(|why| RunError::Thread(std::io::Error::other(why)))??;
+        return Ok(());
+    }
+    // No more decisions; then what is under way ends; then another may lead.
+    let _ = queue.send(Input::Stop).await;
+    let _ = thread.await;
+    outbox.close().await;
+    if let Some(election) = &mut election {
+        election.give_back().await;
+    }
+    Ok(())
+}
+
+async fn listen(options: &Options, stage: &Stage, metrics: &Arc<Metrics>) -> Result<(), RunError> {
+    let Some(address) = options.listen else { return Ok(()) };
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.map_err(|why| RunError::Listen(address, why))?;
+    let shown = serve::Shown { stage: stage.clone(), metrics: Arc::clone(metrics) };
+    tokio::spawn(serve::serve(listener, shown));
+    Ok(())
+}
+
+/// Starts the watches, and the clock.
+fn watches(
+    client: &Client,
+    options: &Options,
+    queue: &Sender<Input>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let settings = options.watch;
+    let pods = Into { queue: queue.clone(), wrap: |event| Input::Pods(Box::new(event)) };
+    let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
+    let namespaces = Into { queue: queue.clone(), wrap: Input::Namespaces };
+    let clients = [client.clone(), client.clone(), client.clone()];
+    let [of_pods, of_nodes, of_namespaces] = clients;
+    let ticks = queue.clone();
+    vec![
+        tokio::spawn(async move { watch::keep::<Pod, _>(&of_pods, PODS, settings, pods).await }),
+        tokio::spawn(
+            async move { watch::keep::<Node, _>(&of_nodes, NODES, settings, nodes).await },
+        ),
+        tokio::spawn(async move {
+            watch::keep::<Namespace, _>(&of_namespaces, NAMESPACES, settings, namespaces).await;
+        }),
+        tokio::spawn(async move {
+            let mut clock = tokio::time::interval(Duration::from_millis(500));
+            while ticks.send(Input::Tick).await.is_ok() {
+                clock.tick().await;
+            }
+        }),
+    ]
+}
+
+/// Leads from the time at which this process may, until it may no more.
+async fn lead(election: &mut Option<Election>, queue: &Sender<Input>, metrics: &Metrics) {
+    if let Some(election) = election {
+        tracing::info!("waiting for the lease");
+        election.win().await;
+    }
+    metrics.leads.set(1);
+    if queue.send(Input::Lead).await.is_err() {
+        return std::future::pending().await;
+    }
+    match election {
+        Some(election) => election.keep().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,123 @@
+//! The outbox: bindings on their way to the API server, a bounded number at a time.
+
+use super::fence::Fence;
+use super::input::Input;
+use super::metrics::Metrics;
+use crate::adapter::Binding;
+use crate::adapter::answer::{Action, Answer, Found};
+use crate::client::{Call, CallError, Client, Response};
+use http::Method;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+
+/// The wait after a 429 without `Retry-After`, in seconds.
+const RETRY_AFTER: u64 = 1;
+
+/// The outbox. Clones share its places.
+#[derive(Clone)]
+pub struct Outbox {
+    client: Client,
+    places: Arc<Semaphore>,
+    in_flight: u32,
+    back: Sender<Input>,
+    fence: Fence,
+    metrics: Arc<Metrics>,
+    runtime: Handle,
+}
+
+impl Outbox {
+    /// Creates an outbox on the runtime that the caller is on; answers go to the queue.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        in_flight: u32,
+        back: Sender<Input>,
+        fence: Fence,
+        metrics: Arc<Metrics>,
+    ) -> Outbox {
+        let places = Arc::new(Semaphore::new(in_flight as usize));
+        let runtime = Handle::current();
+        Outbox { client, places, in_flight, back, fence, metrics, runtime }
+    }
+
+    /// Takes an action in `delay_ms`.
+    pub fn act(&self, action: Action, delay_ms: u64) {
+        let outbox = self.clone();
+        self.runtime.spawn(async move {
+            if delay_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+            }
+            let Ok(place) = outbox.places.acquire().await else { return };
+            // Another process leads; this one is about to end.
+            if !outbox.fence.is_open() {
+                return;
+            }
+            let input = match action {
+                Action::Bind(binding, _) => {
+                    let answer = outbox.bind(&binding).await;
+                    Input::Answered(binding, answer)
+                }
+                Action::Get(binding, _) => {
+                    let found = outbox.get(&binding).await;
+                    Input::Found(binding, found)
+                }
+            };
+            drop(place);
+            // The engine may have stopped; the answer is then of no use.
+            let _ = outbox.back.send(input).await;
+        });
+    }
+
+    /// Waits until nothing is under way, and lets nothing else begin.
+    pub async fn close(&self) {
+        let all = self.places.acquire_many(self.in_flight);
+        let _ = tokio::time::timeout(self.client.timeout(), all).await;
+        self.places.close();
+    }
+
+    async fn bind(&self, binding: &Binding) -> Answer {
+        let Binding { pod, uid, node, .. } = binding;
+        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
+        let body = serde_json::json!({"apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": uid},
+            "target": {"kind": "Node", "name": node}});
+        let sent = Instant::now();
+        let answer = answer_of(self.client.call(&Call::json(Method::POST, path, &body)).await);
+        self.metrics.bindings_seconds.observe(sent.elapsed().as_secs_f64());
+        if answer != Answer::Bound {
+            tracing::info!(%pod, %node, ?answer, "the binding was not acknowledged");
+        }
+        answer
+    }
+
+    async fn get(&self, binding: &Binding) -> Found {
+        let pod = &binding.pod;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        match self.client.call(&Call::get(path)).await {
+            Ok(response) if response.status == 404 => Found::Gone,
+            Ok(response) if response.status == 200 => {
+                serde_json::from_slice(&response.body).map_or(Found::Unknown, Found::Pod)
+            }
+            _ => Found::Unknown,
+        }
+    }
+}
+
+/// Returns the meaning of an answer to a binding.
+fn answer_of(answer: Result<Response, CallError>) -> Answer {
+    match answer {
+        Ok(response) => match response.status {
+            201 | 200 => Answer::Bound,
+            404 | 409 => Answer::Conflict,
+            429 => Answer::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
+            _ => Answer::Failed,
+        },
+        Err(why) => {
+            tracing::debug!(%why, "a binding got no answer");
+            Answer::Unknown
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A list that is kept up to date: list, then watch from its version, for ever.
+//!
+//! | event | step |
+//! |---|---|
+//! | the server offers WatchList | the list comes as events of the watch, and no page is held in its memory |
+//! | the watch ends, breaks or is silent | watch again from the last version, that of a bookmark at the latest |
+//! | 410, as a status or as an ERROR event | list again |
+//! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
+
+mod list;
+mod stream;
+
+use crate::client::{CallError, Client};
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::time::Duration;
+
+/// An event of a list that is kept up to date.
+#[derive(Debug)]
+pub enum Event<T> {
+    /// All objects, at a version. What is not among them is gone.
+    Listed(Vec<T>, String),
+    /// An object that is new or has changed.
+    Changed(T),
+    /// An object that is gone, in its last form.
+    Deleted(T),
+}
+
+/// A resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource {
+    /// The path of its list in all namespaces.
+    pub path: &'static str,
+    /// The selector of its objects by fields, or nothing.
+    pub fields: &'static str,
+}
+
+/// Settings of watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The time after which the server is asked to end a watch.
+    pub timeout: Duration,
+    /// The largest number of objects in a page.
+    pub page: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { timeout: Duration::from_secs(300), page: 1000 }
+    }
+}
+
+/// A reason to list again or to wait.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The version is gone: list again.
+    #[error("the version has expired")]
+    Expired,
+    /// The server does not know WatchList.
+    #[error("the server does not offer WatchList")]
+    NoWatchList,
+    /// Another status, with the time to wait that it gave.
+    #[error("status {0}: {2}")]
+    Status(u16, Option<u64>, String),
+    /// No answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An answer that is not understood.
+    #[error("the answer is not understood: {0}")]
+    Json(String),
+    /// Nobody takes events any more.
+    #[error("events are no longer taken")]
+    Closed,
+}
+
+/// A taker of events.
+pub trait Sink<T>: Send {
+    /// Takes an event; `false` if no more are taken.
+    fn take(&mut self, event: Event<T>) -> impl Future<Output = bool> + Send;
+}
+
+/// The keeper of one list.
+pub(crate) struct Keeper<'a, S> {
+    client: &'a Client,
+    resource: Resource,
+    settings: Settings,
+    sink: S,
+    version: String,
+    watch_list: bool,
+}
+
+/// Keeps a list up to date until its events are no longer taken.
+pub async fn keep<T, S>(client: &Client, resource: Resource, settings: Settings, sink: S)
+where
+    T: DeserializeOwned + Send,
+    S: Sink<T>,
+{
+    let (version, watch_list) = (String::new(), true);
+    let mut keeper = Keeper { client, resource, settings, sink, version, watch_list };
+    let mut failures = 0;
+    loop {
+        let listed = !keeper.version.is_empty();
+        let done =
+            if listed || keeper.watch_list { keeper.watch().await } else { keeper.list().await };
+        match done {
+            Ok(()) => failures = 0,
+            Err(Failure::Closed) => return,
+            Err(Failure::Expired) => {
+                tracing::info!(resource = resource.path, "the version has expired; listing again");
+                keeper.version.clear();
+            }
+            Err(Failure::NoWatchList) => keeper.watch_list = false,
+            Err(why) => {
+                tracing::warn!(resource = resource.path, %why, "list or watch failed");
+                tokio::time::sleep(delay(&why, failures)).await;
+                failures += 1;
+            }
+        }
+    }
+}
+
+/// Returns the time to wait after a failure.
+fn delay(why: &Failure, failures: u32) -> Duration {
+    if let Failure::Status(_, Some(seconds), _) = why {
+        return Duration::from_secs(*seconds);
+    }
+    Duration::from_millis((200 << failures.min(6)).min(10_000))
+}

@@ -1,0 +1,153 @@
+//! Watches, with or without the initial list in them.
+
+use super::list::object;
+use super::{Event, Failure, Keeper, Sink};
+use crate::client::{Call, escape};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The annotation of the bookmark after the initial events.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// An event's line. The object is parsed once its type is known.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+/// The objects before the bookmark that ends the initial list.
+struct Initial<T>(Option<BTreeMap<(String, String), T>>);
+
+impl<S> Keeper<'_, S> {
+    /// Watches from the last version, or from the start with all objects, until the server ends the watch.
+    pub(super) async fn watch<T>(&mut self) -> Result<(), Failure>
+    where
+        T: DeserializeOwned + Send,
+        S: Sink<T>,
+    {
+        let from_start = self.version.is_empty();
+        let silence = self.settings.timeout + Duration::from_secs(30);
+        let call = Call::get(self.watch_path(from_start));
+        let (status, mut lines) = self.client.stream(&call, silence).await?;
+        if status != 200 {
+            let text = lines.next().await?.unwrap_or_default();
+            let message = String::from_utf8_lossy(&text).into_owned();
+            return Err(match status {
+                410 => Failure::Expired,
+                // 400 and 422: the parameter is not known, or the feature is off.
+                400 | 422 if from_start => Failure::NoWatchList,
+                _ => Failure::Status(status, None, message),
+            });
+        }
+        let mut initial = Initial(from_start.then(BTreeMap::new));
+        while let Some(line) = lines.next().await? {
+            if !line.is_empty() {
+                self.line(&line, &mut initial).await?;
+            }
+        }
+        // A server without WatchList would have ended the watch as an ordinary one: then nothing was listed.
+        if initial.0.is_some() { Err(Failure::NoWatchList) } else { Ok(()) }
+    }
+
+    fn watch_path(&self, from_start: bool) -> String {
+        let seconds = self.settings.timeout.as_secs().max(1);
+        let mut path = format!(
+            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}",
+            self.resource.path
+        );
+        if from_start {
+            path += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=";
+        } else {
+            path += &format!("&resourceVersion={}", escape(&self.version));
+        }
+        if !self.resource.fields.is_empty() {
+            path += &format!("&fieldSelector={}", escape(self.resource.fields));
+        }
+        path
+    }
+
+    async fn line<T>(&mut self, line: &[u8], initial: &mut Initial<T>) -> Result<(), Failure>
+    where
+        T: DeserializeOwned + Send,
+        S: Sink<T>,
+    {
+        let wrong = |why: serde_json::Error| Failure::Json(why.to_string());
+        let line: Line<'_> = serde_json::from_slice(line).map_err(wrong)?;
+        let text = line.object.get();
+        if line.kind == "ERROR" {
+            let status: Status = serde_json::from_str(text).map_err(wrong)?;
+            return Err(match status.code {
+                410 => Failure::Expired,
+                code => Failure::Status(code, None, status.message),
+            });
+        }
+        let head: Versioned = serde_json::from_str(text).map_err(wrong)?;
+        let version = head.metadata.resource_version;
+        let key = (head.metadata.namespace, head.metadata.name);
+        let event = match (line.kind.as_ref(), &mut initial.0) {
+            ("BOOKMARK", Some(items)) if head.metadata.annotations.contains_key(INITIAL_END) => {
+                let items = std::mem::take(items).into_values().collect();
+                initial.0 = None;
+                Some(Event::Listed(items, version.clone()))
+            }
+            ("BOOKMARK", _) => None,
+            ("ADDED" | "MODIFIED", Some(items)) => {
+                items.extend(object(text).map(|object| (key, object)));
+                None
+            }
+            ("DELETED", Some(items)) => {
+                items.remove(&key);
+                None
+            }
+            ("ADDED" | "MODIFIED", None) => object(text).map(Event::Changed),
+            ("DELETED", None) => object(text).map(Event::Deleted),
+            (kind, _) => return Err(Failure::Json(format!("event of type {kind:?}"))),
+        };
+        if initial.0.is_none() {
+            self.version = version;
+        }
+        match event {
+            Some(event) => {
+                if self.sink.take(event).await {
+                    Ok(())
+                } else {
+                    Err(Failure::Closed)
+                }
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Discovery, as far as `kubectl` and client libraries need it.
+
+use super::Response;
+use serde_json::{Value, json};
+
+/// The resources: path of the group and version, plural, kind, whether they are in namespaces.
+const RESOURCES: [(&str, &str, &str, bool); 16] = [
+    ("/api/v1", "pods", "Pod", true),
+    ("/api/v1", "nodes", "Node", false),
+    ("/api/v1", "namespaces", "Namespace", false),
+    ("/api/v1", "serviceaccounts", "ServiceAccount", true),
+    ("/api/v1", "services", "Service", true),
+    ("/api/v1", "persistentvolumes", "PersistentVolume", false),
+    ("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
+    ("/apis/apps/v1", "deployments", "Deployment", true),
+    ("/apis/coordination.k8s.io/v1", "leases", "Lease", true),
+    ("/apis/events.k8s.io/v1", "events", "Event", true),
+    ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema", false),
+    ("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
+    ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", false),
+    ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", false),
+    ("/apis/rbac.authorization.k8s.io/v1", "roles", "Role", true),
+    ("/apis/rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", true),
+];
+
+/// Returns the kind of a resource by its plural.
+pub(super) fn kind(plural: &str) -> &'static str {
+    RESOURCES.iter().find(|(_, name, ..)| *name == plural).map_or("Object", |(_, _, kind, _)| kind)
+}
+
+fn groups() -> Vec<Value> {
+    let mut paths: Vec<&str> = RESOURCES.iter().map(|(path, ..)| *path).collect();
+    paths.dedup();
+    let groups = paths.iter().filter_map(|path| path.strip_prefix("/apis/")).map(|version| {
+        let (name, number) = version.split_once('/').unwrap_or_default();
+        let version = json!({"groupVersion": version, "version": number});
+        json!({"name": name, "versions": [version], "preferredVersion": version})
+    });
+    groups.collect()
+}
+
+/// Answers a call about the server itself; `None` if it is about objects.
+pub(super) fn answer(method: &str, path: &str) -> Option<Response> {
+    if method != "GET" {
+        return None;
+    }
+    let body = match path {
+        "/api" => json!({"kind": "APIVersions", "versions": ["v1"]}),
+        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups()}),
+        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.2"}),
+        "/readyz" | "/healthz" | "/livez" => json!("ok"),
+        _ => {
+            let here: Vec<Value> = RESOURCES
+                .iter()
+                .filter(|(group, ..)| *group == path)
+                .map(|(_, plural, kind, namespaced)| {
+                    let verbs = ["create", "delete", "get", "list", "patch", "update", "watch"];
+                    json!({"name": plural, "singularName": kind.to_lowercase(), "kind": kind,
+                        "namespaced": namespaced, "verbs": verbs})
+                })
+                .collect();
+            if here.is_empty() {
+                return None;
+            }
+            let version = path.trim_start_matches("/apis/").trim_start_matches("/api/");
+            json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
+                "resources": here})
+        }
+    };
+    Some(Response { status: 200, body })
+}

@@ -1,0 +1,278 @@
+//! The double over HTTP, with faults that a test turns on and off.
+
+use super::query::Query;
+use super::{Double, Response, Target};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+
+/// Faults. Counts fall with each call that they strike.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// Bindings that are answered with 429 and plain text.
+    pub(crate) throttled: u32,
+    /// Bindings that are done, and whose answer is lost.
+    pub(crate) lost_answers: u32,
+    /// Bindings that are lost before they are done.
+    pub(crate) lost_requests: u32,
+    /// Bindings that are answered with 500, undone.
+    pub(crate) failing: u32,
+    /// Bindings that meet a conflict which is not there any more when the pod is got.
+    pub(crate) conflicting: u32,
+    /// Delay of the events of watches.
+    pub(crate) watch_delay: Duration,
+    /// Whether WatchList is refused, as by an old server.
+    pub(crate) no_watch_list: bool,
+}
+
+/// A call, for the audit.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    pub(crate) agent: String,
+}
+
+struct Shared {
+    double: Mutex<Double>,
+    faults: Mutex<Faults>,
+    calls: Mutex<Vec<Called>>,
+    /// Counts changes, so that watches wake.
+    changed: watch::Sender<u64>,
+    /// Counts orders to close all watches.
+    closed: watch::Sender<u64>,
+}
+
+/// A double that listens. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+/// A body that is sent piece by piece.
+struct Stream(mpsc::Receiver<Bytes>);
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+impl Server {
+    /// Starts a server on the runtime that the caller is on.
+    pub(crate) async fn start(double: Double, address: SocketAddr) -> Server {
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            double: Mutex::new(double),
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            changed: watch::Sender::new(0),
+            closed: watch::Sender::new(0),
+        });
+        let server = Server { shared, address };
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let server = accepting.clone();
+                tokio::spawn(async move {
+                    let answer = service_fn(move |request| {
+                        let server = server.clone();
+                        async move { server.answer(request).await.ok_or("the answer is lost") }
+                    });
+                    let _ =
+                        http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;
+                });
+            }
+        });
+        server
+    }
+
+    /// The address with the scheme.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The state. Changes made here wake watches when the guard is given to [`Server::changed`].
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Double> {
+        self.shared.double.lock().expect("no panic with it")
+    }
+
+    /// Changes the state and wakes watches.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Double) -> T) -> T {
+        let done = change(&mut self.lock());
+        self.shared.changed.send_modify(|count| *count += 1);
+        done
+    }
+
+    /// Changes the faults.
+    pub(crate) fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.shared.faults.lock().expect("no panic with it"));
+    }
+
+    /// Closes all watches.
+    pub(crate) fn close_watches(&self) {
+        self.shared.closed.send_modify(|count| *count += 1);
+    }
+
+    /// The calls so far.
+    pub(crate) fn calls(&self) -> Vec<Called> {
+        self.shared.calls.lock().expect("no panic with it").clone()
+    }
+
+    /// Waits until the state is as wanted.
+    pub(crate) async fn until(&self, wanted: impl Fn(&Double) -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            if wanted(&self.lock()) {
+                return;
+            }
+            changed.changed().await.expect("the server lives");
+        }
+    }
+
+    async fn answer(&self, request: http::Request<Incoming>) -> Option<http::Response<Stream>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let path = head.uri.to_string();
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        if query.has("watch")
+            && let Some(target) = Target::of(head.uri.path())
+        {
+            return Some(self.watch(target, &query));
+        }
+        let method = head.method.as_str();
+        let is_binding = method == "POST" && path.ends_with("/binding");
+        let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
+        let answer = if is_binding {
+            self.binding(&path, &body)
+        } else {
+            Some(self.plain(method, &path, &body))
+        };
+        let called = Called {
+            method: method.to_owned(),
+            path,
+            status: answer.as_ref().map_or(0, |answer| answer.status().as_u16()),
+            agent: agent.unwrap_or_default().to_owned(),
+        };
+        self.shared.calls.lock().expect("no panic with it").push(called);
+        self.shared.changed.send_modify(|count| *count += 1);
+        answer
+    }
+
+    fn plain(&self, method: &str, path: &str, body: &Value) -> http::Response<Stream> {
+        whole(&self.with(|double| double.call(method, path, body)))
+    }
+
+    /// Answers a binding, with its faults.
+    fn binding(&self, path: &str, body: &Value) -> Option<http::Response<Stream>> {
+        let struck = |pick: fn(&mut Faults) -> &mut u32| {
+            let mut faults = self.shared.faults.lock().expect("no panic with it");
+            let left = pick(&mut faults);
+            let strikes = *left > 0;
+            *left = left.saturating_sub(1);
+            strikes
+        };
+        if struck(|faults| &mut faults.throttled) {
+            let mut answer = respond(429, "Too many requests, please try again later.\n".into());
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            answer.headers_mut().insert(CONTENT_TYPE, plain);
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Some(answer);
+        }
+        if struck(|faults| &mut faults.lost_requests) {
+            return None;
+        }
+        if struck(|faults| &mut faults.failing) {
+            return Some(whole(&super::failure(500, Some("InternalError"), "injected".into())));
+        }
+        if struck(|faults| &mut faults.conflicting) {
+            return Some(whole(&super::conflict("pods/binding", "it", "injected")));
+        }
+        let lost = struck(|faults| &mut faults.lost_answers);
+        let answer = self.plain("POST", path, body);
+        if lost { None } else { Some(answer) }
+    }
+
+    fn watch(&self, target: Target, query: &Query) -> http::Response<Stream> {
+        let old = self.shared.faults.lock().expect("no panic with it").no_watch_list;
+        if old && query.has("sendInitialEvents") {
+            let message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+            return whole(&super::failure(422, Some("Invalid"), message.into()));
+        }
+        let opened = self.lock().watch(target, query);
+        let mut opened = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => return whole(&refusal),
+        };
+        let seconds = query.number("timeoutSeconds").unwrap_or(1800);
+        let (sender, receiver) = mpsc::channel::<Bytes>(64);
+        let server = self.clone();
+        tokio::spawn(async move {
+            let mut changed = server.shared.changed.subscribe();
+            let mut closed = server.shared.closed.subscribe();
+            let end = tokio::time::sleep(Duration::from_secs(seconds));
+            tokio::pin!(end);
+            loop {
+                changed.borrow_and_update();
+                let delay = server.shared.faults.lock().expect("no panic with it").watch_delay;
+                tokio::time::sleep(delay).await;
+                let events = server.lock().events(&mut opened);
+                for event in events {
+                    let ends = event["type"] == "ERROR";
+                    if sender.send(format!("{event}\n").into()).await.is_err() || ends {
+                        return;
+                    }
+                }
+                tokio::select! {
+                    _ = changed.changed() => {}
+                    _ = closed.changed() => return,
+                    () = &mut end => break,
+                }
+            }
+            if opened.wants_bookmarks() {
+                let bookmark = server.lock().bookmark(&opened);
+                let _ = sender.send(format!("{bookmark}\n").into()).await;
+            }
+        });
+        let mut response = http::Response::new(Stream(receiver));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+}
+
+fn respond(status: u16, body: String) -> http::Response<Stream> {
+    let (sender, receiver) = mpsc::channel(1);
+    let _ = sender.try_send(body.into());
+    let mut response = http::Response::new(Stream(receiver));
+    *response.status_mut() = http::StatusCode::from_u16(status).expect("a status");
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn whole(answer: &Response) -> http::Response<Stream> {
+    respond(answer.status, answer.body.to_string())
+}

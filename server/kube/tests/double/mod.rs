@@ -1,0 +1,244 @@
+//! A double of the API server: resource versions, lists, watches, bindings, patches, conditions of requests.
+//!
+//! Its answers are those of a real kube-apiserver v1.36.2, as `replay.rs` checks with the transcripts of one. It is
+//! called in the process, or over HTTP ([`http`]).
+
+mod bind;
+mod discovery;
+pub(crate) mod http;
+mod list;
+mod objects;
+mod query;
+mod watch;
+
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+/// An object's place: the path of its collection without the namespace, its namespace and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) resource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) key: Key,
+    pub(crate) old: Option<Arc<Value>>,
+    /// The new form; for a deletion the last one, with the version of the deletion.
+    pub(crate) new: Arc<Value>,
+    pub(crate) gone: bool,
+}
+
+/// A binding, for the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) uid: String,
+    pub(crate) pod: String,
+    pub(crate) node: String,
+}
+
+/// The server's state.
+#[derive(Default)]
+pub(crate) struct Double {
+    pub(crate) version: u64,
+    /// The uids of the next objects; after these they are numbers.
+    pub(crate) uids: VecDeque<String>,
+    pub(crate) objects: BTreeMap<Key, Arc<Value>>,
+    pub(crate) changes: Vec<Change>,
+    /// Changes up to this version are compacted away.
+    pub(crate) compacted: u64,
+    /// All bindings in their order.
+    pub(crate) audit: Vec<Bound>,
+    /// The time in objects: that of a transcript, or the real one.
+    pub(crate) clock: Option<String>,
+}
+
+pub(crate) const PODS: &str = "/api/v1/pods";
+pub(crate) const NODES: &str = "/api/v1/nodes";
+
+pub(crate) fn failure(status: u16, reason: Option<&str>, message: String) -> Response {
+    let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "code": status});
+    if let Some(reason) = reason {
+        body["reason"] = reason.into();
+    }
+    Response { status, body }
+}
+
+fn conflict(what: &str, name: &str, why: &str) -> Response {
+    let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
+    failure(409, Some("Conflict"), message)
+}
+
+/// Texts of an object, or nothing.
+pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn has_items(value: &Value, path: &str) -> bool {
+    value.pointer(path).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+}
+
+/// A path, taken apart.
+pub(crate) struct Target {
+    /// The path of the collection without the namespace.
+    pub(crate) resource: String,
+    /// The name of the collection with its group, as messages have it.
+    pub(crate) called: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) sub: String,
+}
+
+impl Target {
+    /// Takes a path apart; `None` if it is that of no object.
+    pub(crate) fn of(path: &str) -> Option<Target> {
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (prefix, group, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => (format!("/api/{version}"), "", rest),
+            ["apis", group, version, rest @ ..] => {
+                (format!("/apis/{group}/{version}"), *group, rest)
+            }
+            _ => return None,
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && rest != ["status"] => {
+                (*namespace, rest)
+            }
+            rest => ("", rest),
+        };
+        let (resource, name, sub) = match rest {
+            [resource] => (*resource, "", ""),
+            [resource, name] => (*resource, *name, ""),
+            [resource, name, sub] => (*resource, *name, *sub),
+            _ => return None,
+        };
+        let called = if group.is_empty() { resource.into() } else { format!("{resource}.{group}") };
+        Some(Target {
+            resource: format!("{prefix}/{resource}"),
+            called,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            sub: sub.to_owned(),
+        })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        let (resource, namespace) = (self.resource.clone(), self.namespace.clone());
+        Key { resource, namespace, name: self.name.clone() }
+    }
+}
+
+impl Double {
+    /// Answers a call that is no watch.
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: &Value) -> Response {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        if let Some(found) = discovery::answer(method, path) {
+            return found;
+        }
+        let missing = || {
+            failure(
+                404,
+                Some("NotFound"),
+                "the server could not find the requested resource".into(),
+            )
+        };
+        let Some(target) = Target::of(path) else { return missing() };
+        let query = query::Query::parse(query);
+        match (method, target.name.as_str(), target.sub.as_str()) {
+            ("GET", "", _) => self.list(&target, &query),
+            ("GET", _, "" | "status") => self.get(&target),
+            ("POST", "", _) if target.resource == "/api/v1/bindings" => {
+                let name = text(body, "/metadata/name").to_owned();
+                self.bind(&target.namespace, &name, body, &query)
+            }
+            ("POST", name, "binding") => self.bind(&target.namespace, name, body, &query),
+            ("POST", _, "eviction") => self.evict(&target, body),
+            ("POST", "", _) => self.create(&target, body),
+            ("PUT", _, _) => self.update(&target, body),
+            ("PATCH", _, _) => self.patch(&target, body),
+            ("DELETE", name, "") if !name.is_empty() => self.delete(&target, body),
+            _ => missing(),
+        }
+    }
+
+    /// Gives an object the next version.
+    fn stamp(&mut self, object: &mut Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+    }
+
+    /// Stores an object in a new version.
+    fn store(&mut self, key: Key, mut object: Value) -> Value {
+        self.stamp(&mut object);
+        let new = Arc::new(object.clone());
+        let old = self.objects.insert(key.clone(), Arc::clone(&new));
+        self.changes.push(Change { version: self.version, key, old, new, gone: false });
+        object
+    }
+
+    /// Removes an object.
+    fn remove(&mut self, key: &Key) -> Option<Value> {
+        let old = self.objects.remove(key)?;
+        let mut last = Value::clone(&old);
+        self.stamp(&mut last);
+        let new = Arc::new(last.clone());
+        let (version, old) = (self.version, Some(old));
+        self.changes.push(Change { version, key: key.clone(), old, new, gone: true });
+        Some(last)
+    }
+
+    /// Forgets changes up to now, so that older watches and lists expire.
+    pub(crate) fn compact(&mut self) {
+        self.compacted = self.version;
+        self.changes.clear();
+    }
+
+    /// Returns the objects of a resource.
+    pub(crate) fn all(&self, resource: &str) -> impl Iterator<Item = &Arc<Value>> {
+        self.objects
+            .iter()
+            .filter(move |(key, _)| key.resource == resource)
+            .map(|(_, object)| object)
+    }
+
+    /// Deletes a node; its pods stay.
+    pub(crate) fn delete_node(&mut self, name: &str) {
+        let key = Key { resource: NODES.into(), namespace: String::new(), name: name.into() };
+        self.remove(&key);
+    }
+
+    /// Number of times each uid was bound.
+    pub(crate) fn bound(&self) -> BTreeMap<&str, u32> {
+        let mut bound = BTreeMap::new();
+        self.audit.iter().for_each(|binding| *bound.entry(binding.uid.as_str()).or_default() += 1);
+        bound
+    }
+
+    /// Returns the nodes whose pods request more cpu, in thousandths, than there is.
+    pub(crate) fn overcommitted(&self) -> Vec<String> {
+        let mut used: BTreeMap<&str, u64> = BTreeMap::new();
+        for pod in self.all(PODS) {
+            let request = text(pod, "/spec/containers/0/resources/requests/cpu");
+            let milli = request.trim_end_matches('m').parse::<u64>().unwrap_or(0);
+            *used.entry(text(pod, "/spec/nodeName")).or_default() += milli;
+        }
+        let over = |node: &&Arc<Value>| {
+            let has = text(node, "/status/allocatable/cpu").parse::<u64>().unwrap_or(0) * 1000;
+            used.get(text(node, "/metadata/name")).is_some_and(|used| *used > has)
+        };
+        self.all(NODES).filter(over).map(|node| text(node, "/metadata/name").to_owned()).collect()
+    }
+}

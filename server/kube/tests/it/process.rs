@@ -1,0 +1,93 @@
+//! The program as a process, against the double over HTTP.
+
+use crate::double::http::Server;
+use crate::double::{Double, NODES, PODS, text};
+use crate::pairs::add_node;
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+
+/// A running program, which ends with its guard.
+pub(crate) struct Program(pub(crate) Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the program for pods of `omega`.
+pub(crate) fn start(server: &Server, more: &[&str]) -> Program {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
+    command.args(["run", "--server", &server.url(), "--listen", "off", "--request-timeout", "2"]);
+    command.args(more).env("OMEGA_LOG", "warn").stdin(Stdio::null());
+    Program(command.spawn().expect("the program starts"))
+}
+
+/// A server with nodes of 4 cores.
+pub(crate) async fn server(nodes: u32) -> Server {
+    let mut double = Double::default();
+    (0..nodes).for_each(|index| add_node(&mut double, index));
+    let namespace = json!({"metadata": {"name": "t"}});
+    double.call("POST", "/api/v1/namespaces", &namespace);
+    Server::start(double, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+}
+
+/// A pod of this much cpu.
+pub(crate) fn pod(name: &str, milli: u32) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app": "t"}}, "spec": {"schedulerName": "omega",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": format!("{milli}m")}}}]}})
+}
+
+pub(crate) fn create(server: &Server, pod: &Value) {
+    server.with(|double| double.call("POST", "/api/v1/namespaces/t/pods", pod));
+}
+
+/// Number of bound pods.
+pub(crate) fn bound(double: &Double) -> usize {
+    double.all(PODS).filter(|pod| !text(pod, "/spec/nodeName").is_empty()).count()
+}
+
+/// Checks the audit: no pod bound twice, no node over its allocatable.
+pub(crate) fn check(server: &Server) {
+    let double = server.lock();
+    assert!(double.bound().values().all(|times| *times == 1), "bound twice");
+    assert_eq!(double.overcommitted(), Vec::<String>::new());
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime");
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+#[test]
+fn pods_are_bound_to_nodes_with_room_and_told_of() {
+    block_on(async {
+        let server = server(10).await;
+        (0..60).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
+        let _program = start(&server, &["--workers", "4"]);
+        server.until(|double| bound(double) == 60).await;
+        // More than there is room for, while it runs.
+        (60..120).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
+        server.until(|double| bound(double) == 80).await;
+        let conditions = |double: &Double| {
+            double.all(PODS).filter(|pod| pod.pointer("/status/conditions/0").is_some()).count()
+        };
+        server.until(|double| conditions(double) > 0).await;
+        check(&server);
+        let double = server.lock();
+        let told = double.all(PODS).find(|pod| pod.pointer("/status/conditions/0").is_some());
+        let condition = &told.expect("one")["status"]["conditions"][0];
+        assert_eq!(condition["type"], "PodScheduled");
+        assert_eq!(condition["status"], "False");
+        assert_eq!(condition["reason"], "Unschedulable");
+        assert_eq!(condition["message"], "0/10 nodes are available: 10 Insufficient cpu.");
+        let agents = server.calls();
+        assert!(agents.iter().all(|call| call.agent.starts_with("omega-kube/")));
+        assert!(double.all(NODES).count() == 10);
+    });
+}

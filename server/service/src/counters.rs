@@ -1,0 +1,137 @@
+//! Counters of each scheduler's transactions.
+//!
+//! A transaction is counted where it is answered, so each replica counts those that came through
+//! it, and the sum over the replicas is that of the cell. The leader could count applied ones, but
+//! not those rejected before the log.
+
+use omega_core::{Commit, Item, SchedulerId, Version};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// Counters of all schedulers.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// The lock is taken for the additions of a group, or a copy. At most as many entries as
+    /// registered schedulers.
+    all: Mutex<BTreeMap<SchedulerId, SchedulerCounters>>,
+}
+
+/// Counters of one scheduler since this replica started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SchedulerCounters {
+    /// Transactions that were accepted in full.
+    pub(crate) taken: u64,
+    /// Transactions that were rejected in part or in full.
+    pub(crate) conflicted: u64,
+    /// Claims in both.
+    pub(crate) claims: u64,
+    /// Accepted claims.
+    pub(crate) placements: u64,
+    /// Tasks that were evicted.
+    pub(crate) evictions: u64,
+    /// Total number of versions between decisions and answers.
+    pub(crate) behind: u64,
+    /// Rejected items by reason.
+    pub(crate) conflicts: BTreeMap<&'static str, u64>,
+}
+
+/// A transaction that was checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) scheduler: SchedulerId,
+    /// Number of claims it has.
+    pub(crate) claims: usize,
+    /// Number of tasks it would evict.
+    pub(crate) evictions: usize,
+    /// Version that it was decided on.
+    pub(crate) base: Version,
+    pub(crate) commit: &'a Commit,
+}
+
+impl SchedulerCounters {
+    fn judged(&mut self, Judged { claims, evictions, base, commit, .. }: Judged<'_>) {
+        let is_claim = |item: Item| matches!(item, Item::Claim(_));
+        let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
+        match commit.is_complete() {
+            true => self.taken += 1,
+            false => self.conflicted += 1,
+        }
+        self.claims += claims as u64;
+        self.placements += claims.saturating_sub(refused) as u64;
+        let is_eviction = |item: Item| matches!(item, Item::Eviction(_));
+        let stayed = commit.conflicts.iter().filter(|conflict| is_eviction(conflict.item)).count();
+        self.evictions += evictions.saturating_sub(stayed) as u64;
+        // What was put together by hand was decided on no view that could be stale.
+        if base > Version(0) {
+            self.behind += commit.version.0.saturating_sub(base.0);
+        }
+        for conflict in &commit.conflicts {
+            let reason = omega_client::convert::reason_name(conflict.reason);
+            *self.conflicts.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// Adds the counters of another worker of the same scheduler.
+    pub(crate) fn add(&mut self, other: &SchedulerCounters) {
+        self.taken += other.taken;
+        self.conflicted += other.conflicted;
+        self.claims += other.claims;
+        self.placements += other.placements;
+        self.evictions += other.evictions;
+        self.behind += other.behind;
+        for (reason, items) in &other.conflicts {
+            *self.conflicts.entry(reason).or_default() += items;
+        }
+    }
+}
+
+impl Counters {
+    /// Counts checked transactions. Best grouped by scheduler: each change of scheduler costs a
+    /// look-up.
+    pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
+        let mut group = group.peekable();
+        let mut all = self.all.lock();
+        while let Some(scheduler) = group.peek().map(|judged| judged.scheduler) {
+            let tally = all.entry(scheduler).or_default();
+            while let Some(judged) = group.next_if(|judged| judged.scheduler == scheduler) {
+                tally.judged(judged);
+            }
+        }
+    }
+
+    /// Counters of each.
+    pub(crate) fn all(&self) -> BTreeMap<SchedulerId, SchedulerCounters> {
+        self.all.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Conflict, KindId, Reason};
+
+    /// Counting transactions together, singly or mixed gives the same sums.
+    #[test]
+    fn placements_are_claims_without_those_that_were_refused() {
+        let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };
+        let commit = |conflicts| Commit { version: Version(9), conflicts };
+        let taken = commit(vec![]);
+        let conflicted = commit(vec![refused(Item::Eviction(0)), refused(Item::Claim(1))]);
+        let judged = |scheduler, commit| {
+            let (scheduler, base) = (SchedulerId(scheduler), Version(7));
+            Judged { scheduler, claims: 3, evictions: 2, base, commit }
+        };
+        let group =
+            [judged(1, &taken), judged(2, &taken), judged(1, &conflicted), judged(1, &taken)];
+        let (together, single) = (Counters::default(), Counters::default());
+        together.judged(group.into_iter());
+        group.into_iter().for_each(|one| single.judged([one].into_iter()));
+        assert_eq!(together.all(), single.all());
+        let tally = &together.all()[&SchedulerId(1)];
+        assert_eq!((tally.taken, tally.conflicted), (2, 1));
+        assert_eq!((tally.claims, tally.placements), (9, 8));
+        assert_eq!(tally.behind, 6);
+        assert_eq!(tally.conflicts["NO_ROOM"], 2);
+        assert_eq!(together.all()[&SchedulerId(2)].taken, 1);
+    }
+}

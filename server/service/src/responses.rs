@@ -1,0 +1,122 @@
+//! Messages that describe a job, a machine or a task, for all calls.
+
+use crate::leases::{self, Held, Listed};
+use omega_cellstate::{Cell, MachineState, MachineStatus};
+use omega_client::{convert, proto};
+use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
+use omega_store::membership::Membership;
+
+/// Message with a job and its progress.
+pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
+    let mut told = proto::JobStatus {
+        id: id.0,
+        job: cell.job(id).map(|job| (&**job).into()),
+        ..Default::default()
+    };
+    for (_, state) in cell.tasks(id) {
+        *match state {
+            TaskState::Pending => &mut told.pending,
+            TaskState::Placed(_) => &mut told.placed,
+            TaskState::Running(_) => &mut told.running,
+            TaskState::Finished => &mut told.finished,
+            TaskState::Failed => &mut told.failed,
+            TaskState::Killed => &mut told.killed,
+        } += 1;
+    }
+    told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
+        let alive = told.pending + told.placed + told.running;
+        proto::GangWait {
+            have: told.placed + told.running,
+            needs: job.gang_min.unwrap_or(0).min(alive),
+            until_ms: cell.held_until_ms(id),
+        }
+    });
+    told
+}
+
+/// A task, and where it is.
+pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStatus {
+    let (phase, machine) = convert::phase(state);
+    let name = |id: MachineId| cell.machine(id).map(|found| found.machine.name.to_string());
+    let group = cell.task_group(id).zip(cell.job(id.job));
+    let group = group.and_then(|(group, job)| job.groups.get(group));
+    let devices = cell.task_devices(id).unwrap_or_default();
+    proto::TaskStatus {
+        task: Some(id.into()),
+        phase: phase.into(),
+        machine: machine.map(Into::into),
+        machine_name: machine.and_then(name).unwrap_or_default(),
+        group: group.map(|group| group.name.to_string()).unwrap_or_default(),
+        devices: devices.iter().map(|device| device as u32).collect(),
+        cores: convert::node_list(&cell.task_cores(id)),
+        allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
+    }
+}
+
+/// Amounts of all kinds of the cell, including zero.
+fn every_kind(cell: &Cell, amounts: &Amounts) -> Vec<u64> {
+    cell.kinds().iter().map(|(kind, _)| amounts.get(kind)).collect()
+}
+
+/// Message with a machine and its free resources.
+pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
+    proto::MachineStatus {
+        id: Some(state.id.into()),
+        machine: Some((&**state.machine).into()),
+        draining: state.status == MachineStatus::Draining,
+        sequence: state.sequence.0,
+        free: state.free.to_vec(),
+        load: state.load.map(|report| convert::values(&report.used)).unwrap_or_default(),
+        load_at_ms: state.load.map_or(0, |report| report.at_ms),
+        tasks: state.tasks.len() as u32,
+        cores_left: cores_left(state),
+        claimable: state.claimable.iter().map(|all| (*all).max(0) as u64).collect(),
+    }
+}
+
+/// Free exclusive cores of a machine, by NUMA node.
+fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
+    let nodes = state.machine.numa.as_slice().len();
+    let left = state.cores_left.into_iter().flat_map(|cores| *cores.left());
+    left.take(nodes).map(|left| u32::from(left.max(0).unsigned_abs())).collect()
+}
+
+/// Message with a scheduler and the owner of its name.
+pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
+    let holder = |held: Held| proto::Holder {
+        process: held.process.to_string(),
+        lease_ms: held.hold.lease_ms,
+        left_ms: u32::try_from(held.left_ms).unwrap_or(u32::MAX),
+        mark: leases::mark(held.hold.holder),
+    };
+    proto::SchedulerStatus {
+        scheduler: listed.id.0,
+        name: listed.name.to_string(),
+        next_transaction: listed.next_transaction,
+        holder: listed.held.map(holder),
+    }
+}
+
+/// The members of the cell.
+pub(crate) fn members(membership: &Membership) -> Vec<proto::Member> {
+    let roles = [
+        (&membership.voters, proto::MemberRole::Voter),
+        (&membership.learners, proto::MemberRole::Learner),
+        (&membership.voters_outgoing, proto::MemberRole::Outgoing),
+    ];
+    let mut all: Vec<proto::Member> = Vec::new();
+    for (ids, role) in roles {
+        for id in ids {
+            if all.iter().all(|known| known.replica != id.0) {
+                all.push(proto::Member {
+                    replica: id.0,
+                    role: role.into(),
+                    peer_address: membership.addresses.get(id).cloned().unwrap_or_default(),
+                    ..proto::Member::default()
+                });
+            }
+        }
+    }
+    all.sort_by_key(|member| member.replica);
+    all
+}

@@ -1,0 +1,80 @@
+//! Submission times of jobs, as this replica saw them.
+//!
+//! The cell keeps no submission times, but it numbers jobs in order. So it is enough to record the
+//! next number from time to time, without an entry for each job.
+
+use omega_core::JobId;
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// Maximum number of notes: at one a second, eighteen hours of a busy cell. Beyond it every second
+/// one is dropped, so that old times are less exact and none is lost.
+const NOTES_MAX: usize = 65_536;
+
+/// Entries of the next job id and the time.
+#[derive(Debug)]
+pub(crate) struct SubmitIndex {
+    /// Entries, ascending by job and time.
+    notes: Mutex<Vec<(JobId, Instant)>>,
+}
+
+impl SubmitIndex {
+    /// It begins with the next job.
+    pub(crate) fn begin(next: JobId, now: Instant) -> SubmitIndex {
+        SubmitIndex { notes: Mutex::new(vec![(next, now)]) }
+    }
+
+    /// Notes which job is next.
+    pub(crate) fn note(&self, next: JobId, now: Instant) {
+        let mut notes = self.notes.lock();
+        if notes.last().is_some_and(|(known, _)| *known >= next) {
+            return;
+        }
+        if notes.len() >= NOTES_MAX {
+            let mut index = 0;
+            notes.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        notes.push((next, now));
+    }
+
+    /// Upper bound of the time since a job was submitted.
+    pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
+        let notes = self.notes.lock();
+        let later = notes.partition_point(|(next, _)| *next <= job);
+        // A job that was submitted after the last note is new.
+        notes.get(later).map_or(Duration::ZERO, |(_, seen)| now.saturating_duration_since(*seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_as_old_as_the_first_note_that_has_it() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let index = SubmitIndex::begin(JobId(5), at(0));
+        index.note(JobId(5), at(1));
+        index.note(JobId(8), at(10));
+        index.note(JobId(9), at(20));
+        let age = |job| index.age(JobId(job), at(30)).as_secs();
+        assert_eq!([age(0), age(4), age(5), age(7), age(8), age(9)], [30, 30, 20, 20, 10, 0]);
+    }
+
+    #[test]
+    fn notes_are_bounded() {
+        let began = Instant::now();
+        let index = SubmitIndex::begin(JobId(0), began);
+        for job in 1..=(2 * NOTES_MAX as u64) {
+            index.note(JobId(job), began + Duration::from_secs(job));
+        }
+        assert!(index.notes.lock().len() <= NOTES_MAX);
+        let now = began + Duration::from_secs(2 * NOTES_MAX as u64);
+        let age = index.age(JobId(1000), now).as_secs();
+        assert!(age.abs_diff(2 * NOTES_MAX as u64 - 1000) < 100, "{age}");
+    }
+}

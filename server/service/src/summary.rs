@@ -1,0 +1,227 @@
+//! Summary of the cell: sums, and the allocation of each machine.
+//!
+//! Commits wait during a read of the cell, so this reads some hundred machines or jobs at a time
+//! and releases the lock in between. Its figures are therefore of several versions that are close
+//! together: good enough for people only.
+
+use crate::host::Host;
+use omega_cellstate::{Cell, MachineStatus};
+use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Machines that are read under the cell's lock at once: some tens of microseconds.
+const MACHINES_AT_ONCE: usize = 256;
+
+/// Tasks, and jobs, that are read under the cell's lock at once.
+const TASKS_AT_ONCE: u64 = 8192;
+const JOBS_AT_ONCE: usize = 256;
+
+/// Observations.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    /// The version at the end.
+    pub(crate) version: Version,
+    /// The number that the next job gets.
+    pub(crate) next_job: JobId,
+    /// Resource kinds of the cell.
+    pub(crate) kinds: Kinds,
+    /// Every machine, by row.
+    pub(crate) machines: Vec<Seen>,
+    /// Claimable total of each kind, over all machines, and what of it is.
+    pub(crate) claimable: Vec<u64>,
+    /// See `claimable`.
+    pub(crate) claimed: Vec<u64>,
+    /// Known jobs.
+    pub(crate) jobs: u64,
+    /// Their tasks.
+    pub(crate) tasks: Counts,
+    /// Pending tasks by scheduler.
+    pub(crate) waiting: BTreeMap<Text, Waiting>,
+    /// Cluster resources that they would claim, by kind.
+    pub(crate) waiting_of_cell: Vec<u64>,
+}
+
+/// A machine.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Id of the machine.
+    pub(crate) id: MachineId,
+    /// Kind.
+    pub(crate) machine: Arc<Machine>,
+    /// Whether it accepts no tasks.
+    pub(crate) draining: bool,
+    /// Claimable total of each kind, and what of it is.
+    pub(crate) claimable: Box<[u64]>,
+    /// See `claimable`.
+    pub(crate) claimed: Box<[u64]>,
+}
+
+/// Numbers of tasks by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) pending: u64,
+    pub(crate) placed: u64,
+    pub(crate) running: u64,
+    pub(crate) finished: u64,
+    pub(crate) failed: u64,
+    pub(crate) killed: u64,
+}
+
+impl Counts {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, state: TaskState) {
+        *match state {
+            TaskState::Pending => &mut self.pending,
+            TaskState::Placed(_) => &mut self.placed,
+            TaskState::Running(_) => &mut self.running,
+            TaskState::Finished => &mut self.finished,
+            TaskState::Failed => &mut self.failed,
+            TaskState::Killed => &mut self.killed,
+        } += 1;
+    }
+}
+
+/// Pending tasks of one scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Jobs with tasks that wait.
+    pub(crate) jobs: u64,
+    /// Those tasks.
+    pub(crate) tasks: u64,
+    /// The first such job, and its name.
+    pub(crate) oldest: Option<(JobId, Text)>,
+}
+
+impl Summary {
+    /// Sums up the cell. It takes some tens of milliseconds in the largest cells, so it is called
+    /// outside of the commit path.
+    pub(crate) fn of(host: &Host) -> Summary {
+        let kinds = host.read(|cell| cell.kinds().clone());
+        let mut summary = Summary {
+            version: Version(0),
+            next_job: JobId(0),
+            machines: Vec::new(),
+            claimable: vec![0; kinds.count()],
+            claimed: vec![0; kinds.count()],
+            waiting_of_cell: vec![0; kinds.count()],
+            kinds,
+            jobs: 0,
+            tasks: Counts::default(),
+            waiting: BTreeMap::new(),
+        };
+        let mut row = 0;
+        while let Some(next) = summary.look_at_machines(host, row) {
+            row = next;
+        }
+        let mut job = JobId(0);
+        while let Some(next) = summary.look_at_jobs(host, job) {
+            job = next;
+        }
+        (summary.version, summary.next_job) = host.read(|cell| (cell.version(), cell.next_job()));
+        summary
+    }
+
+    /// Reads some machines. Returns the row to continue from, if there are more.
+    fn look_at_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
+        let amount = |amount: i64| amount.max(0) as u64;
+        let before = self.machines.len();
+        host.read(|cell| {
+            for state in cell.machines_from(row).take(MACHINES_AT_ONCE) {
+                let both = state.claimable.iter().zip(state.free);
+                self.machines.push(Seen {
+                    id: state.id,
+                    machine: state.machine.clone(),
+                    draining: state.status == MachineStatus::Draining,
+                    claimed: both.map(|(all, free)| amount(all - free)).collect(),
+                    claimable: state.claimable.iter().map(|all| amount(*all)).collect(),
+                });
+            }
+        });
+        for seen in &self.machines[before..] {
+            let sums = self.claimable.iter_mut().zip(&mut self.claimed);
+            for ((all, taken), (more, more_taken)) in
+                sums.zip(seen.claimable.iter().zip(&seen.claimed))
+            {
+                *all += more;
+                *taken += more_taken;
+            }
+        }
+        let is_full = self.machines.len() - before == MACHINES_AT_ONCE;
+        self.machines.last().filter(|_| is_full).map(|last| last.id.slot as usize + 1)
+    }
+
+    /// Reads some jobs. Returns the job to continue from, if there are more.
+    fn look_at_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
+        host.read(|cell| {
+            let mut looked = 0;
+            for (count, (id, job)) in cell.jobs_from(first).enumerate() {
+                if looked >= TASKS_AT_ONCE || count >= JOBS_AT_ONCE {
+                    return Some(id);
+                }
+                let before = self.tasks.pending;
+                for (_, state) in cell.tasks(id) {
+                    self.tasks.add(state);
+                    looked += 1;
+                }
+                self.jobs += 1;
+                let pending = self.tasks.pending - before;
+                if pending > 0 {
+                    let waiting = self.waiting.entry(job.scheduler.clone()).or_default();
+                    waiting.jobs += 1;
+                    waiting.tasks += pending;
+                    waiting.oldest.get_or_insert_with(|| (id, job.name.clone()));
+                    self.add_waiting_of_cell(cell, (id, job));
+                }
+            }
+            None
+        })
+    }
+
+    /// Adds the cluster resources that the pending tasks of a job would claim.
+    fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
+        if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
+            return;
+        }
+        let pending = cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending);
+        let groups = pending.filter_map(|(task, _)| job.groups.get(cell.task_group(task)?));
+        for (kind, amount) in groups.flat_map(|group| group.cluster_request.iter()) {
+            let sum = &mut self.waiting_of_cell[kind.index()];
+            *sum = sum.saturating_add(amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::SharedCell;
+    use omega_core::{Amounts, Command, TaskGroup};
+
+    #[test]
+    fn all_is_seen_however_much_there_is() {
+        for count in [0, 1, 255, 256, 257, 700] {
+            let mut cell = Cell::new(Kinds::standard());
+            for i in 0..count {
+                let machine = Machine::new(format!("m{i}").as_str(), Amounts::new([1000, 1 << 30]));
+                cell.apply(Command::RegisterMachine(machine)).unwrap();
+                let job = Job::batch(
+                    format!("j{i}").as_str(),
+                    TaskGroup::new(2, Amounts::new([100, 1 << 20])),
+                );
+                cell.apply(Command::SubmitJob(job)).unwrap();
+            }
+            let removed = cell.machine_by_name("m3");
+            removed.map(|id| cell.apply(Command::RemoveMachine { id }));
+            let machines = count - u64::from(removed.is_some());
+            let summary = Summary::of(&Host::memory(SharedCell::new(cell)));
+            assert_eq!(summary.machines.len() as u64, machines);
+            assert_eq!(summary.claimable[0], 1000 * machines);
+            assert_eq!((summary.jobs, summary.tasks.pending), (count, 2 * count));
+            assert_eq!(summary.next_job, JobId(count));
+            let waiting = summary.waiting.get("default").cloned().unwrap_or_default();
+            assert_eq!((waiting.jobs, waiting.tasks), (count, 2 * count));
+            assert_eq!(waiting.oldest.map(|(id, _)| id), (count > 0).then_some(JobId(0)));
+        }
+    }
+}

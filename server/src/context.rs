@@ -1,0 +1,193 @@
+//! Contexts: named cells in a file of the user, so that commands need no `--cell`.
+//!
+//! ```toml
+//! current = "prod"
+//!
+//! [contexts.prod]
+//! cell = ["10.0.0.1:7600", "10.0.0.2:7600"]
+//! tls-ca = "/etc/omega/ca.pem"
+//! tls-cert = "/etc/omega/ada.pem"
+//! tls-key = "/etc/omega/ada.key"
+//! ```
+//!
+//! The file is `$OMEGA_CONFIG`, or else `omega/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`.
+
+use crate::file::{self, FileError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The contexts of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// The one that commands use unless they name another.
+    #[serde(default)]
+    pub(crate) current: Option<String>,
+    /// All of them, by name.
+    #[serde(default)]
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+/// A cell, and the files of whoever speaks to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Context {
+    /// Addresses of its replicas.
+    pub(crate) cell: Vec<String>,
+    /// The authority whose certificates the replicas have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The certificate of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+/// Why a context cannot be used or kept. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ContextError {
+    /// Correct the file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Make room, or name another file in OMEGA_CONFIG.
+    #[error("{}: cannot be written: {why}", file.display())]
+    Write {
+        /// The file of contexts.
+        file: PathBuf,
+        /// Underlying error.
+        why: io::Error,
+    },
+    /// Name one that there is.
+    #[error("{}: there is no context {name:?}; omega context list shows those that there are", file.display())]
+    Unknown {
+        /// The file of contexts.
+        file: PathBuf,
+        /// The given name.
+        name: String,
+    },
+    /// Correct the entry, or set it again.
+    #[error("{}: context {name:?}: {why}", file.display())]
+    Entry {
+        /// The file of contexts.
+        file: PathBuf,
+        /// Name of the context.
+        name: String,
+        /// Mistake in it.
+        why: String,
+    },
+    /// Set one of them.
+    #[error("there is no file of contexts: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
+    NoHome,
+}
+
+/// The file of contexts, if the environment says where it is.
+pub(crate) fn path() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    if let Some(file) = named("OMEGA_CONFIG") {
+        return Some(file.into());
+    }
+    let config = named("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| Some(Path::new(&named("HOME")?).join(".config")));
+    config.map(|config| config.join("omega").join("config.toml"))
+}
+
+/// Reads the contexts; a file that is not there has none.
+pub(crate) fn read(file: &Path) -> Result<Contexts, ContextError> {
+    match file.exists() {
+        true => Ok(file::read(file)?),
+        false => Ok(Contexts::default()),
+    }
+}
+
+/// Replaces the file of contexts as a whole, so that a crash leaves the old or the new one.
+pub(crate) fn write(file: &Path, contexts: &Contexts) -> Result<(), ContextError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let written = std::fs::create_dir_all(folder).and_then(|()| {
+        let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+        temporary.write_all(contexts.text().as_bytes())?;
+        temporary.persist(file)?;
+        Ok(())
+    });
+    written.map_err(|why| ContextError::Write { file: file.to_owned(), why })
+}
+
+/// The context with this name, or the current one. `None`: no name is given, and none is current.
+pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Context)>, ContextError> {
+    let Some(file) = path() else {
+        return name.map_or(Ok(None), |_| Err(ContextError::NoHome));
+    };
+    let contexts = read(&file)?;
+    let Some(name) = name.map(str::to_owned).or(contexts.current) else {
+        return Ok(None);
+    };
+    match contexts.contexts.get(&name) {
+        Some(context) => Ok(Some((name, context.clone()))),
+        None => Err(ContextError::Unknown { file, name }),
+    }
+}
+
+impl Contexts {
+    /// The text of the file, as TOML.
+    fn text(&self) -> String {
+        // A JSON string is a basic string of TOML.
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let mut text = String::new();
+        if let Some(current) = &self.current {
+            text += &format!("current = {}\n", quoted(current));
+        }
+        for (name, context) in &self.contexts {
+            let cell: Vec<String> = context.cell.iter().map(|address| quoted(address)).collect();
+            text += &format!("\n[contexts.{}]\ncell = [{}]\n", quoted(name), cell.join(", "));
+            let files = [
+                ("tls-ca", &context.tls_ca),
+                ("tls-cert", &context.tls_cert),
+                ("tls-key", &context.tls_key),
+            ];
+            for (key, file) in files {
+                if let Some(file) = file {
+                    text += &format!("{key} = {}\n", quoted(&file.to_string_lossy()));
+                }
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_context() -> impl Strategy<Value = Context> {
+        let file = || proptest::option::of("[ -~\u{e9}]{1,20}".prop_map(PathBuf::from));
+        let cell = proptest::collection::vec("[ -~\n\t]{0,20}", 0..4);
+        (cell, file(), file(), file()).prop_map(|(cell, tls_ca, tls_cert, tls_key)| Context {
+            cell,
+            tls_ca,
+            tls_cert,
+            tls_key,
+        })
+    }
+
+    proptest! {
+        /// A file that was written is read as what it was written from, whatever characters are in it.
+        #[test]
+        fn what_is_written_is_read(
+            current in proptest::option::of("[ -~\u{1}\n]{0,9}"),
+            contexts in proptest::collection::btree_map("[ -~\u{e9}\n]{0,9}", any_context(), 0..4),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("below").join("config.toml");
+            let contexts = Contexts { current, contexts };
+            write(&file, &contexts).unwrap();
+            prop_assert_eq!(read(&file).unwrap(), contexts);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `omega rebalance --roadef`: the search on an instance of the machine reassignment contest.
+
+use super::RebalanceArgs;
+use crate::output;
+use crate::run::Error;
+use crate::{interrupt, progress};
+use omega_reassign::contest::{self, ReadError};
+use omega_reassign::{
+    Budget, Costs, Found, Instance, Problem, ProblemError, Settings, State, Watch, search,
+};
+use omega_run::Stop;
+use omega_workload::table::read_text;
+use parking_lot::Mutex;
+use std::fmt::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Error in the files of an instance. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RoadefError {
+    /// Name another file.
+    #[error("{}: cannot be read: {why}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Cause.
+        why: std::io::Error,
+    },
+    /// Correct the file.
+    #[error("{}: {why}", file.display())]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// Cause.
+        why: ReadError,
+    },
+    /// Correct the model or the assignment.
+    #[error("{}: {why}", file.display())]
+    Problem {
+        /// The file of the assignment.
+        file: PathBuf,
+        /// Cause.
+        why: ProblemError,
+    },
+}
+
+/// Clock of a search, which Ctrl-C ends.
+struct Clock {
+    start: Instant,
+    long: Duration,
+    stop: Stop,
+    /// The bar, the least cost so far, and when each lower cost was first seen.
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    bar: progress::SearchBar,
+    least: i64,
+    trail: Vec<(f64, i64)>,
+}
+
+impl Watch for Clock {
+    fn spent(&self) -> f64 {
+        if self.stop.is_requested() {
+            return 1.0;
+        }
+        self.start.elapsed().as_secs_f64() / self.long.as_secs_f64().max(1e-9)
+    }
+
+    fn best(&self, cost: i64) {
+        let seen = &mut *self.seen.lock();
+        let seconds = self.start.elapsed().as_secs_f64();
+        if cost < seen.least {
+            seen.least = cost;
+            seen.trail.push((seconds, cost));
+        }
+        seen.bar.show(self.start.elapsed(), seen.least);
+    }
+}
+
+/// Reads the instance, searches, and writes the best assignment.
+pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), Error> {
+    let [model, assignment] = files else {
+        return Err(Error::Arguments("--roadef takes two files: MODEL ASSIGNMENT"));
+    };
+    let outputs: Vec<&Path> = [&args.output.out, &args.output.trail]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    output::check(&outputs, &[model, assignment])?;
+    let instance = read(model, assignment).map_err(super::RebalanceError::Roadef)?;
+    let of_problem = |why| RoadefError::Problem { file: assignment.clone(), why };
+    let problem =
+        Problem::new(instance).map_err(of_problem).map_err(super::RebalanceError::Roadef)?;
+    let before =
+        State::new(&problem).map_err(of_problem).map_err(super::RebalanceError::Roadef)?.costs();
+    let clock = Clock {
+        start: Instant::now(),
+        long: args.pass.time,
+        stop: interrupt::listen()?,
+        seen: Mutex::new(Seen {
+            bar: progress::SearchBar::new(args.output.quiet, args.pass.time),
+            least: i64::MAX,
+            trail: vec![(0.0, before.total())],
+        }),
+    };
+    let settings = Settings {
+        seed: args.how.seed(),
+        walks: args.walks(),
+        budget: args.pass.steps.map_or(Budget::Watched, Budget::Steps),
+    };
+    let found = search(&problem, settings, &clock)
+        .map_err(of_problem)
+        .map_err(super::RebalanceError::Roadef)?;
+    let elapsed = clock.start.elapsed();
+    let Seen { bar, trail, .. } = clock.seen.into_inner();
+    bar.clear();
+    if let Some(file) = &args.output.out {
+        output::write(file, &contest::write_assignment(&found.assignment))?;
+    }
+    if let Some(file) = &args.output.trail {
+        output::write(file, &table(&trail))?;
+    }
+    output::print(&report(&problem, &before, &found, elapsed))?;
+    if clock.stop.is_requested() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+impl RebalanceArgs {
+    /// Walks at once: one for each processor, unless the user says how many.
+    fn walks(&self) -> usize {
+        let all = || thread::available_parallelism().map_or(1, NonZero::get);
+        self.pass.walks.map_or_else(all, |walks| walks as usize)
+    }
+}
+
+fn read(model: &Path, assignment: &Path) -> Result<Instance, RoadefError> {
+    let text = |file: &Path| {
+        read_text(file).map_err(|why| RoadefError::File { file: file.to_owned(), why })
+    };
+    let format = |file: &Path| {
+        let file = file.to_owned();
+        |why| RoadefError::Format { file, why }
+    };
+    let mut instance = contest::read_model(&text(model)?).map_err(format(model))?;
+    let (tasks, machines) = (instance.tasks.len(), instance.machines.len());
+    let initial = contest::read_assignment(&text(assignment)?, tasks, machines);
+    instance.initial = initial.map_err(format(assignment))?;
+    Ok(instance)
+}
+
+/// Least cost over time, as CSV.
+fn table(trail: &[(f64, i64)]) -> String {
+    trail.iter().fold("seconds,cost\n".to_owned(), |mut text, (seconds, cost)| {
+        let _ = writeln!(text, "{seconds:.3},{cost}");
+        text
+    })
+}
+
+fn report(problem: &Problem, before: &Costs, found: &Found, elapsed: Duration) -> String {
+    let after = &found.costs;
+    let instance = problem.instance();
+    let mut text = format!(
+        "{} processes of {} services on {} machines, {} resources\n\n  cost            {:>20} {:>20}\n",
+        instance.tasks.len(),
+        instance.jobs.len(),
+        instance.machines.len(),
+        instance.kinds.len(),
+        "before",
+        "after"
+    );
+    let rows = [
+        ("load", before.load, after.load),
+        ("balance", before.balance, after.balance),
+        ("process moves", before.task_moves, after.task_moves),
+        ("service moves", before.job_moves, after.job_moves),
+        ("machine moves", before.machine_moves, after.machine_moves),
+        ("total", before.total(), after.total()),
+    ];
+    for (name, before, after) in rows {
+        let _ = writeln!(text, "  {name:<15} {before:>20} {after:>20}");
+    }
+    let moves = found.assignment.iter().zip(&instance.initial).filter(|(to, from)| to != from);
+    let seconds = elapsed.as_secs_f64();
+    let _ = writeln!(
+        text,
+        "\n{} processes move; {:.1} M changes tried in {seconds:.1} s",
+        moves.count(),
+        found.steps as f64 / 1e6
+    );
+    text
+}

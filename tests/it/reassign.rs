@@ -1,0 +1,169 @@
+//! Machine reassignment against an independent checker of the contest's rules: random instances move by move, searches,
+//! and the contest's own instances.
+
+use omega_reassign::{Budget, Problem, Settings, State, Watch, contest, search};
+use omega_tests::roadef::{Model, random_model, read_assignment};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A watch that never ends a search.
+struct Endless;
+
+impl Watch for Endless {
+    fn spent(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Search in so many steps by two walks.
+fn in_steps(seed: u64, steps: u64) -> Settings {
+    Settings { seed, walks: 2, budget: Budget::Steps(steps) }
+}
+
+fn problem(model: &str, assignment: &[usize]) -> Problem {
+    let mut instance = contest::read_model(model).unwrap();
+    instance.initial = assignment.iter().map(|machine| *machine as u32).collect();
+    Problem::new(instance).unwrap()
+}
+
+fn wide(assignment: &[u32]) -> Vec<usize> {
+    assignment.iter().map(|machine| *machine as usize).collect()
+}
+
+/// A single move or an exchange.
+enum Change {
+    Move(usize, usize),
+    Exchange(usize, usize),
+}
+
+/// What the state says of a change agrees with what the checker says of the assignment after it.
+fn agrees(state: &mut State<'_>, model: &Model, initial: &[usize], change: &Change) -> bool {
+    let before = state.cost();
+    let mut after = wide(state.assignment());
+    let said = match *change {
+        Change::Move(task, to) => {
+            after[task] = to;
+            state.change_by_move(task, to)
+        }
+        Change::Exchange(a, b) => {
+            after.swap(a, b);
+            state.change_by_exchange(a, b)
+        }
+    };
+    let checked = model.check(initial, &after);
+    assert_eq!(said.is_some(), checked.is_ok(), "possible? {said:?} {checked:?}");
+    let (Some(said), Ok(cost)) = (said, checked) else { return false };
+    assert_eq!(i128::from(before + said), cost, "cost before it is made");
+    for (task, machine) in after.iter().enumerate() {
+        state.put(task, *machine);
+    }
+    assert_eq!(i128::from(state.cost()), cost, "cost once it is made");
+    true
+}
+
+#[test]
+fn every_change_costs_what_the_checker_counts() {
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..200 {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let (text, initial) = random_model(&mut rng);
+        let model = Model::read(&text);
+        if model.processes() < 2 {
+            continue;
+        }
+        let problem = problem(&text, &initial);
+        let mut state = State::new(&problem).unwrap();
+        assert_eq!(
+            i128::from(state.cost()),
+            model.check(&initial, &initial).unwrap(),
+            "seed {seed}"
+        );
+        for _ in 0..60 {
+            let task = rng.random_range(0..model.processes());
+            let other = rng.random_range(0..model.processes());
+            let at = state.assignment();
+            let change = if rng.random_range(0..2) == 0 && at[task] != at[other] {
+                Change::Exchange(task, other)
+            } else {
+                Change::Move(task, rng.random_range(0..model.machines()))
+            };
+            let is_made = agrees(&mut state, &model, &initial, &change);
+            (made, refused) = (made + u32::from(is_made), refused + u32::from(!is_made));
+        }
+    }
+    assert!(made > 1000 && refused > 1000, "both happen often: {made} made, {refused} refused");
+}
+
+#[test]
+fn searches_of_random_instances_obey_the_rules() {
+    let mut better = 0;
+    for seed in 0..100 {
+        let (text, initial) = random_model(&mut Pcg64::seed_from_u64(seed));
+        let (model, problem) = (Model::read(&text), problem(&text, &initial));
+        let found = search(&problem, in_steps(seed, 8192), &Endless).unwrap();
+        let cost = model.check(&initial, &wide(&found.assignment));
+        assert_eq!(cost, Ok(i128::from(found.costs.total())), "seed {seed}");
+        let before = model.check(&initial, &initial).unwrap();
+        assert!(i128::from(found.costs.total()) <= before, "seed {seed}");
+        better += u32::from(i128::from(found.costs.total()) < before);
+        let again = search(&problem, in_steps(seed, 8192), &Endless).unwrap();
+        assert_eq!(found, again, "seed {seed}: the same seed and steps give the same result");
+    }
+    assert!(better > 50, "most instances improve: {better}");
+}
+
+/// Folder of the contest's instances, if it is there.
+fn folder() -> Option<PathBuf> {
+    let base = std::env::var_os("OMEGA_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        PathBuf::from,
+    );
+    let folder = base.join("roadef2012");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: {} not found", folder.display());
+    None
+}
+
+fn unpacked(file: &Path) -> String {
+    let mut text = String::new();
+    let packed = std::fs::File::open(file).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Published costs at the start, and costs that a short search falls below.
+const INSTANCES: [(&str, i128, i128); 10] = [
+    ("a1_1", 49_528_750, 44_310_000),
+    ("a1_2", 1_061_649_570, 850_000_000),
+    ("a1_3", 583_662_270, 583_100_000),
+    ("a1_4", 632_499_600, 400_000_000),
+    ("a1_5", 782_189_690, 727_700_000),
+    ("a2_1", 391_189_190, 100_000_000),
+    ("a2_2", 1_876_768_120, 1_600_000_000),
+    ("a2_3", 2_272_487_840, 2_000_000_000),
+    ("a2_4", 3_223_516_130, 2_300_000_000),
+    ("a2_5", 787_355_300, 650_000_000),
+];
+
+#[test]
+fn contest_instances_cost_what_is_published_and_improve() {
+    let Some(folder) = folder() else { return };
+    for (name, start, goal) in INSTANCES {
+        let text = unpacked(&folder.join(format!("model_{name}.txt.gz")));
+        let initial = read_assignment(&unpacked(&folder.join(format!("assignment_{name}.txt.gz"))));
+        let (model, problem) = (Model::read(&text), problem(&text, &initial));
+        assert_eq!(model.check(&initial, &initial), Ok(start), "{name} at the start");
+        let found = search(&problem, in_steps(1, 400_000), &Endless).unwrap();
+        let cost = model.check(&initial, &wide(&found.assignment));
+        assert_eq!(cost, Ok(i128::from(found.costs.total())), "{name}");
+        assert!(
+            i128::from(found.costs.total()) < goal,
+            "{name}: {} in a short search",
+            found.costs.total()
+        );
+    }
+}
