@@ -35,7 +35,7 @@ struct Pair {
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
     asked: Option<(AskId, u64)>,
-    /// Number of the commands before the first transaction that are answered.
+    /// Number of answered commands before the first transaction.
     prepared: usize,
     next: u64,
     restarts: u64,

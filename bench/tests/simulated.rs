@@ -30,7 +30,7 @@ use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// One block of machines: a search looks at all of them, from the first.
+/// One block of machines, so that each search examines all.
 const MACHINES: u32 = 60;
 /// Between two moments at which jobs come. Decisions, and another after a conflict, take two seconds of it.
 const MOMENT_MS: u64 = 20_000;

@@ -48,11 +48,11 @@ pub enum Command {
         /// Id of the machine.
         id: MachineId,
     },
-    /// Notes what a machine's tasks really use.
+    /// Reports the measured use of a machine by its tasks.
     ReportLoad {
         /// Id of the machine.
         id: MachineId,
-        /// Usage.
+        /// Amounts in use.
         load: Amounts,
     },
     /// Adds a job; its tasks are pending.
@@ -78,7 +78,7 @@ pub enum Command {
         task: TaskId,
         /// The machine that reports; a report from one that the task has left is refused.
         machine: MachineId,
-        /// Event.
+        /// State of the task.
         report: TaskReport,
     },
     /// Adopts a task that already runs on a machine. Nothing is checked: it may exceed the
@@ -259,7 +259,7 @@ pub enum Rejection {
     UnknownGroup {
         /// Id of the job.
         job: JobId,
-        /// Request.
+        /// Requested group.
         group: Text,
     },
     /// The job has no such task.
@@ -277,7 +277,7 @@ pub enum Rejection {
     /// Use a registered kind and at most 2^50 of it.
     #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
     BadAmount {
-        /// Owner of the amount.
+        /// Object that the amount belongs to.
         what: Text,
         /// The resource kind.
         kind: KindId,

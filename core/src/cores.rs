@@ -55,7 +55,7 @@ impl CoreRequest {
     }
 }
 
-/// Numbers of cores of each NUMA node of a machine, by node number.
+/// Number of cores of each NUMA node of a machine, by node.
 ///
 /// Nodes behind the last one with a core do not count: with and without them it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -5,10 +5,12 @@ use crate::cores::CoreRequest;
 use crate::demand_profile::DemandProfile;
 use crate::ids::{MachineId, Precedence};
 use crate::machine::{Labels, Toleration, TopologyLevel};
+use crate::run::{Payload, Run};
 use crate::selector::{MachineSelector, TaskSelector};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// Type of a job: service or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,6 +137,10 @@ pub struct TaskGroup {
     /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
     /// for nearly all tasks.
     pub cluster_request: Amounts,
+    /// The program that each task runs; `None` where agents know it by other means.
+    pub run: Option<Arc<Run>>,
+    /// Opaque bytes for agents of one's own, up to 64 KiB.
+    pub payload: Payload,
 }
 
 impl TaskGroup {
@@ -156,6 +162,8 @@ impl TaskGroup {
             optional: None,
             cores: None,
             cluster_request: Amounts::zero(),
+            run: None,
+            payload: Payload::default(),
         }
     }
 
@@ -216,6 +224,8 @@ impl Hash for TaskGroup {
             optional,
             cores,
             cluster_request,
+            run,
+            payload,
             ..
         } = self;
         (name, count, request, devices, labels, restarts, images).hash(state);
@@ -234,6 +244,12 @@ impl Hash for TaskGroup {
         }
         if !cluster_request.is_zero() {
             ("cluster resources", cluster_request).hash(state);
+        }
+        if let Some(run) = run {
+            ("run", run).hash(state);
+        }
+        if !payload.is_empty() {
+            ("payload", payload).hash(state);
         }
     }
 }
@@ -324,9 +340,8 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
-    /// where it is selected, whichever came first. ([`TaskRule::AntiAffinity`] is the rule with
-    /// none.)
+    /// In a domain with a task of this group, at most `count` selected tasks run (with this one, if
+    /// selected), in whatever order they were placed. With 0 it is [`TaskRule::AntiAffinity`].
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,

@@ -1,6 +1,6 @@
 //! Bounds of the cell, with the reason for each value.
 //!
-//! What comes from outside is checked against these before it touches any state.
+//! Input is checked against these bounds before it changes any state.
 
 /// Resource kinds in a cell. Kubernetes nodes with huge pages and several accelerators have ten.
 pub const KINDS_MAX: usize = 16;
@@ -95,6 +95,21 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 
 /// Maximum gang timeout. Beyond it, the reserved room costs others more than the gang is worth.
 pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
+
+/// Bytes of a group's payload. What is larger belongs into a store of files.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of one argument or of the value of one environment variable of a program: a quarter of what Linux takes.
+pub const RUN_TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// Arguments of a program, and its environment variables.
+pub const RUN_TEXTS_MAX: usize = 1024;
+
+/// Bytes of a program with its arguments and environment, so that the tasks of a full machine can be sent to its agent.
+pub const RUN_BYTES_MAX: usize = 64 << 10;
+
+/// The longest time between two tests of a health check, and the longest delay before a restart in place.
+pub const HEALTH_MS_MAX: u32 = 3_600_000;
 
 /// Number of reservations: each is tested for claims of tasks that may overlap it, and a cell whose
 /// operators plan every day of a season has fewer.

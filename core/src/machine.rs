@@ -166,7 +166,7 @@ impl fmt::Display for TopologyLevel {
 /// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
 /// values.
 ///
-/// Behind a pointer, because few machines are overcommitted and a cell holds very many.
+/// Boxed, because few of a cell's many machines are overcommitted.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overcommit(Option<Box<Vec<u32>>>);

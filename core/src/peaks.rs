@@ -49,7 +49,7 @@ pub struct KindShare {
 }
 
 impl KindShare {
-    /// Amount that that is of a capacity, rounded down.
+    /// The percentage of a capacity, rounded down.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         (u128::from(capacity) * u128::from(self.percent) / 100) as u64

@@ -271,9 +271,9 @@ pub enum TransactionError {
     /// Split it.
     #[error("the transaction has {items} items, at most {max} are allowed")]
     TooManyItems {
-        /// Number that it has.
+        /// Actual number of items.
         items: usize,
-        /// Number that it may have.
+        /// Maximum number of items.
         max: usize,
     },
     /// The view belongs to another cell, or to a lost one: start from a fresh snapshot.

@@ -16,9 +16,11 @@ import time
 import unittest
 
 import numpy as np
+from google.protobuf import json_format
 
 import omega_cell
 from omega_cell import AsyncClient, Client, Group, Job, Machine, Requirement
+from omega_cell._calls import make
 from omega_cell.scheduler import Scheduler
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -118,6 +120,16 @@ class ServedCell(unittest.TestCase):
                 client.kill("watched")
         self.assertEqual(seen[0], ["pending", "pending"])
         self.assertEqual(seen[-1], ["killed", "killed"])
+
+    def test_the_call_that_the_page_of_the_api_shows(self) -> None:
+        page = (REPOSITORY / "docs/api.md").read_text()
+        found = re.search(r"grpcurl -plaintext -d '(.*)' \\\n.* omega\.v1\.(\w+)Service/(\w+)\n", page)
+        assert found is not None
+        client = self.client()
+        call = make(found[2], found[3], lambda answer: int(answer.id))
+        json_format.Parse(found[1], call.request)
+        self.assertEqual(client.job(client.call(call)).job, Job("hello", (Group(count=3, cpu=0.5),)))
+        client.kill("hello")
 
     def test_asyncio_has_the_same_calls(self) -> None:
         public = {name for name in vars(Client) if not name.startswith("_")} - {"stream", "failed"}

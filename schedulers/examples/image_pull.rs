@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Sender};
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// Asks for the image on the machine, and lets the task wait. If it is not there in a minute, the
-/// machine goes to others, and the job is tried again after its backoff.
+/// Requests the image on the machine, and lets the task wait. After a minute without the image, the
+/// claim is undone, and the job is retried after its backoff.
 struct PullImage(Sender<(TaskId, MachineId)>);
 
 impl Permit for PullImage {

@@ -1,6 +1,6 @@
-//! Three kinds of client on one cell at once: a scheduler that looks for itself, frameworks that are offered
-//! resources, and an application that asks for containers near its data. None knows of the others; the cell
-//! judges all of them alike.
+//! Three kinds of client on one cell: a scheduler with a view, frameworks with offers, and an
+//! application that requests containers near its data. They are independent, and the cell checks
+//! their claims alike.
 //!
 //! `cargo run -p omega-schedulers --example three_clients`
 

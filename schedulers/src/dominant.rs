@@ -34,7 +34,7 @@ impl Weight {
         (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
     }
 
-    /// It as a number.
+    /// The share as a number.
     pub(crate) fn get(self) -> u32 {
         self.0
     }

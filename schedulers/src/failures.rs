@@ -30,7 +30,7 @@ struct Failed {
     moment: u64,
     /// Event since.
     events: Events,
-    /// Changed machines; `ROWS_MAX` of them count as all.
+    /// Changed machines; more than `ROWS_MAX` count as all.
     rows: Vec<u32>,
 }
 

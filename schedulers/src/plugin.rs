@@ -33,8 +33,8 @@ pub struct Tasks<'a> {
     pub reach: &'a Reach,
 }
 
-/// Facts that a plugin's answer depends on. They tell the search what a claim changes: a plugin
-/// that reads only the machine itself needs no second look at other machines.
+/// Inputs of a plugin's answer. A plugin that reads only the machine itself need not be called
+/// again for other machines after a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
@@ -226,7 +226,7 @@ impl<'a> MachineRef<'a> {
         self.block.machine_id(self.lane)
     }
 
-    /// Kind.
+    /// The machine as registered.
     ///
     /// # Panics
     /// Never: plugins are asked only about machines that are there.

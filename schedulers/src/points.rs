@@ -38,7 +38,7 @@ pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 pub struct Queued<'a> {
     /// Id of the job: older jobs have lower numbers.
     pub id: JobId,
-    /// Kind.
+    /// The job as submitted.
     pub job: &'a Arc<Job>,
 }
 

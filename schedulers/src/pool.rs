@@ -1,7 +1,8 @@
 //! A pool of schedulers on threads, woken when there may be work.
 //!
 //! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
-//! worker sleeps on its channel, which wakes it early; closing the channels ends the pool.
+//! worker sleeps on its channel. The owner of the pool wakes it early, and so does a cell that reports changes
+//! ([`CellHandle::watch`]). Closing the channels ends the pool.
 //!
 //! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
 //! that panics elsewhere ends, which [`Pool::running`] shows.
@@ -9,9 +10,10 @@
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use omega_cellstate::{CellHandle, HandleError};
+use omega_cellstate::{CellHandle, HandleError, Wake};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -21,15 +23,19 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Sleep of an idle worker without a wake-up, after which it looks for changes and for jobs whose
-/// backoff has ended.
+/// Longest sleep of an idle worker whose cell does not wake it: then it looks for changes, and for jobs whose backoff has
+/// ended.
 const IDLE: Duration = Duration::from_millis(1);
+
+/// Longest sleep of an idle worker whose cell wakes it for changes: then it looks whether the cell still answers.
+const WATCHED: Duration = Duration::from_millis(250);
 
 /// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
-    wakers: Vec<Sender<()>>,
+    /// Nothing else keeps them: once they are dropped, the workers end.
+    wakers: Vec<Arc<Sender<()>>>,
 }
 
 /// A worker that has ended: its scheduler and its observer.
@@ -67,7 +73,11 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         for (cell, scheduler, observer) in schedulers {
             let (waker, sleep) = bounded(1);
             let worker = Worker { scheduler, observer, error: None };
+            let waker = Arc::new(waker);
+            let is_woken = worker.scheduler.watch(cell, wake(&waker));
+            let idle = if is_woken { WATCHED } else { IDLE };
             pool.wakers.push(waker);
+            let sleep = Sleep { woken: sleep, idle };
             pool.workers.push(scope.spawn(move || run(worker, cell, clock, &sleep)));
         }
         pool
@@ -103,21 +113,35 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
     }
 }
 
+/// Wakes a worker as long as its pool is there.
+fn wake(waker: &Arc<Sender<()>>) -> Wake {
+    let waker = Arc::downgrade(waker);
+    Arc::new(move || {
+        // A full channel means that the worker is about to look anyway.
+        _ = waker.upgrade().map(|waker| waker.try_send(()));
+    })
+}
+
+/// Sleep of a worker without work.
+struct Sleep {
+    woken: Receiver<()>,
+    /// Longest time of it.
+    idle: Duration,
+}
+
 fn run<O: Observer>(
     mut worker: Worker<O>,
     cell: &impl CellHandle,
     clock: &dyn Clock,
-    sleep: &Receiver<()>,
+    sleep: &Sleep,
 ) -> Worker<O> {
     loop {
         let now = clock.now();
         let step = guarded(&mut worker, |scheduler, observer| scheduler.step(cell, now, observer));
         let nap = match step {
-            Ok(step) if step.idle => {
-                Some(step.until.map_or(IDLE, |until| {
-                    IDLE.min(Duration::from_nanos(until.saturating_sub(now)))
-                }))
-            }
+            Ok(step) if step.idle => Some(step.until.map_or(sleep.idle, |until| {
+                sleep.idle.min(Duration::from_nanos(until.saturating_sub(now)))
+            })),
             Ok(_) => None,
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => Some(IDLE),
             Err(error) => {
@@ -126,8 +150,8 @@ fn run<O: Observer>(
             }
         };
         let told = match nap {
-            Some(nap) => sleep.recv_timeout(nap),
-            None => sleep.try_recv().map_err(|error| match error {
+            Some(nap) => sleep.woken.recv_timeout(nap),
+            None => sleep.woken.try_recv().map_err(|error| match error {
                 crossbeam_channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
                 crossbeam_channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),

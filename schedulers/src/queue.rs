@@ -359,8 +359,8 @@ impl Queue {
         listening.map(|id| (id, self.refusers(id))).collect()
     }
 
-    /// Records that news do not help a sleeping job. It is considered no more often than it would
-    /// be retried.
+    /// Records that recent events do not help a sleeping job. It is checked no more often than it
+    /// would be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {

@@ -227,7 +227,7 @@ impl Refusers {
 /// Changes of a sync, passed to filters that decide whether they may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
-    /// Event.
+    /// Events since the rejection.
     pub events: Events,
     /// Rows of added or changed machines. A row may be there twice.
     pub rows: &'a [u32],

@@ -1,4 +1,4 @@
-//! Where to look for machines, and how far.
+//! Search for feasible machines, in part of the cell or in all of it.
 //!
 //! A search walks the view's blocks from a starting point and collects feasible machines with
 //! their scores. How many it collects is the trade: all of them for the best machine, or just

@@ -1,4 +1,4 @@
-//! The programs beside `omega`: the simulator and the measurements.
+//! The programs of `omega`'s folder: the simulator and the measurements.
 //!
 //! They are separate programs so that building `omega` compiles neither. `omega sim` starts the
 //! program in the folder of this one, or else the first on the search path.

@@ -95,9 +95,9 @@ pub enum ChangeError {
         "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
     )]
     NoQuorum {
-        /// Number of those that would vote.
+        /// Number of voters after the change.
         voters: usize,
-        /// Number of them answer.
+        /// Number of those that answer.
         answering: usize,
     },
     /// Let another replica lead first.

@@ -158,7 +158,7 @@ fn operate(cell: &Watched) {
     }
 }
 
-/// The two that behave, one with turns between tenants, both of which evict.
+/// The two correct schedulers; both preempt, and one has fair shares.
 fn well_behaved(cell: &Watched) -> Vec<Scheduler> {
     let fair = Profile::batch().with_order(FairShare).with_post_filter(Reclaim::default());
     let usual = Profile::service().with_post_filter(DefaultPreemption::default());

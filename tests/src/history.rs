@@ -75,7 +75,7 @@ pub struct Failure {
     pub kinds: Kinds,
     /// The commands; the last one shows what is wrong.
     pub commands: Vec<Command>,
-    /// Mistake.
+    /// The error.
     pub what: String,
 }
 

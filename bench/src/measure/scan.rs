@@ -56,6 +56,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             .beside(blocks.1)
             .limit("0.3 ns")
             .reach(Reach::AtMost(1.0)),
+        Row::value("  time to the bare scan's", Unit::Times, blocks.0.cpu / blocks.1.cpu)
+            .reach(Reach::AtMost(1.1)),
         Row::time("  the same, collecting candidates", Unit::Nanos, collected.0)
             .beside(collected.1),
     ];

@@ -11,7 +11,7 @@ use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Subject of the comparison.
+/// A suite of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
     BalancedAllocation,

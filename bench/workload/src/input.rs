@@ -33,7 +33,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,
-    /// Place what `kubectl get nodes,pods -A -o json` printed into this file.
+    /// Read the output of `kubectl get nodes,pods -A -o json` from this file.
     #[arg(long, value_name = "FILE", group = "source")]
     cluster: Option<PathBuf>,
     /// Read machines from a table; docs/inputs.md has the columns.

@@ -1,4 +1,4 @@
-//! Subject of a run: a cell of machines, and the jobs that come to it over time.
+//! A workload: the machines of a cell, and the jobs that arrive over time.
 //!
 //! Every source of input (a trace, a cluster's own description, two tables, a generator) is a
 //! reader that makes a [`Workload`]; nothing after it knows where the input came from. A reader
@@ -106,7 +106,7 @@ pub struct MachineEvent {
     pub change: MachineChange,
 }
 
-/// Handling of a machine.
+/// Change of a machine.
 #[derive(Clone, Debug)]
 pub enum MachineChange {
     /// The machine joins the cell; an existing one of the same name is updated.

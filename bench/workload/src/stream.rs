@@ -35,7 +35,7 @@ pub struct Head {
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Number of some tasks are to stay up, where a scheduler evicts.
+    /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// Place of the jobs' names.
     pub jobs_at: JobsAt,
@@ -146,8 +146,8 @@ pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
     })
 }
 
-/// The names of jobs that came, for whoever does not keep the jobs: a number of 64 bits stands for each, in a set of a
-/// hundred million of which two names share one with a probability of one in four thousand.
+/// Hashes of the names of earlier jobs, without the jobs. Of a hundred million names, two have the
+/// same 64-bit hash with a probability of one in four thousand.
 #[derive(Debug, Default)]
 pub struct Names {
     /// The line of each name by its number.

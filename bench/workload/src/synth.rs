@@ -187,7 +187,7 @@ fn zone(number: usize) -> Text {
     format!("z{number}").into()
 }
 
-/// Number of thousandths of a core the machines have together.
+/// Total thousandths of a core of the machines.
 fn cpu_of(machines: &[Machine]) -> u64 {
     machines.iter().map(|machine| machine.capacity.get(KindId::CPU)).sum()
 }

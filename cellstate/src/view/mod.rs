@@ -186,6 +186,12 @@ impl View {
         self
     }
 
+    /// Jobs of which the view receives changes.
+    #[must_use]
+    pub fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
     // --- Keeping up ----------------------------------------------------------------------------
 
     /// Brings the view up to the cell's present version. [`View::delta`] then tells what changed.

@@ -15,7 +15,7 @@ use toml::Spanned;
 pub struct ArgumentError {
     /// Path of the argument, such as `kinds[1].name`.
     pub argument: String,
-    /// Error in it.
+    /// The error.
     pub why: String,
     /// Byte range of the argument in the file, if known.
     place: Option<Range<usize>>,

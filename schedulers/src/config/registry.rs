@@ -119,7 +119,7 @@ impl Plugin {
     /// a cell with these kinds; each call may be for another cell. Let serde reject unknown fields
     /// of `A`, so that typing errors are found.
     ///
-    /// The name is the one that [`Filter::name`] gives, in snake case.
+    /// The name is that of [`Filter::name`], in snake case.
     pub fn filter<A, F>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,

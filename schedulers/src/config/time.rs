@@ -38,7 +38,7 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// Longest expected run time, in milliseconds, of a younger job that may overtake.
+    /// Milliseconds of expected run time per younger job that may overtake.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,

@@ -42,12 +42,12 @@ pub enum Obstacle {
     },
     /// Too few devices have enough free.
     Devices {
-        /// Number of more that are needed.
+        /// Number missing.
         missing: u32,
     },
     /// Too few exclusive cores are free.
     Cores {
-        /// Number of more that are needed: on one NUMA node, if they must be together.
+        /// Number missing; on one NUMA node, if they must be together.
         missing: u32,
     },
     /// A rule about other tasks: the first of its family.

@@ -16,9 +16,9 @@ pub struct Shortage {
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// Number of more devices with enough that left are needed.
+    /// Number of missing devices with enough free.
     pub devices: u32,
-    /// Number of more cores that are needed that tasks may have to themselves.
+    /// Number of missing exclusive cores.
     pub cores: u32,
 }
 

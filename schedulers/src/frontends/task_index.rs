@@ -200,8 +200,7 @@ impl TaskIndex {
         }
     }
 
-    /// Applies a sync. `is_claimed` says which tasks have unanswered claims, whose state the cell
-    /// does not know yet.
+    /// Applies a sync. `is_claimed` tells which tasks have unanswered claims, unknown to the cell.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = match delta.full {
             true => self.forget_all(),

@@ -121,11 +121,11 @@ impl PeakController {
         self.view.version() < self.answered
     }
 
-    /// Syncs, and throttles or restores tasks as needed, at most as many as one transaction may
-    /// have.
+    /// Syncs, and throttles or restores tasks as needed, at most one transaction.
     ///
     /// # Errors
-    /// If the cell cannot be reached, or whether it took the transaction is not known: the next step sees.
+    /// If the cell cannot be reached, or the outcome of the transaction is unknown: the next step
+    /// finds out.
     pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<Kept, HandleError> {
         self.view.sync(cell)?;
         if self.view.delta().full {

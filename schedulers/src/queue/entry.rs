@@ -68,7 +68,7 @@ pub(super) struct Totals {
 /// counts are short.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Kind.
+    /// The job as submitted.
     pub(super) job: Arc<Job>,
     /// State by task number, without an allocation for one group of few tasks.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,

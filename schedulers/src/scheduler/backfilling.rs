@@ -51,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// Before a decision: who is it that is decided on?
+    /// Tells the plans which job is about to be decided.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         if let Some(backfill) = &self.profile.backfill {
             backfill.plans().write().begin_turn(id, job);

@@ -1,4 +1,4 @@
-//! The free volumes of one class, found by the machine that is to reach one.
+//! The free volumes of one class, indexed by reachable machines.
 //!
 //! A class of local disks has a volume for each machine: scanning all of them for each machine
 //! would be quadratic. Most reachabilities name a label and its values, and are indexed by it; the

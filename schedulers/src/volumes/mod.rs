@@ -174,7 +174,7 @@ impl Volumes {
     /// checked again; all or nothing.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacles.
     pub fn reserve(
         &self,
         task: TaskId,

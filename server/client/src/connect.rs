@@ -49,7 +49,7 @@ pub struct Tls {
     pub server_name: Option<String>,
 }
 
-/// Without the key.
+/// Prints no key.
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()

@@ -1,7 +1,8 @@
 //! The explanation of one pod, from lists of the cluster as it is now. Nothing is written.
 
-use crate::adapter::{PodName, Settings, State};
+use crate::adapter::{PodName, Settings, State, scheduler_of as scheduler_name};
 use crate::client::Client;
+use crate::profiles::KubeProfile;
 use crate::run::first::First;
 use crate::run::input::{Input, Into};
 use crate::run::reasons::Explainer;
@@ -19,6 +20,7 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     let wanted = PodName { namespace: namespace.into(), name: name.into() };
     // The pod is explained as its own scheduler would see it, whichever that is.
     let scheduler = scheduler_of(client, &wanted).await?;
+    let profile = KubeProfile::new(scheduler.clone());
     let first = lists(client).await;
     let settings =
         Settings { scheduler_names: BTreeSet::from([scheduler]), request_timeout_ms: 10_000 };
@@ -29,9 +31,8 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
         Some(State::Held(why)) => Ok(format!("{wanted} is not scheduled: {why}")),
         Some(_) => {
             let job = adapter.job_of(&wanted);
-            let mut explainer = Explainer::new(adapter.cell().clone());
-            let message =
-                explainer.as_mut().zip(job).and_then(|(explainer, job)| explainer.message(job));
+            let mut explainer = Explainer::new(adapter.cell().clone(), vec![profile]);
+            let message = job.and_then(|job| explainer.message(job));
             let feasible =
                 || format!("{wanted} would find a node: its scheduler has not come to it");
             Ok(message.map_or_else(feasible, |message| format!("{wanted}: {message}")))
@@ -75,8 +76,5 @@ async fn scheduler_of(client: &Client, pod: &PodName) -> Result<String, String> 
         return Err(format!("pod {pod}: {}", answer.message()));
     }
     let pod: Pod = serde_json::from_slice(&answer.body).map_err(|why| why.to_string())?;
-    Ok(match pod.spec.scheduler_name.as_str() {
-        "" => "default-scheduler".into(),
-        name => name.into(),
-    })
+    Ok(scheduler_name(&pod).to_owned())
 }

@@ -14,6 +14,7 @@
 pub mod adapter;
 pub mod client;
 pub mod explain;
+pub mod profiles;
 pub mod run;
 pub mod watch;
 pub mod workers;

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use omega_kube::client::Client;
 use omega_kube::client::config::Config;
 use omega_kube::explain::explain;
+use omega_kube::profiles::{self, KubeProfile};
 use omega_kube::run::engine::Mode;
 use omega_kube::run::lease::Candidate;
 use omega_kube::run::notices::{Choice, Written};
@@ -55,9 +56,12 @@ struct RunArgs {
     #[command(flatten)]
     server: ServerArgs,
     /// A spec.schedulerName whose pods are scheduled; may be given several times.
-    #[arg(long, value_name = "NAME", default_value = "omega")]
+    #[arg(long, value_name = "NAME", default_value = "omega", conflicts_with = "config")]
     scheduler_name: Vec<String>,
-    /// Workers that decide in parallel.
+    /// A KubeSchedulerConfiguration with the profiles. What cannot be honoured is an error.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Workers that decide in parallel, for each profile.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
     /// Bindings in flight.
@@ -81,6 +85,9 @@ struct RunArgs {
     /// The name of the Lease.
     #[arg(long, value_name = "NAME", default_value = "omega-kube")]
     lease_name: String,
+    /// Time for which the Lease is valid without a renewal, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
+    lease_duration: u64,
     /// The name of this process in the Lease and in Events. Default: the host's name and a random suffix.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
@@ -172,16 +179,25 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
             format!("--listen {text:?} is no address; give one such as 127.0.0.1:10259, or off")
         })?),
     };
+    let profiles = match &args.config {
+        None => args.scheduler_name.into_iter().map(KubeProfile::new).collect(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|why| why.to_string());
+            let read = text.and_then(|text| profiles::parse(&text));
+            read.map_err(|why| format!("--config {}: {why}", path.display()))?
+        }
+    };
     let identity = args.identity.unwrap_or_else(identity);
     let candidate = (args.leader_elect == Choice::On).then(|| Candidate {
         namespace: args.lease_namespace,
         name: args.lease_name,
         identity: identity.clone(),
+        duration: Duration::from_secs(args.lease_duration),
     });
     let (events, conditions_per_second) =
         if args.dry_run { (Choice::Off, 0) } else { (args.events, args.condition_rate) };
     let options = Options {
-        scheduler_names: args.scheduler_name.into_iter().collect(),
+        profiles,
         workers: args.workers,
         in_flight: args.in_flight,
         mode: if args.dry_run { Mode::DryRun } else { Mode::Bind },

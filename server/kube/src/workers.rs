@@ -1,9 +1,9 @@
 //! Worker threads: schedulers that decide in parallel on one cell, with kube-scheduler's filters and scores.
 
-use crate::adapter::WORKERS;
+use crate::profiles::KubeProfile;
 use omega_cellstate::SharedCell;
 use omega_core::{Commit, JobId, MachineId, TaskId, Transaction};
-use omega_schedulers::{Observer, Profile, Scheduler, Settings};
+use omega_schedulers::{Observer, Scheduler, Settings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -53,17 +53,18 @@ impl Observer for Collect {
     }
 }
 
-/// Returns the scheduler of one worker.
+/// Returns the scheduler of one worker of a profile.
 ///
 /// # Errors
 /// If the cell refuses its name.
 pub fn worker(
     cell: &SharedCell,
+    profile: &KubeProfile,
     index: u32,
     of: u32,
 ) -> Result<Scheduler, omega_cellstate::HandleError> {
-    let profile = cell.read(|cell| Profile::kube(cell.kinds()));
-    Scheduler::new(cell, profile, Settings::worker(WORKERS, index, of))
+    let bound = cell.read(|cell| profile.bind(cell.kinds()));
+    Scheduler::new(cell, bound, profile.apply(Settings::worker(&profile.name, index, of)))
 }
 
 /// A signal that the cell has changed.
@@ -82,21 +83,23 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts workers, which pass their decisions on.
+    /// Starts so many workers for each profile, which pass their decisions on.
     ///
     /// # Errors
     /// If the cell refuses a worker's name, or the system a thread.
     pub fn start(
         cell: &SharedCell,
+        profiles: &[KubeProfile],
         count: u32,
         decided: impl Fn(Collect) + Clone + Send + 'static,
     ) -> std::io::Result<Workers> {
         let bell = Arc::<Bell>::default();
         let mut threads = Vec::new();
-        for index in 0..count {
-            let scheduler = worker(cell, index, count).map_err(std::io::Error::other)?;
+        let all = profiles.iter().flat_map(|profile| (0..count).map(move |index| (profile, index)));
+        for (profile, index) in all {
+            let scheduler = worker(cell, profile, index, count).map_err(std::io::Error::other)?;
             let (cell, bell, decided) = (cell.clone(), Arc::clone(&bell), decided.clone());
-            let name = format!("worker-{index}");
+            let name = format!("worker-{}", threads.len());
             let work = move || work(scheduler, &cell, &bell, &decided);
             threads.push(std::thread::Builder::new().name(name).spawn(work)?);
         }

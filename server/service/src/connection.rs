@@ -96,8 +96,8 @@ impl Drop for Place {
 
 /// Accepted connections, after their handshake.
 ///
-/// Where no certificate is asked for, everyone is `anyone`. With the places of calls, connections are held
-/// back when few are left.
+/// Without certificates, every caller is `anyone`. Given the slots of calls, connections are
+/// delayed when few are free.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,

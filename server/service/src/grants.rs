@@ -64,7 +64,7 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
 /// report its images; taints stay, and other changes (amounts, labels) require an operator.
 ///
 /// # Errors
-/// If an agent would have more come to its machine.
+/// If an agent's change would attract more tasks to its machine.
 pub(crate) fn described(
     caller: &Caller,
     known: &Machine,

@@ -222,8 +222,8 @@ impl Host {
         self.begin_all(vec![(command, try_)])
     }
 
-    /// Starts to apply commands. Their order, within a call and over calls, is the order in which
-    /// they are accepted, as far as they are accepted at the first attempt.
+    /// Starts to apply commands. Commands accepted at the first attempt are applied in order,
+    /// within a call and across calls.
     #[must_use]
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
@@ -460,7 +460,7 @@ impl Pending {
     }
 }
 
-/// Information for a caller of a request that was not done.
+/// Error for the caller of a request that was not done.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {

@@ -170,7 +170,9 @@ impl JobService for Jobs {
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
             let id = find(cell, request.into_inner().job, &caller)?;
-            Ok::<_, ApiError>(responses::job(cell, id))
+            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            let response = if sees { responses::job_with_programs } else { responses::job };
+            Ok::<_, ApiError>(response(cell, id))
         })?;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }

@@ -1,4 +1,4 @@
-//! Watches of jobs: what becomes of all whose names begin alike, or of one.
+//! Watches of jobs: changes of one job, or of all with a name prefix.
 //!
 //! A stream begins with everything, and each new one does: whoever compares it with what he knew has lost
 //! nothing between two streams, and needs to remember no version. The jobs are looked through a few at a
@@ -55,7 +55,7 @@ enum Wanted {
 enum Place {
     /// Within the list of all jobs: at the start, or after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
-    /// Among the changes after a version.
+    /// Reads the changes after a version.
     Changes { since: Version, told: Changes },
     /// Behind the end of the stream.
     Over,
@@ -64,7 +64,7 @@ enum Place {
 /// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// Number of them.
+    /// Number of changes sent.
     count: usize,
     /// Position in the last job, if its message did not fit.
     rest: Option<Cursor>,

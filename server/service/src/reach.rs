@@ -33,6 +33,17 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
+    /// Whether the caller sees what a job's tasks run, with environment and payload: operators, and the roles of its
+    /// tenant.
+    pub(crate) fn sees_programs(&self, job: &Job) -> bool {
+        match &self.role {
+            Role::Operator => true,
+            Role::Reader(tenants) => has(tenants, &job.tenant),
+            Role::Submitter(_) | Role::Application(_) => self.sees(job),
+            Role::Scheduler(_) | Role::Agent(_) | Role::Replica(_) | Role::Nobody(_) => false,
+        }
+    }
+
     /// Whether the caller may see a job that the cell may have forgotten: only callers who see all
     /// jobs may.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {

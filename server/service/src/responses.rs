@@ -6,11 +6,16 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
+/// A job as its tenant sees it, with its programs, and how far it is.
+pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
+    proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), ..job(cell, id) }
+}
+
 /// Message with a job and its progress.
 pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     let mut told = proto::JobStatus {
         id: id.0,
-        job: cell.job(id).map(|job| (&**job).into()),
+        job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         ..Default::default()
     };
     for (_, state) in cell.tasks(id) {

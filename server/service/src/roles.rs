@@ -171,6 +171,8 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.MachineService/ListPeaks", LOOKERS, Look),
     rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
     rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
+    // Of its tenant's jobs alone: see `reach.rs`.
+    rule("omega.v1.TaskService/ReadTaskLog", LOOKERS, Look),
     rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/SetTenant", OPERATOR, Change),

@@ -77,6 +77,7 @@ fn client_services(
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
+    let agents = Agents::start(host.clone(), extras.monitor);
     Ok(guarded(audit, (limits, places))
         .add_service(
             SchedulingServiceServer::new(Scheduling::start(
@@ -98,7 +99,7 @@ fn client_services(
                 .max_encoding_message_size(sent_max),
         )
         .add_service(
-            TaskServiceServer::new(Tasks::new(host.clone()))
+            TaskServiceServer::new(Tasks::new(host.clone(), agents.clone()))
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(sent_max),
         )
@@ -113,7 +114,7 @@ fn client_services(
                 .max_encoding_message_size(sent_max),
         )
         .add_service(
-            AgentServiceServer::new(Agents::start(host.clone(), extras.monitor))
+            AgentServiceServer::new(agents)
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(ORDERS_BYTES_MAX),
         )

@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Slowest accepted rate of a large delta's reader, in bytes per second, beside the longest time of
-/// a call.
+/// Slowest accepted rate of a large delta's reader, in bytes per second, in addition to the longest
+/// time of a call.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
 /// Interval at which a waiting caller checks for its turn: a fraction of the time to build a large
@@ -30,7 +30,7 @@ type Shared = Vec<(Key, Weak<Snapshot>)>;
 /// The large deltas being read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    /// Whole states by interest.
+    /// Whole states by key.
     whole: Arc<Mutex<Shared>>,
     /// The slot of the one that is built.
     making: Arc<Semaphore>,

@@ -47,7 +47,7 @@ pub(crate) struct Summary {
 pub(crate) struct Seen {
     /// Id of the machine.
     pub(crate) id: MachineId,
-    /// Kind.
+    /// The machine as registered.
     pub(crate) machine: Arc<Machine>,
     /// Whether it accepts no tasks.
     pub(crate) draining: bool,

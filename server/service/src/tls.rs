@@ -64,7 +64,7 @@ pub enum TlsError {
     Empty {
         /// Path of the file.
         file: PathBuf,
-        /// Subject of the search.
+        /// Missing object.
         what: &'static str,
     },
     /// Use a key and certificates that belong together.
@@ -72,7 +72,7 @@ pub enum TlsError {
     Unusable {
         /// The file of the certificate or of the authorities.
         file: PathBuf,
-        /// Mistake.
+        /// The error.
         why: String,
     },
 }
@@ -90,7 +90,7 @@ pub struct TlsBytes {
     pub revoked: Option<Vec<u8>>,
 }
 
-/// Without the key.
+/// Prints no key.
 impl std::fmt::Debug for TlsBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsBytes").finish_non_exhaustive()

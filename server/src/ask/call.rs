@@ -33,7 +33,7 @@ pub(super) struct Caller {
 /// A list from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
-    /// Contents.
+    /// Items of the page.
     pub(super) items: Vec<T>,
     /// Whether more items exist beyond the limit.
     pub(super) more: bool,

@@ -4,7 +4,7 @@ use super::call::{Caller, Page};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
-use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, listed};
+use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
@@ -32,6 +32,7 @@ pub(crate) enum JobCommand {
     /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
         omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
+        omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello from $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
     /// Change the number of tasks of a group.
@@ -79,7 +80,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
           "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
-          "anti_affinity", "cores", "one_node"])]
+          "anti_affinity", "cores", "one_node", "env", "user", "run"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -254,7 +255,20 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let parts = [listed(&group.request)].into_iter().filter(|part| !part.is_empty());
     let parts = parts.chain(group.demand_profiles.iter().filter_map(demand_profile));
     let parts = parts.chain(named.map(|(what, list)| format!("{what} {list}")));
+    let parts = parts.chain(group.run.as_ref().map(|run| format!("runs {}", program(run))));
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Characters of a program that are shown.
+const PROGRAM_SHOWN: usize = 60;
+
+/// A program in a line: without what would change the line, and cut where it is long.
+fn program(run: &RunShape) -> String {
+    let words = [&run.command].into_iter().chain(&run.args);
+    let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let cut = line.chars().count() > PROGRAM_SHOWN;
+    let shown: String = line.chars().take(PROGRAM_SHOWN).collect();
+    omega_core::text::shown(&shown) + if cut { "..." } else { "" }
 }
 
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {

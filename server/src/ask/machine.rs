@@ -29,10 +29,10 @@ pub(crate) enum MachineCommand {
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
     /// Stop placing tasks on a machine. Running ones stay.
-    #[command(after_help = "Example:\n  omega machine drain m-1")]
+    #[command(visible_alias = "cordon", after_help = "Example:\n  omega machine drain m-1")]
     Drain(NameArgs),
     /// Resume placing tasks on a machine.
-    #[command(after_help = "Example:\n  omega machine resume m-1")]
+    #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
     /// Remove a machine. Its tasks become pending.
     #[command(after_help = "Example:\n  omega machine remove m-1")]

@@ -32,7 +32,8 @@ pub(crate) struct ResizeArgs {
     ask: AskArgs,
 }
 
-fn name(text: &str) -> Result<(String, u32), String> {
+/// Reads the name of a task.
+pub(super) fn name(text: &str) -> Result<(String, u32), String> {
     let found = task_name(text).map(|found| (found.job.to_owned(), found.index));
     found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
 }

@@ -28,7 +28,7 @@ pub(crate) struct SetArgs {
     /// The resource kind: one of the cell's.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Amount that there is; 0 is none.
+    /// Total amount; 0 for none.
     #[arg(value_name = "AMOUNT", allow_negative_numbers = true)]
     amount: Amount,
     #[command(flatten)]

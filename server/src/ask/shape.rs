@@ -10,7 +10,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
-    ResourceKind, TenantConfig,
+    ResourceKind, Run, TenantConfig, Text,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -145,6 +145,33 @@ pub(super) struct GroupShape {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
+    /// The program of each task; `null`: none, or only the roles of its tenant see it.
+    pub(super) run: Option<RunShape>,
+    /// Bytes of the payload.
+    pub(super) payload_bytes: usize,
+}
+
+/// A program.
+#[derive(Debug, Serialize)]
+pub(super) struct RunShape {
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) working_dir: Option<String>,
+    pub(super) user: Option<String>,
+}
+
+impl From<&Run> for RunShape {
+    fn from(run: &Run) -> RunShape {
+        let optional = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+        RunShape {
+            command: run.command.to_string(),
+            args: run.args.iter().map(ToString::to_string).collect(),
+            env: run.env.iter().map(|one| (one.name.to_string(), one.value.to_string())).collect(),
+            working_dir: optional(&run.working_dir),
+            user: optional(&run.user),
+        }
+    }
 }
 
 /// Exclusive cores of a task.
@@ -288,6 +315,8 @@ impl JobShape {
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
+            run: group.run.as_deref().map(RunShape::from),
+            payload_bytes: group.payload.as_bytes().len(),
         };
         Ok(JobShape {
             name: job.name.to_string(),

@@ -1,10 +1,11 @@
 //! `omega task`: the tasks of a job, or of a machine; `resize.rs` has the verb that gives one more or less.
 
 use super::call::{Caller, Listed, Page};
+use super::logs::LogsArgs;
 use super::resize::ResizeArgs;
 use super::shape::{ListShape, TaskShape, listed};
 use super::show::{self, Align, and_more, columns};
-use super::{AskArgs, AskError, job, machine, resize};
+use super::{AskArgs, AskError, job, logs, machine, resize};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
@@ -19,6 +20,11 @@ pub(crate) enum TaskCommand {
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
+    /// Print what a task writes.
+    #[command(
+        after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
+    )]
+    Logs(LogsArgs),
     /// Give a task that has a machine more or less of it, while it runs.
     #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
     Resize(Box<ResizeArgs>),
@@ -49,6 +55,7 @@ pub(crate) struct ListArgs {
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
     match command {
         TaskCommand::List(args) => run_list(args),
+        TaskCommand::Logs(args) => logs::run(args),
         TaskCommand::Resize(args) => resize::run(args),
     }
 }

@@ -94,7 +94,7 @@ pub(crate) enum SchedulerError {
     File {
         /// Path of the file.
         file: PathBuf,
-        /// Mistake.
+        /// The error.
         why: io::Error,
     },
     /// Correct the file.
@@ -110,7 +110,7 @@ pub(crate) enum SchedulerError {
     NoProfile {
         /// Path of the file.
         file: PathBuf,
-        /// Owner.
+        /// Name of the scheduler.
         name: String,
     },
     /// Look whether the cell runs, and where.

@@ -1,5 +1,4 @@
-//! Time in plugins, and machines that filters reject: one search in some dozens is measured, and
-//! stands for the others.
+//! Time in plugins, and machines rejected by filters, sampled from one search in some dozens.
 
 use omega_schedulers::{Meter, Nanos, Work};
 use omega_service::openmetrics::{Figure, MetricWriter};

@@ -112,9 +112,9 @@ pub(crate) enum LimitsError {
         name: &'static str,
         /// The given value.
         given: u64,
-        /// The least.
+        /// Minimum.
         min: u32,
-        /// The most.
+        /// Maximum.
         max: u32,
     },
 }

@@ -79,7 +79,7 @@ pub(crate) enum ServeError {
     Collector {
         /// The address.
         address: String,
-        /// Error in it.
+        /// The error.
         why: tonic::transport::Error,
     },
     /// The underlying error.

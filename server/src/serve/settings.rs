@@ -1,4 +1,4 @@
-//! Information for a server: by flags, by the environment, by a file, in this order.
+//! Settings of a server: from flags, the environment and a file, in this order.
 //!
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).

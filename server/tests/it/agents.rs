@@ -378,7 +378,7 @@ fn an_agent_without_the_leader_says_so() {
 fn bad_arguments_are_told() {
     let dir = folder(&[]);
     let cases = [
-        (vec!["agent"], "--simulate"),
+        (vec!["agent", "--prefix=x"], "--simulate"),
         (vec!["agent", "--simulate=0"], "0 is not in"),
         (vec!["agent", "--simulate=1", "--fail=101"], "101 is not in"),
         (vec!["agent", "--simulate=1", "--run-time-scale=-1"], "a number from 0"),

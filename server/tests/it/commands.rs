@@ -507,6 +507,7 @@ fn the_help_of_each_verb_has_an_example() {
         "job watch",
         "job explain",
         "task list",
+        "task logs",
         "task resize",
         "quota list",
         "quota set",

@@ -30,6 +30,7 @@
 //! - `floods.rs`: headers without end, and a thousand watches at once.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `limits.rs`: what clients may ask for at once, where an operator said it.
+//! - `programs.rs`: real processes of agents of this machine, which die and come back.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `grace.rs`: what is told to stop has its time, and who waits for its room.
@@ -73,6 +74,7 @@ mod outputs;
 mod peaks;
 mod power_cuts;
 mod process;
+mod programs;
 mod quickstart;
 mod rebalance;
 mod requests;
@@ -89,3 +91,4 @@ mod traces;
 mod txn;
 mod upgrades;
 mod web;
+mod workflows;

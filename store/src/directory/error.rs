@@ -110,7 +110,7 @@ pub enum OpenDirectoryError {
         path: PathBuf,
         /// Engine of the directory.
         found: EngineKind,
-        /// Request.
+        /// Requested engine.
         wanted: EngineKind,
     },
     /// Stop the other process: two of them would destroy the log.

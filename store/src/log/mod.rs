@@ -97,7 +97,7 @@ impl Position {
     }
 }
 
-/// Subject of an entry.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.
@@ -111,7 +111,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name.
     pub position: Position,
-    /// Its subject.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Its content, which the log does not look into. Clones share it.
     pub data: Bytes,
@@ -235,11 +235,11 @@ pub trait LogEngine: fmt::Debug + Send {
     /// If the batch does not follow: see [`Batch::check`].
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
-    /// Makes safe all that was written. Called after one or more appends, as rarely as those who
-    /// wait allow.
+    /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting
+    /// requests allow.
     ///
     /// # Errors
-    /// If the disk fails; what was not synced before is then neither safe nor lost.
+    /// If the disk fails; unsynced batches may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
     /// Reads entries from an index on, at least one if there is one, and more while all together

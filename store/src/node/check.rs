@@ -55,7 +55,7 @@ pub enum MessageError {
     Contradiction {
         /// Index of the entry.
         index: LogIndex,
-        /// Former kind.
+        /// Term in which it was committed.
         committed: Term,
         /// Term in the message.
         offered: Term,

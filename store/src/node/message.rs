@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A Raft message. The kind determines which fields are used; the others have their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Kind.
+    /// Kind of the message.
     pub kind: MessageKind,
     /// Sender.
     pub from: ReplicaId,

@@ -29,7 +29,7 @@ impl AskId {
     pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
 }
 
-/// Request.
+/// A request to a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Ask {
@@ -117,7 +117,7 @@ pub enum PeerMessage {
         id: AskId,
         /// Term of the leader; other leaders reject it.
         term: Term,
-        /// Request.
+        /// The request.
         ask: Ask,
     },
     /// Request for the description of a snapshot, or for a piece of it

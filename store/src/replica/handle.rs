@@ -217,7 +217,7 @@ impl ReplicatedCell {
 /// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Handling of an unknown outcome.
+/// Reaction to an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// Retry: doing it twice is harmless.

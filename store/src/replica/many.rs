@@ -65,11 +65,11 @@ impl ReplicatedCell {
 struct Round {
     /// Results of the first commands, for the caller.
     answers: Vec<Result<Outcome, AskError>>,
-    /// Treatment of the others.
+    /// Next step for the other commands.
     then: Then,
 }
 
-/// Handling of commands that were rejected.
+/// Next step for commands that were not done.
 enum Then {
     /// There are none.
     GoOn,
@@ -96,7 +96,7 @@ impl Round {
     }
 }
 
-/// Information for the caller.
+/// Converts an answer to the caller's result.
 fn told(answer: Answer) -> Result<Outcome, AskError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome?),

@@ -36,7 +36,7 @@ pub struct Settings {
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// Time to apply an entry above which a leader logs it.
+    /// Time from the proposal of an entry until it is applied above which a leader logs it.
     pub slow: Duration,
     /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,

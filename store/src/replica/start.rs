@@ -30,7 +30,7 @@ pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 /// A replica that is ready to run.
 #[derive(Debug)]
 pub struct Started {
-    /// It.
+    /// The started replica.
     pub replica: Replica,
     /// Log writer.
     pub log: LogWorker,
@@ -100,7 +100,7 @@ pub enum StartError {
         path: PathBuf,
         /// Index that may have been acknowledged.
         promised: LogIndex,
-        /// Everything there is.
+        /// Last entry of the log.
         last: LogIndex,
     },
     /// Entries known to be committed are missing: the log lost its end.
@@ -111,9 +111,9 @@ pub enum StartError {
     LostTail {
         /// Path of the folder.
         path: PathBuf,
-        /// Commit.
+        /// Last entry known to be committed.
         committed: LogIndex,
-        /// Everything there is.
+        /// Last entry of the log.
         last: LogIndex,
     },
 }

@@ -31,7 +31,7 @@ type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 /// A complete snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Subject.
+    /// Description of the snapshot.
     pub meta: Meta,
     /// Number of bytes the file has.
     pub bytes: u64,

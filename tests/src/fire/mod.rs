@@ -89,7 +89,7 @@ impl Recorded {
     }
 }
 
-/// Amount that was done and checked.
+/// Prints the numbers of operations and checks.
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: fn(&Fate) -> bool| {

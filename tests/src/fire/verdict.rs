@@ -22,7 +22,7 @@ const FOUNDED: Version = Version(1);
 /// Log that all replicas have kept.
 ///
 /// # Errors
-/// What is not.
+/// If they differ, with the difference.
 pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     let mut logs = Vec::new();
     for id in ids() {

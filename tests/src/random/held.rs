@@ -20,7 +20,7 @@ impl Generator {
         group.optional = Some(OptionalResources { amounts: amounts(dice, kinds, 2), devices });
     }
 
-    /// Has claims take what their tasks want, and tasks hold more or less, now and then.
+    /// Now and then adds optional resources to claims, and resizes tasks.
     pub(super) fn hold_otherwise(&mut self, reference: &Reference, txn: &mut Transaction) {
         let kinds = self.kinds.count();
         let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();

@@ -12,6 +12,7 @@ mod holders;
 mod jobs;
 mod machines;
 mod peaks;
+mod programs;
 mod reservations;
 mod transactions;
 
@@ -41,6 +42,8 @@ pub struct Generator {
     planner: Option<Dice>,
     /// Dice of their own for demand_profiles: they change no other choice.
     demand_profiles: Dice,
+    /// And for programs and payloads.
+    programs: Dice,
     /// And for tasks that come to hold something else than their group's request.
     held: Option<Dice>,
     /// And for cores that tasks have to themselves.
@@ -69,6 +72,7 @@ impl Generator {
             holders: None,
             planner: None,
             demand_profiles: Dice::new(seed ^ 0xC42E),
+            programs: Dice::new(seed ^ 0x9206),
             held: None,
             cores: None,
             licences: None,

@@ -29,13 +29,13 @@ impl ReferenceTask {
 }
 
 impl ReferenceJob {
-    /// Number of its tasks have a machine.
+    /// Number of its tasks with a machine.
     #[must_use]
     pub fn placed(&self) -> usize {
         self.tasks.iter().filter(|task| task.state.machine().is_some()).count()
     }
 
-    /// Number of its tasks have not ended.
+    /// Number of its tasks that have not ended.
     #[must_use]
     pub fn alive(&self) -> usize {
         self.tasks.iter().filter(|task| !task.state.ended()).count()

@@ -120,7 +120,7 @@ impl Reference {
         self.host(id).ok_or(Rejection::UnknownMachine(id))
     }
 
-    /// Claimable total of a row in all, by kind: nothing of an empty one.
+    /// Claimable total of a row by kind; zero if the row is empty.
     #[must_use]
     pub fn claimable(&self, row: usize) -> Vec<i128> {
         let of = |(kind, known): (KindId, &omega_core::ResourceKind)| {

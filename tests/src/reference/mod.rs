@@ -22,6 +22,7 @@ mod jobs;
 mod judge;
 mod machines;
 mod peaks;
+mod programs;
 mod reservations;
 mod tenants;
 mod validate;
@@ -50,7 +51,7 @@ pub struct Row {
 /// A machine that is there.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Kind.
+    /// The machine as registered.
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
@@ -61,7 +62,7 @@ pub struct Host {
 /// A report of load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinLoad {
-    /// Usage.
+    /// Amounts in use.
     pub used: Amounts,
     /// Claims.
     pub claimed: Amounts,
@@ -72,7 +73,7 @@ pub struct TwinLoad {
 /// A job that is remembered.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
-    /// Request.
+    /// The job as submitted.
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<ReferenceTask>,
@@ -144,7 +145,7 @@ pub struct Reference {
     peaks: BTreeMap<Text, PeakCalendar>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
-    /// Amount that the cell as a whole has, of kinds of which that was said.
+    /// Capacity of cluster resources, as far as set.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 

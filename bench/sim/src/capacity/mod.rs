@@ -36,7 +36,7 @@ pub enum Question {
     Load,
 }
 
-/// Request.
+/// Parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Quantity to search for.

@@ -24,7 +24,7 @@ pub enum Objective {
         of: Of,
         /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
-        /// Number of a hundred.
+        /// Percentage of the jobs.
         percent: u8,
         /// Number of seconds.
         most_s: f64,

@@ -14,7 +14,7 @@ pub struct Probe {
     pub machines: usize,
     /// Number of jobs there were.
     pub jobs: usize,
-    /// Subject of each objective; seconds that never end are infinite, and null in JSON.
+    /// Value for each objective; infinite if never reached, and null in JSON.
     pub figures: Vec<f64>,
     /// Whether all objectives are met.
     pub holds: bool,
@@ -39,7 +39,7 @@ pub struct Finding {
     pub question: Question,
     /// All runs, ascending by their numbers.
     pub probes: Vec<Probe>,
-    /// Result.
+    /// The answer.
     pub answer: Answer,
 }
 

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Number of printed differences; the rest are counted.
 const DIFFERENCES_TOLD: usize = 20;
 
-/// Subject of the comparison.
+/// Arguments of `compat`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\

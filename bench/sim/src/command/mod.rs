@@ -67,7 +67,7 @@ pub enum SimError {
     /// A file of results could not be written.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// The reason.
         why: std::io::Error,

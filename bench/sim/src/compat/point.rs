@@ -15,9 +15,9 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 /// Result of a point.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All that was written down.
+    /// Records of the run.
     pub books: Records,
-    /// Number of the jobs are batch jobs; they come first.
+    /// Number of batch jobs, which come first.
     batch_jobs: usize,
     /// The tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],

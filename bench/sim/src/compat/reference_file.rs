@@ -72,7 +72,7 @@ pub struct ReferenceRow {
     pub point: usize,
     /// Its schedulers.
     pub group: Group,
-    /// Result.
+    /// Expected figures.
     pub expected: Vec<Expected>,
 }
 

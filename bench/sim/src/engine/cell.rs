@@ -59,7 +59,7 @@ pub struct Ended {
 pub struct Lost {
     /// The number of the job.
     pub job: u32,
-    /// Number of its tasks lost their machine.
+    /// Number of its tasks that lost their machine.
     pub tasks: u32,
     /// Number of others that had none before.
     pub waiting: u32,

@@ -149,7 +149,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Sees to it that tasks end.
+    /// Schedules the end of tasks.
     fn begin_run(&mut self, run: Option<Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {
@@ -173,7 +173,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Begins to gather what becomes free, unless the allocator is at it.
+    /// Starts to collect freed resources, unless it is doing so already.
     fn gather(&mut self) {
         if !self.gathering {
             self.gathering = true;

@@ -30,7 +30,7 @@ pub trait SampledCell: Cell {
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
 }
 
-/// Request.
+/// Event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A scheduler has chosen machines to probe.

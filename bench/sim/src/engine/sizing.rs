@@ -46,7 +46,7 @@ impl<C: Cell, S: Sizing> SizedCell<C, S> {
         }
     }
 
-    /// Result.
+    /// Ends the run. Returns its records.
     pub fn finish(self) -> SizedRun {
         SizedRun { speeds: self.speeds, looks: self.looks.into_inner() }
     }

@@ -166,8 +166,8 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
-/// From 75 where only tasks of this size run, 50 where others do too, 25 where none do, to 0 where
-/// only others do; each with up to 25 for devices in use. Without devices all are equal.
+/// 75 if only tasks of this size run there, 50 with others, 25 if empty, 0 if only others; plus up
+/// to 25 for devices in use. Equal for tasks without devices.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;

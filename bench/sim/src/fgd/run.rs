@@ -27,7 +27,7 @@ pub struct Run {
 /// State at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Usage.
+    /// Part in use.
     pub used: f64,
     /// Free part that the next task is expected to be unable to use.
     pub fragment: f64,

@@ -27,7 +27,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The figures of the paper that it shows; the command line knows it by each.
     pub figures: &'static [&'static str],
-    /// Its subject.
+    /// Title.
     pub title: &'static str,
     /// Cells that it runs on.
     pub ground: Ground,

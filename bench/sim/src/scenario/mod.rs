@@ -38,7 +38,7 @@ pub struct Outcome {
     pub cell: SharedCell,
     /// Number of tasks pending at the end, by the most frequent reason, if requested.
     pub pending: BTreeMap<String, u64>,
-    /// All that was written down.
+    /// Records of the run.
     pub(crate) books: Records,
     /// The jobs of the event loop.
     pub(crate) roll: SubmitIndex,

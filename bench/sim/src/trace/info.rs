@@ -59,7 +59,7 @@ pub struct Info {
 /// A number, and its part present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
-    /// All.
+    /// Total number.
     pub all: u64,
     /// At the start.
     pub at_start: u64,
@@ -76,9 +76,9 @@ pub struct MachinesInfo {
     pub sizes: Vec<SizeInfo>,
     /// Number of sizes; 1024 means that or more.
     pub size_count: u64,
-    /// Number of join or that change later.
+    /// Number of machines that join or change later.
     pub added: u64,
-    /// Number of leave later.
+    /// Number of machines that leave later.
     pub removed: u64,
 }
 
@@ -94,13 +94,13 @@ pub struct SizeInfo {
 /// Percentiles of one quantity.
 #[derive(Debug, Serialize)]
 pub struct ValuesInfo {
-    /// Subject.
+    /// Name of the quantity.
     pub what: String,
     /// Unit of the quantity.
     pub unit: ValueUnit,
     /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub least: u64,
     /// Median.
     pub p50: u64,

@@ -106,7 +106,7 @@ impl Now {
         }
     }
 
-    /// Follows machines that have other positions now. Jobs that lost a machine wait from the beginning.
+    /// Updates machine positions. Jobs that lost a machine are pending from the start.
     fn follow(&mut self, place: &[Option<u32>]) {
         let new = self.start.draining.iter().filter_map(|position| place[*position as usize]);
         self.start.draining = new.collect();

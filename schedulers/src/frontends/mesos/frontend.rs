@@ -103,8 +103,8 @@ impl Frontend {
     /// nanoseconds since any fixed time; it must not go back.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The front stays whole, its offers are as they were, and what happened
-    /// is told by the next step that ends well: step again later.
+    /// If the cell cannot be reached. The frontend and its offers are unchanged, and the next
+    /// successful step returns the events: step again later.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

@@ -144,7 +144,7 @@ pub struct Event {
     pub happened: Happened,
 }
 
-/// Event.
+/// An event for a framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {

@@ -203,7 +203,7 @@ pub enum HeartbeatError {
     /// Request fewer places.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
-        /// Number of there that would be.
+        /// Resulting number of lines.
         lines: usize,
     },
 }

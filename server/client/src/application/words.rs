@@ -36,7 +36,7 @@ impl ApplicationSettings {
     }
 }
 
-/// Treatment of containers that a former process of the application left.
+/// Policy for containers of a previous process of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recover {
     /// Existing containers are returned.

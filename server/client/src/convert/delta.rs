@@ -99,7 +99,8 @@ impl From<&Delta> for proto::Delta {
         message.counts = (!delta.counts.is_empty()).then(|| counts_out(&delta.counts));
         let job = |job: &JobDelta| proto::JobDelta {
             id: job.id.0,
-            job: job.job.as_deref().map(Into::into),
+            // Schedulers and readers need no programs, and do not see them.
+            job: job.job.as_deref().map(|job| proto::Job::from(job).without_programs()),
         };
         message.jobs = delta.jobs.iter().map(job).collect();
         let tenant = |tenant: &TenantDelta| proto::TenantDelta {

@@ -9,11 +9,12 @@ mod job;
 mod machine;
 mod pieces;
 mod rules;
+mod run;
 mod transaction;
 
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
-pub use machine::node_list;
+pub use machine::{label_list, labels, node_list};
 pub use pieces::{PIECE_BYTES, Pieces, join, split};
 pub use transaction::reason_name;
 
@@ -45,7 +46,7 @@ pub enum Malformed {
         field: &'static str,
         /// The given value.
         given: u64,
-        /// The most.
+        /// Maximum.
         max: u64,
     },
     /// Make the columns equally long.
@@ -53,7 +54,7 @@ pub enum Malformed {
     Columns {
         /// Name of the column.
         field: &'static str,
-        /// Number that it has.
+        /// Actual number.
         given: usize,
         /// Number that it should have.
         expected: usize,

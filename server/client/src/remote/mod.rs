@@ -25,7 +25,7 @@ use crate::{ApiError, ErrorCode};
 use commits::Commits;
 use crossbeam_channel as channel;
 use lease::{Lease, may_be_tried_again, register};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest, Wake};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
@@ -109,18 +109,18 @@ impl RemoteCell {
     /// while another one does, retry until it is free: see [`RemoteCell::stand_by`].
     ///
     /// # Errors
-    /// If the name is refused or another process holds it, this process has lost its leases, or nobody
-    /// answers for ten seconds.
+    /// If the name is rejected or another process holds it, this process has lost its leases, or no
+    /// replica answers for ten seconds.
     pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         self.hold_within(name, PATIENCE)
     }
 
     /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time,
-    /// and waits for the next attempt, such as a quarter of a second; it may give up, and then the
+    /// and delays the next attempt, for instance by a quarter of a second; if it gives up, the
     /// result is `None`.
     ///
     /// # Errors
-    /// If the name is refused for other reasons than that another process holds it.
+    /// If the name is rejected for another reason than its holder.
     pub fn stand_by(
         &self,
         name: &str,
@@ -151,7 +151,7 @@ impl RemoteCell {
     /// when no transaction is in flight; later ones would be fenced.
     ///
     /// # Errors
-    /// If nobody answers for two seconds. Then the leases end by themselves.
+    /// If no replica answers for two seconds. Then the leases expire by themselves.
     pub fn end_leases(&self) -> Result<(), ApiError> {
         match &self.shared.lease {
             Some(lease) => self.shared.runtime.block_on(lease.end()),
@@ -196,6 +196,11 @@ impl CellHandle for RemoteCell {
         let subscription = self.subscription(interest);
         let wanted = Version(self.shared.wanted.load(Ordering::Relaxed));
         subscription.lock().read(&self.shared.runtime, since, wanted, delta)
+    }
+
+    fn watch(&self, interest: &Interest, wake: Wake) -> bool {
+        self.subscription(interest).lock().watch(wake);
+        true
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {

@@ -8,6 +8,8 @@ pub mod answer;
 mod nodes;
 mod place;
 
+pub(crate) use place::scheduler_of;
+
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Command, JobId, MachineId, TaskId, TaskState};
 use omega_workload::kube::api::Pod;
@@ -114,9 +116,6 @@ pub struct Counters {
     /// Pods that were found bound by another scheduler, or by their owner.
     pub foreign: u64,
 }
-
-/// The name under which workers take jobs.
-pub const WORKERS: &str = "omega-kube";
 
 /// The step machine. See the head of the file.
 pub struct Adapter {

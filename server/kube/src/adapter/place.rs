@@ -1,12 +1,12 @@
 //! The pods of the API server as jobs of the cell.
 
-use super::{Adapter, Entry, PodName, State, WORKERS};
+use super::{Adapter, Entry, PodName, State};
 use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGroup, TaskId};
 use omega_workload::kube::api::Pod;
 use std::sync::Arc;
 
 /// The scheduler name of jobs that are bound already; no worker takes it.
-const PLACED: &str = "bound";
+const PLACED: &str = "omega-kube/bound";
 
 impl Adapter {
     /// Brings a pod's job in line with the pod.
@@ -38,10 +38,7 @@ impl Adapter {
 
     /// Returns the reason for which a pod is not scheduled by us, if there is one.
     fn held(&self, pod: &Pod) -> Option<String> {
-        let scheduler = match pod.spec.scheduler_name.as_str() {
-            "" => "default-scheduler",
-            name => name,
-        };
+        let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
             return Some(format!("spec.schedulerName is {scheduler:?}"));
         }
@@ -57,7 +54,8 @@ impl Adapter {
     /// Makes a pod a pending task, unless it is one of this form already.
     fn submit(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
-        let job = self.converter.job(&entry.pod, "".into(), WORKERS.into());
+        let scheduler = scheduler_of(&entry.pod);
+        let job = self.converter.job(&entry.pod, "".into(), scheduler.into());
         if entry.state == State::Pending && self.is_same(entry, &job) {
             return;
         }
@@ -123,7 +121,9 @@ impl Adapter {
         self.cell.read(|cell| {
             let known = cell.job(id);
             known.is_some_and(|known| {
-                known.groups == job.groups && known.precedence == job.precedence
+                known.groups == job.groups
+                    && known.precedence == job.precedence
+                    && known.scheduler == job.scheduler
             })
         })
     }
@@ -187,6 +187,14 @@ impl Adapter {
         self.leave_node(name);
         self.replace(name, None);
         self.pods.remove(name);
+    }
+}
+
+/// Returns the scheduler that a pod names.
+pub(crate) fn scheduler_of(pod: &Pod) -> &str {
+    match pod.spec.scheduler_name.as_str() {
+        "" => "default-scheduler",
+        name => name,
     }
 }
 

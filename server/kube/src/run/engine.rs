@@ -7,6 +7,7 @@ use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use crate::adapter::answer::{Action, Answer};
 use crate::adapter::{Adapter, Binding, PodName, Settings, State};
+use crate::profiles::KubeProfile;
 use crate::watch::Event;
 use crate::workers::{Collect, Workers};
 use omega_workload::kube::api::{Node, Pod};
@@ -63,7 +64,9 @@ impl Stage {
 pub struct Parts {
     /// Settings of the adapter.
     pub settings: Settings,
-    /// Number of workers.
+    /// The profiles.
+    pub profiles: Vec<KubeProfile>,
+    /// Number of workers of each.
     pub workers: u32,
     /// The effect of decisions.
     pub mode: Mode,
@@ -157,7 +160,7 @@ impl Engine {
         let first = std::mem::take(&mut self.first);
         let made = first.adapter(self.parts.settings.clone());
         let (adapter, later) = made.map_err(EngineError::Cluster)?;
-        self.parts.notices.mirror(adapter.cell());
+        self.parts.notices.mirror(adapter.cell(), &self.parts.profiles);
         self.adapter = Some(adapter);
         later.into_iter().for_each(|input| self.happened(input));
         self.parts.stage.ready();
@@ -173,7 +176,8 @@ impl Engine {
         };
         let queue = self.parts.queue.clone();
         let pass = move |collect: Collect| drop(queue.blocking_send(Input::Decided(collect)));
-        let workers = Workers::start(adapter.cell(), self.parts.workers, pass);
+        let workers =
+            Workers::start(adapter.cell(), &self.parts.profiles, self.parts.workers, pass);
         self.workers = Some(workers.map_err(EngineError::Workers)?);
         tracing::info!(workers = self.parts.workers, "scheduling");
         Ok(())
@@ -274,6 +278,7 @@ impl Engine {
         }
         for binding in bindings {
             if self.parts.mode == Mode::DryRun {
+                tracing::info!(pod = %binding.pod, node = %binding.node, "would bind");
                 self.would.insert(binding.pod, binding.node);
             } else {
                 self.parts.outbox.act(Action::Bind(binding, 0), 0);

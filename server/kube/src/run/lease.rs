@@ -1,23 +1,14 @@
 //! Leader election by a Lease, as Kubernetes' own controllers do it.
 //!
-//! A holder renews every [`RETRY`], and writes for [`RENEW_DEADLINE`] after the last renewal that succeeded. Another
-//! process takes over when it has seen no renewal for [`DURATION`], and then waits for as long as a request of the
-//! old holder may still be under way. So never do two of them write at once.
+//! A holder renews often, and writes for two thirds of the lease's duration after the last renewal that succeeded.
+//! Another process takes over when it has seen no renewal for the whole duration, and then waits for as long as a
+//! request of the old holder may still be under way. So never do two of them write at once.
 
 use super::fence::Fence;
 use crate::client::{Call, CallError, Client, time};
 use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
-
-/// Time for which a lease is valid without a renewal.
-pub const DURATION: Duration = Duration::from_secs(15);
-
-/// Time after the last renewal for which its holder writes.
-pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Interval of renewals and attempts.
-pub const RETRY: Duration = Duration::from_secs(2);
 
 /// A lease and the process that wants it.
 #[derive(Clone, Debug)]
@@ -28,6 +19,20 @@ pub struct Candidate {
     pub name: String,
     /// The identity of this process.
     pub identity: String,
+    /// Time for which the lease is valid without a renewal.
+    pub duration: Duration,
+}
+
+impl Candidate {
+    /// Returns the time after a renewal for which its holder writes.
+    fn deadline(&self) -> Duration {
+        self.duration * 2 / 3
+    }
+
+    /// Returns the interval of renewals and attempts.
+    fn interval(&self) -> Duration {
+        self.duration * 2 / 15
+    }
 }
 
 /// The lease as last seen.
@@ -76,7 +81,7 @@ impl Election {
             let sent = Instant::now();
             match self.attempt().await {
                 Ok(Attempt::Held) => {
-                    self.fence.open_until(sent + RENEW_DEADLINE);
+                    self.fence.open_until(sent + self.candidate.deadline());
                     return;
                 }
                 Ok(Attempt::TakenOver) => {
@@ -89,7 +94,7 @@ impl Election {
                 Ok(Attempt::Not) => {}
                 Err(why) => tracing::warn!(%why, "the lease cannot be read or written"),
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(self.candidate.interval()).await;
         }
     }
 
@@ -97,32 +102,35 @@ impl Election {
     async fn renew_until(&mut self, end: Instant) -> bool {
         let mut renewed = Instant::now();
         while Instant::now() < end {
-            tokio::time::sleep(RETRY.min(end.saturating_duration_since(Instant::now()))).await;
+            tokio::time::sleep(
+                self.candidate.interval().min(end.saturating_duration_since(Instant::now())),
+            )
+            .await;
             let sent = Instant::now();
             match self.attempt().await {
                 Ok(Attempt::Held) => renewed = sent,
                 Ok(_) => return false,
                 Err(why) => tracing::warn!(%why, "the lease was not renewed"),
             }
-            if renewed.elapsed() > RENEW_DEADLINE {
+            if renewed.elapsed() > self.candidate.deadline() {
                 return false;
             }
         }
-        self.fence.open_until(renewed + RENEW_DEADLINE);
+        self.fence.open_until(renewed + self.candidate.deadline());
         true
     }
 
     /// Renews the lease until it is lost.
     pub async fn keep(&mut self) {
         let mut renewed = Instant::now();
-        while renewed.elapsed() < RENEW_DEADLINE {
-            tokio::time::sleep(RETRY).await;
+        while renewed.elapsed() < self.candidate.deadline() {
+            tokio::time::sleep(self.candidate.interval()).await;
             let sent = Instant::now();
-            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let left = self.candidate.deadline().saturating_sub(renewed.elapsed());
             match tokio::time::timeout(left, self.attempt()).await {
                 Ok(Ok(Attempt::Held)) => {
                     renewed = sent;
-                    self.fence.open_until(sent + RENEW_DEADLINE);
+                    self.fence.open_until(sent + self.candidate.deadline());
                 }
                 Ok(Ok(_)) => {
                     if self.is_anothers() {
@@ -176,7 +184,7 @@ impl Election {
 
     fn spec(&self, acquired: &str, transitions: u64) -> Value {
         json!({"holderIdentity": self.candidate.identity, "leaseTransitions": transitions,
-            "leaseDurationSeconds": DURATION.as_secs(), "acquireTime": acquired,
+            "leaseDurationSeconds": self.candidate.duration.as_secs(), "acquireTime": acquired,
             "renewTime": time::micros(SystemTime::now())})
     }
 
@@ -202,7 +210,8 @@ impl Election {
         }
         let holder = text(&lease, "holderIdentity").to_owned();
         let ours = holder == self.candidate.identity;
-        let valid = self.seen.as_ref().is_some_and(|seen| seen.at.elapsed() < DURATION);
+        let valid =
+            self.seen.as_ref().is_some_and(|seen| seen.at.elapsed() < self.candidate.duration);
         if !ours && !holder.is_empty() && valid {
             return Ok(Attempt::Not);
         }

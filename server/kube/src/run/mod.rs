@@ -22,6 +22,7 @@ use self::metrics::Metrics;
 use self::notices::{Notices, Written};
 use self::outbox::Outbox;
 use crate::client::Client;
+use crate::profiles::KubeProfile;
 use crate::watch::{self, Resource};
 use omega_workload::kube::api::{Namespace, Node, Pod};
 use std::collections::BTreeSet;
@@ -47,9 +48,9 @@ pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: 
 /// The way in which the program works.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `schedulerName`s of the pods to schedule.
-    pub scheduler_names: BTreeSet<String>,
-    /// Number of workers.
+    /// The profiles, by the `schedulerName`s of the pods to schedule.
+    pub profiles: Vec<KubeProfile>,
+    /// Number of workers of each profile.
     pub workers: u32,
     /// Number of bindings in flight.
     pub in_flight: u32,
@@ -114,9 +115,11 @@ pub async fn run(
     };
     let notices = Notices::start(parts, queue.clone()).map_err(RunError::Thread)?;
     let request_timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
-    let scheduler_names = options.scheduler_names.clone();
+    let names = options.profiles.iter().map(|profile| profile.name.clone());
+    let scheduler_names: BTreeSet<String> = names.collect();
     let engine = Engine::new(engine::Parts {
         settings: crate::adapter::Settings { scheduler_names, request_timeout_ms },
+        profiles: options.profiles.clone(),
         workers: options.workers,
         mode: options.mode,
         outbox: outbox.clone(),

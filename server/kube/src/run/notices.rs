@@ -7,8 +7,9 @@ use super::fence::Fence;
 use super::input::Input;
 use super::metrics::Metrics;
 use super::reasons::Explainer;
-use crate::adapter::PodName;
+use crate::adapter::{PodName, scheduler_of};
 use crate::client::{Call, Client, time};
+use crate::profiles::KubeProfile;
 use http::Method;
 use omega_cellstate::SharedCell;
 use omega_core::JobId;
@@ -64,15 +65,11 @@ enum Kind {
 
 impl Notice {
     fn of(pod: &Pod, kind: Kind) -> Notice {
-        let scheduler = match pod.spec.scheduler_name.as_str() {
-            "" => "default-scheduler",
-            name => name,
-        };
         Notice {
             name: PodName::of(pod),
             uid: pod.metadata.uid.clone(),
             version: pod.metadata.version.clone(),
-            scheduler: scheduler.to_owned(),
+            scheduler: scheduler_of(pod).to_owned(),
             kind,
         }
     }
@@ -136,7 +133,7 @@ pub struct Notices {
 
 /// A request to the explainer.
 enum Ask {
-    Mirror(SharedCell),
+    Mirror(SharedCell, Vec<KubeProfile>),
     Explain(PodName, JobId),
 }
 
@@ -173,8 +170,8 @@ impl Notices {
     }
 
     /// Gives the explainer its cell.
-    pub fn mirror(&self, cell: &SharedCell) {
-        let _ = self.asks.try_send(Ask::Mirror(cell.clone()));
+    pub fn mirror(&self, cell: &SharedCell, profiles: &[KubeProfile]) {
+        let _ = self.asks.try_send(Ask::Mirror(cell.clone(), profiles.to_vec()));
     }
 
     /// Asks for the reason that a pod finds no node.
@@ -196,7 +193,7 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
     let mut recent: HashMap<PodName, Instant> = HashMap::new();
     while let Ok(ask) = asked.recv() {
         match ask {
-            Ask::Mirror(cell) => explainer = Explainer::new(cell),
+            Ask::Mirror(cell, profiles) => explainer = Some(Explainer::new(cell, profiles)),
             Ask::Explain(pod, job) => {
                 if per_second == 0 {
                     continue;

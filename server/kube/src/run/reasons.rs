@@ -1,33 +1,40 @@
 //! The reasons for which a pod finds no node, in kube-scheduler's words.
 
-use crate::adapter::WORKERS;
+use crate::profiles::KubeProfile;
 use omega_cellstate::SharedCell;
-use omega_core::{JobId, Kinds, Reason};
-use omega_schedulers::{Explanation, Profile, Scheduler, Settings};
+use omega_core::{JobId, Kinds, Reason, Text};
+use omega_schedulers::{Explanation, Scheduler, Settings};
 use std::collections::BTreeMap;
 
-/// A scheduler that decides nothing and explains.
+/// Schedulers that decide nothing and explain, one for each profile.
 pub struct Explainer {
     cell: SharedCell,
-    scheduler: Scheduler,
+    profiles: Vec<KubeProfile>,
+    schedulers: BTreeMap<Text, Scheduler>,
 }
 
 impl Explainer {
-    /// Creates the explainer of a cell; `None` if the cell refuses its name.
+    /// Creates the explainer of a cell with these profiles.
     #[must_use]
-    pub fn new(cell: SharedCell) -> Option<Explainer> {
-        let profile = cell.read(|cell| Profile::kube(cell.kinds()));
-        let settings =
-            Settings { name: "omega-kube-explainer".into(), ..Settings::worker(WORKERS, 0, 1) };
-        let scheduler = Scheduler::new(&cell, profile, settings).ok()?;
-        Some(Explainer { cell, scheduler })
+    pub fn new(cell: SharedCell, profiles: Vec<KubeProfile>) -> Explainer {
+        Explainer { cell, profiles, schedulers: BTreeMap::new() }
     }
 
     /// Returns the reason for which a job's pod finds no node; `None` if it would find one, or is gone.
     pub fn message(&mut self, job: JobId) -> Option<String> {
-        self.scheduler.look(&self.cell, 0).ok()?;
-        let explanation = self.scheduler.explain(job, 0)?;
-        let kinds = self.scheduler.view().kinds();
+        let takes = self.cell.read(|cell| cell.job(job).map(|job| job.scheduler.clone()))?;
+        if !self.schedulers.contains_key(&takes) {
+            let profile = self.profiles.iter().find(|profile| *profile.name == *takes)?;
+            let bound = self.cell.read(|cell| profile.bind(cell.kinds()));
+            let name = format!("omega-kube/explainer/{takes}").into();
+            let settings = Settings { name, ..Settings::worker(&takes, 0, 1) };
+            let scheduler = Scheduler::new(&self.cell, bound, settings).ok()?;
+            self.schedulers.insert(takes.clone(), scheduler);
+        }
+        let scheduler = self.schedulers.get_mut(&takes)?;
+        scheduler.look(&self.cell, 0).ok()?;
+        let explanation = scheduler.explain(job, 0)?;
+        let kinds = scheduler.view().kinds();
         (explanation.feasible == 0).then(|| message(&explanation, kinds))
     }
 }

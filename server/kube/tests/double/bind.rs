@@ -3,7 +3,6 @@
 use super::query::Query;
 use super::{Bound, Double, Key, NODES, PODS, Response, conflict, failure, has_items, text};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 fn not_found(name: &str) -> Response {
     failure(404, Some("NotFound"), format!("pods \"{name}\" not found"))
@@ -68,12 +67,6 @@ impl Double {
     pub(crate) fn bind_elsewhere(&mut self, namespace: &str, name: &str, node: &str) {
         let body = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
         self.bind(namespace, name, &body, &Query::default());
-    }
-
-    /// Returns a pod.
-    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Value>> {
-        let key = Key { resource: PODS.into(), namespace: namespace.into(), name: name.into() };
-        self.objects.get(&key)
     }
 }
 

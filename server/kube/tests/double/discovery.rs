@@ -4,7 +4,7 @@ use super::Response;
 use serde_json::{Value, json};
 
 /// The resources: path of the group and version, plural, kind, whether they are in namespaces.
-const RESOURCES: [(&str, &str, &str, bool); 16] = [
+const RESOURCES: [(&str, &str, &str, bool); 17] = [
     ("/api/v1", "pods", "Pod", true),
     ("/api/v1", "nodes", "Node", false),
     ("/api/v1", "namespaces", "Namespace", false),
@@ -17,6 +17,7 @@ const RESOURCES: [(&str, &str, &str, bool); 16] = [
     ("/apis/events.k8s.io/v1", "events", "Event", true),
     ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema", false),
     ("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
+    ("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", false),
     ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", false),
     ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", false),
     ("/apis/rbac.authorization.k8s.io/v1", "roles", "Role", true),

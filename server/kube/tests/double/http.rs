@@ -166,11 +166,13 @@ impl Server {
         }
         let method = head.method.as_str();
         let is_binding = method == "POST" && path.ends_with("/binding");
+        let content = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content = content.unwrap_or_default();
         let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
         let answer = if is_binding {
             self.binding(&path, &body)
         } else {
-            Some(self.plain(method, &path, &body))
+            Some(self.plain(method, &path, content, &body))
         };
         let called = Called {
             method: method.to_owned(),
@@ -183,8 +185,14 @@ impl Server {
         answer
     }
 
-    fn plain(&self, method: &str, path: &str, body: &Value) -> http::Response<Stream> {
-        whole(&self.with(|double| double.call(method, path, body)))
+    fn plain(
+        &self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: &Value,
+    ) -> http::Response<Stream> {
+        whole(&self.with(|double| double.call_as(method, path, content, body)))
     }
 
     /// Answers a binding, with its faults.
@@ -213,7 +221,7 @@ impl Server {
             return Some(whole(&super::conflict("pods/binding", "it", "injected")));
         }
         let lost = struck(|faults| &mut faults.lost_answers);
-        let answer = self.plain("POST", path, body);
+        let answer = self.plain("POST", path, "application/json", body);
         if lost { None } else { Some(answer) }
     }
 
@@ -223,7 +231,10 @@ impl Server {
             let message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
             return whole(&super::failure(422, Some("Invalid"), message.into()));
         }
-        let opened = self.lock().watch(target, query);
+        let opened = self.with(|double| {
+            double.watches += 1;
+            double.watch(target, query)
+        });
         let mut opened = match opened {
             Ok(opened) => opened,
             Err(refusal) => return whole(&refusal),

@@ -95,12 +95,9 @@ impl Double {
     fn from(&self, query: &Query) -> Result<(u64, String), Response> {
         if let Some(text) = query.get("continue") {
             let Some(token) = Token::parse(text) else {
-                let message = format!(
-                    "invalid continue token: continue key is not valid: invalid character '{}' looking for beginning \
-                     of value",
-                    "i"
-                );
-                return Err(failure(400, Some("BadRequest"), message));
+                let message = "invalid continue token: continue key is not valid: invalid character 'i' looking for \
+                               beginning of value";
+                return Err(failure(400, Some("BadRequest"), message.into()));
             };
             if token.version < self.compacted {
                 let message = "The provided continue parameter is too old to display a consistent list result. You can \
@@ -141,9 +138,10 @@ impl Double {
 
 /// The place of an object in the order of a list.
 fn place(target: &Target, key: &Key) -> String {
-    if target.namespace.is_empty() && !key.namespace.is_empty() {
-        format!("{}/{}", key.namespace, key.name)
-    } else {
-        key.name.clone()
+    // As in the tokens of the real server.
+    match (target.namespace.is_empty(), key.namespace.is_empty()) {
+        (true, true) => key.name.clone(),
+        (true, false) => format!("{}/{}", key.namespace, key.name),
+        (false, _) => format!("/{}", key.name),
     }
 }

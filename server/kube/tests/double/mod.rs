@@ -8,7 +8,7 @@ mod discovery;
 pub(crate) mod http;
 mod list;
 mod objects;
-mod query;
+pub(crate) mod query;
 mod watch;
 
 use serde_json::{Value, json};
@@ -61,6 +61,8 @@ pub(crate) struct Double {
     pub(crate) compacted: u64,
     /// All bindings in their order.
     pub(crate) audit: Vec<Bound>,
+    /// Number of watches opened so far.
+    pub(crate) watches: u32,
     /// The time in objects: that of a transcript, or the real one.
     pub(crate) clock: Option<String>,
 }
@@ -142,8 +144,19 @@ impl Target {
 }
 
 impl Double {
-    /// Answers a call that is no watch.
+    /// Answers a call that is no watch; a PATCH is a strategic merge patch.
     pub(crate) fn call(&mut self, method: &str, path: &str, body: &Value) -> Response {
+        self.call_as(method, path, "application/strategic-merge-patch+json", body)
+    }
+
+    /// Answers a call that is no watch, with a body of this type.
+    pub(crate) fn call_as(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: &Value,
+    ) -> Response {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         if let Some(found) = discovery::answer(method, path) {
             return found;
@@ -168,7 +181,7 @@ impl Double {
             ("POST", _, "eviction") => self.evict(&target, body),
             ("POST", "", _) => self.create(&target, body),
             ("PUT", _, _) => self.update(&target, body),
-            ("PATCH", _, _) => self.patch(&target, body),
+            ("PATCH", _, _) => self.patch(&target, content, body),
             ("DELETE", name, "") if !name.is_empty() => self.delete(&target, body),
             _ => missing(),
         }
@@ -180,8 +193,14 @@ impl Double {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
     }
 
-    /// Stores an object in a new version.
-    fn store(&mut self, key: Key, mut object: Value) -> Value {
+    /// Stores an object in a new version, if it has changed.
+    pub(crate) fn store(&mut self, key: Key, mut object: Value) -> Value {
+        if let Some(known) = self.objects.get(&key) {
+            object["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"].clone();
+            if object == **known {
+                return object;
+            }
+        }
         self.stamp(&mut object);
         let new = Arc::new(object.clone());
         let old = self.objects.insert(key.clone(), Arc::clone(&new));
@@ -190,7 +209,7 @@ impl Double {
     }
 
     /// Removes an object.
-    fn remove(&mut self, key: &Key) -> Option<Value> {
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Value> {
         let old = self.objects.remove(key)?;
         let mut last = Value::clone(&old);
         self.stamp(&mut last);

@@ -9,8 +9,17 @@ use std::time::SystemTime;
 const MERGED: [(&str, &str); 4] =
     [("conditions", "type"), ("containers", "name"), ("taints", "key"), ("tolerations", "key")];
 
-/// Merges a patch into a value, as a strategic merge patch does.
-fn merge(into: &mut Value, patch: &Value) {
+/// The way in which a patch treats lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// They are merged by a key, where they have one.
+    Merged,
+    /// They are replaced.
+    Replaced,
+}
+
+/// Merges a patch into a value.
+fn merge(into: &mut Value, patch: &Value, lists: Lists) {
     let Value::Object(patch) = patch else {
         *into = patch.clone();
         return;
@@ -19,13 +28,14 @@ fn merge(into: &mut Value, patch: &Value) {
         *into = json!({});
     }
     for (field, value) in patch.iter().filter(|(field, _)| !field.starts_with('$')) {
-        let key = MERGED.iter().find(|(list, _)| list == field).map(|(_, key)| *key);
+        let key = MERGED.iter().find(|(list, _)| list == field && lists == Lists::Merged);
+        let key = key.map(|(_, key)| *key);
         match (value, key) {
             (Value::Null, _) => {
                 into.as_object_mut().expect("it is one").remove(field);
             }
             (Value::Array(items), Some(key)) => merge_items(&mut into[field], items, key),
-            (value, _) => merge(&mut into[field], value),
+            (value, _) => merge(&mut into[field], value, lists),
         }
     }
 }
@@ -37,7 +47,7 @@ fn merge_items(into: &mut Value, items: &[Value], key: &str) {
     let list = into.as_array_mut().expect("it is one");
     for item in items {
         match list.iter_mut().find(|known| known[key] == item[key]) {
-            Some(known) => merge(known, item),
+            Some(known) => merge(known, item, Lists::Merged),
             None => list.push(item.clone()),
         }
     }
@@ -80,6 +90,9 @@ impl Double {
             let message = format!("{} \"{name}\" already exists", target.called);
             return failure(409, Some("AlreadyExists"), message);
         }
+        if let Some(refusal) = self.admission(target, &object) {
+            return refusal;
+        }
         if !target.namespace.is_empty() {
             object["metadata"]["namespace"] = target.namespace.as_str().into();
         }
@@ -98,6 +111,30 @@ impl Double {
         }
         let body = self.store(named.key(), object);
         Response { status: 201, body }
+    }
+
+    /// Refuses objects that validation or admission refuse.
+    fn admission(&self, target: &Target, object: &Value) -> Option<Response> {
+        let name = text(object, "/metadata/name");
+        let class = text(object, "/spec/priorityClassName");
+        let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+        let built_in = class.starts_with("system-");
+        if target.resource == PODS
+            && !class.is_empty()
+            && !built_in
+            && !self.all(classes).any(|known| text(known, "/metadata/name") == class)
+        {
+            let message = format!(
+                "pods \"{name}\" is forbidden: no PriorityClass with name {class} was found"
+            );
+            return Some(failure(403, Some("Forbidden"), message));
+        }
+        if target.resource.ends_with("/events") && text(object, "/reportingController").is_empty() {
+            let message =
+                format!("Event \"{name}\" is invalid: reportingController: Required value");
+            return Some(failure(422, Some("Invalid"), message));
+        }
+        None
     }
 
     pub(super) fn update(&mut self, target: &Target, body: &Value) -> Response {
@@ -125,14 +162,15 @@ impl Double {
         Response { status: 200, body: self.store(target.key(), object) }
     }
 
-    pub(super) fn patch(&mut self, target: &Target, body: &Value) -> Response {
+    pub(super) fn patch(&mut self, target: &Target, content: &str, body: &Value) -> Response {
+        let merged = content.contains("strategic");
+        let lists = if merged { Lists::Merged } else { Lists::Replaced };
         let Some(known) = self.objects.get(&target.key()) else { return Double::missing(target) };
         let name = &target.name;
         let asked = text(body, "/metadata/uid");
         if !asked.is_empty() && asked != text(known, "/metadata/uid") {
-            let is = text(known, "/metadata/uid");
             let message = format!(
-                "Pod \"{name}\" is invalid: metadata.uid: Invalid value: \"{asked}\": field is immutable (is {is})"
+                "Pod \"{name}\" is invalid: metadata.uid: Invalid value: \"{asked}\": field is immutable"
             );
             return failure(422, Some("Invalid"), message);
         }
@@ -140,6 +178,15 @@ impl Double {
         if !asked.is_empty() && asked != text(known, "/metadata/resourceVersion") {
             let why = "the object has been modified; please apply your changes to the latest version and try again";
             return conflict(&target.called, name, why);
+        }
+        if body
+            .pointer("/spec/schedulerName")
+            .is_some_and(|name| *name != known["spec"]["schedulerName"])
+        {
+            let message = format!(
+                "Pod \"{name}\" is invalid: spec: Forbidden: pod updates may not change fields"
+            );
+            return failure(422, Some("Invalid"), message);
         }
         if let Some(gate) = body.pointer("/spec/schedulingGates/0/name").and_then(Value::as_str) {
             let message = format!(
@@ -150,9 +197,9 @@ impl Double {
         }
         let mut object = Value::clone(known);
         if target.sub == "status" {
-            merge(&mut object["status"], &body["status"]);
+            merge(&mut object["status"], &body["status"], lists);
         } else {
-            merge(&mut object, body);
+            merge(&mut object, body, lists);
         }
         Response { status: 200, body: self.store(target.key(), object) }
     }
@@ -163,17 +210,22 @@ impl Double {
             let asked = text(body, &format!("/preconditions/{field}"));
             let is = text(known, &format!("/metadata/{field}"));
             if !asked.is_empty() && asked != is {
+                let fate = if field == "uid" { "deleted and then recreated" } else { "modified" };
                 let why = format!(
                     "the {called} in the precondition ({asked}) does not match the {called} in record ({is}). The \
-                     object might have been deleted and then recreated"
+                     object might have been {fate}"
                 );
-                return conflict(&target.called, &target.name, &why);
+                let (_, plural) = target.resource.rsplit_once('/').unwrap_or_default();
+                return conflict(super::discovery::kind(plural), &target.name, &why);
             }
         }
         let waits =
             body["gracePeriodSeconds"] != 0 && target.resource == PODS && self.is_running(target);
         let known = &self.objects[&target.key()];
         let mut object = Value::clone(known);
+        if waits && !text(known, "/metadata/deletionTimestamp").is_empty() {
+            return Response { status: 200, body: object };
+        }
         if has_items(known, "/metadata/finalizers") || waits {
             object["metadata"]["deletionTimestamp"] = self.now().into();
             return Response { status: 200, body: self.store(target.key(), object) };
@@ -186,18 +238,21 @@ impl Double {
         self.objects.get(&target.key()).is_some_and(|pod| text(pod, "/status/phase") == "Running")
     }
 
-    /// Ends pods that are being deleted, as kubelets would.
-    pub(crate) fn end_deleted(&mut self) {
-        let ended = self.objects.iter().filter(|(key, pod)| {
-            key.resource == PODS
-                && !text(pod, "/metadata/deletionTimestamp").is_empty()
-                && !has_items(pod, "/metadata/finalizers")
-        });
-        let ended: Vec<_> = ended.map(|(key, _)| key.clone()).collect();
-        ended.iter().for_each(|key| drop(self.remove(key)));
-    }
-
     pub(super) fn evict(&mut self, target: &Target, body: &Value) -> Response {
+        let budgets = "/apis/policy/v1/poddisruptionbudgets";
+        let pod = self.objects.get(&target.key());
+        let guards = |budget: &Value| {
+            let wanted = budget.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
+            let labels = pod.map(|pod| &pod["metadata"]["labels"]);
+            wanted.is_some_and(|wanted| {
+                wanted.iter().all(|(key, value)| labels.is_some_and(|labels| labels[key] == *value))
+            })
+        };
+        // The controller of budgets is not here, so no disruption is ever allowed.
+        if self.all(budgets).any(|budget| guards(budget)) {
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            return failure(429, Some("TooManyRequests"), message.into());
+        }
         let answer = self.delete(target, &body["deleteOptions"]);
         if answer.status != 200 {
             return answer;

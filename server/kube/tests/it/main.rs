@@ -1,9 +1,13 @@
 //! Tests of the adapter and of the program against a double of the API server.
 
+mod clients;
+mod deploy;
 #[path = "../double/mod.rs"]
 mod double;
+mod faults;
 mod pairs;
 mod process;
 mod random;
+mod real;
 mod replay;
 mod rules;

@@ -3,6 +3,7 @@
 use crate::double::{Double, NODES, PODS};
 use omega_kube::adapter::answer::{Answer, Found};
 use omega_kube::adapter::{Adapter, Binding, Settings, State};
+use omega_kube::profiles::KubeProfile;
 use omega_kube::workers::{Collect, worker};
 use omega_schedulers::Scheduler;
 use omega_workload::kube::api::{Node, Pod};
@@ -41,7 +42,9 @@ impl Pair {
         let timeout_ms = 10_000;
         let settings = Settings { scheduler_names: names, request_timeout_ms: timeout_ms };
         let adapter = Adapter::new(converter, settings);
-        let schedulers = (0..workers).map(|i| worker(adapter.cell(), i, workers).expect("a name"));
+        let profile = KubeProfile::new("omega");
+        let schedulers =
+            (0..workers).map(|i| worker(adapter.cell(), &profile, i, workers).expect("a name"));
         let workers = schedulers.collect();
         Pair { server, adapter, workers, timeout_ms, now: 0, delivered: 0 }
     }

@@ -4,17 +4,18 @@
 //! It waits for no agent and no command: a full stream is ended, and commands run concurrently.
 
 use super::Sent;
+use super::log_reads::LogReads;
 use super::marks::{apply_plan, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::orders::{Outbox, StreamId};
 use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
-use omega_client::ApiError;
 use omega_client::agent::AGENT;
+use omega_client::{ApiError, proto};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
 use omega_store::log::Term;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -46,6 +47,14 @@ pub(crate) enum Event {
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Ends of tasks are settled.
     Confirmed(Vec<Confirmed>),
+    /// A log is to be read by the agent of a machine; by all of them where the task has none any more.
+    ReadLog {
+        machine: Option<MachineId>,
+        read: proto::ReadLog,
+        answer: oneshot::Sender<proto::LogPart>,
+    },
+    /// Its agent answers reads.
+    Logs { stream: StreamId, parts: Vec<proto::LogPart> },
     /// The agent disconnected, or sent an invalid message.
     Close { stream: StreamId, error: Option<ApiError> },
 }
@@ -72,6 +81,7 @@ struct Lead {
     monitor: Monitor,
     routes: Routes,
     streams: BTreeMap<StreamId, Connected>,
+    reads: LogReads,
     /// Version up to which changes were routed.
     since: Version,
     /// Actions in progress: the monitor is called again after them.
@@ -164,6 +174,12 @@ impl Hub {
                     lead.routes.confirm(cell, (task, machine), version, &mut out);
                 }
             }),
+            Event::ReadLog { machine, read, answer } => {
+                lead.read_log(machine, read, answer, &mut out)
+            }
+            Event::Logs { stream, parts } => {
+                parts.into_iter().for_each(|part| lead.reads.answered(stream, part));
+            }
             Event::Close { stream, error } => lead.close(stream, error),
         }
         lead.send(out);
@@ -220,6 +236,7 @@ impl Lead {
             monitor: Monitor::new(settings, now_ms),
             routes: Routes::default(),
             streams: BTreeMap::new(),
+            reads: LogReads::default(),
             since: Version(0),
             carried: None,
             was_mass_loss: false,
@@ -246,6 +263,24 @@ impl Lead {
                     self.close(stream, None);
                 }
             }
+        }
+    }
+
+    /// Asks the agents that may keep a log.
+    fn read_log(
+        &mut self,
+        machine: Option<MachineId>,
+        read: proto::ReadLog,
+        answer: oneshot::Sender<proto::LogPart>,
+        out: &mut Outbox,
+    ) {
+        let asked: BTreeSet<StreamId> = match machine {
+            Some(machine) => self.routes.stream_of(machine).into_iter().collect(),
+            None => self.streams.keys().copied().collect(),
+        };
+        let Some(number) = self.reads.begin(asked.clone(), answer) else { return };
+        for stream in asked {
+            out.of(stream).reads.push(proto::ReadLog { read: number, ..read });
         }
     }
 

@@ -19,7 +19,7 @@
 use omega_core::MachineId;
 use std::time::Duration;
 
-/// Information for the monitor by the operator.
+/// The operator's settings of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorSettings {
     /// Time for which a machine may be silent.

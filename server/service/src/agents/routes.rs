@@ -32,7 +32,7 @@ struct Attached {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
-    /// The version of the cell when it was.
+    /// Version of the cell at that directive.
     since: Version,
 }
 
@@ -64,6 +64,11 @@ impl Routes {
             orders.whole.push(*id);
             orders.starts.extend(starts);
         }
+    }
+
+    /// The stream that speaks for a machine.
+    pub(crate) fn stream_of(&self, id: MachineId) -> Option<StreamId> {
+        self.machines.get(&id).map(|attached| attached.stream)
     }
 
     /// Whether a stream manages a machine.

@@ -106,7 +106,7 @@ impl Leases {
     /// Leases a name to a process, if no process owns it, or its lease has expired.
     ///
     /// # Errors
-    /// If another one holds it, this replica does not lead, or nobody knows what became of it.
+    /// If another one holds it, this replica is not the leader, or the outcome is unknown.
     pub(crate) async fn hold(
         &self,
         host: &Host,

@@ -63,7 +63,7 @@ struct JobShape {
     scheduler: String,
     precedence: i32,
     kind: &'static str,
-    /// Number of its tasks must run together; `null`: they need not.
+    /// Number of tasks that must run together; `null` if they need not.
     gang_min: Option<u32>,
     tasks: TasksShape,
     /// Time since it was submitted, as far as this replica saw it: at most its uptime.

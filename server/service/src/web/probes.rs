@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without a leader after which a server is not ready.
+/// Longest wait for a leader before a probe reports that the server is not ready.
 const READY_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {

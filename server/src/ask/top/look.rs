@@ -27,7 +27,7 @@ pub(super) struct Watched {
 pub(super) struct Look {
     /// Totals of the cell.
     pub(super) kinds: Kinds,
-    /// Kind.
+    /// Description of the cell.
     pub(super) told: proto::DescribeCellResponse,
     /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Name of a segment while it is made.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
-/// Zeros that are written and synced at once: the longest that an append waits for them.
+/// Bytes of zeros written and synced at once, which bounds the delay of an append.
 const STEP: u64 = 512 << 10;
 
 /// A file of the log.

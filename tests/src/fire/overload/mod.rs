@@ -43,7 +43,7 @@ const OPERATOR: Duration = Duration::from_millis(50);
 /// Actions of a server for schedulers during a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Calls a second that were made.
+    /// Calls made per second.
     pub offered: f64,
     /// Answers a second.
     pub answered: f64,

@@ -66,7 +66,7 @@ pub(super) struct Combination {
     pub(super) settings: Vec<Cell>,
     /// Number of seeds it was run with.
     pub(super) seeds: usize,
-    /// Result.
+    /// Its figures by group.
     pub(super) figures: BTreeMap<Whose, Figures<Option<Spread>>>,
 }
 

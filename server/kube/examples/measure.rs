@@ -1,0 +1,144 @@
+//! Measures the program against the double of the API server: processor time per bound pod, and overcommitted nodes.
+//!
+//! `cargo build --release -p omega-kube && cargo run --release -p omega-kube --example measure`
+
+#[allow(dead_code, reason = "the tests use all of it")]
+#[path = "../tests/double/mod.rs"]
+mod double;
+
+use double::Double;
+use double::http::Server;
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Program {
+    fn start(server: &Server, workers: u32, more: &[&str]) -> Program {
+        let here = std::env::current_exe().expect("a path");
+        let folder = here.parent().and_then(|examples| examples.parent()).expect("a folder");
+        let program: PathBuf = folder.join("omega-kube");
+        let mut command = Command::new(program);
+        command.args(["run", "--listen", "off", "--server", &server.url()]);
+        command.args(["--workers", &workers.to_string()]).args(more).env("OMEGA_LOG", "error");
+        Program(command.spawn().expect("build omega-kube with --release first"))
+    }
+
+    /// Processor time so far.
+    fn cpu(&self) -> Duration {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+        let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+        // utime and stime, in hundredths of a second.
+        Duration::from_millis((ticks(12).unwrap_or(0) + ticks(13).unwrap_or(0)) * 10)
+    }
+
+    /// The most memory so far, in MiB.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) / 1024
+    }
+}
+
+fn cluster(nodes: u32, cpu: u32) -> Double {
+    let mut double = Double::default();
+    for index in 0..nodes {
+        let resources = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "110"});
+        let zone = format!("z{}", index % 3);
+        let name = format!("n{index}");
+        let labels = json!({"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name});
+        let node = json!({"metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": resources, "capacity": resources}});
+        double.call("POST", "/api/v1/nodes", &node);
+    }
+    double.call("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "t"}}));
+    double
+}
+
+fn pod(index: u32, milli: u32) -> Value {
+    json!({"metadata": {"name": format!("p{index}"), "labels": {"app": format!("a{}", index % 20)}},
+        "spec": {"schedulerName": "omega", "containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10.1",
+            "resources": {"requests": {"cpu": format!("{milli}m"), "memory": "128Mi"}}}]}})
+}
+
+fn create(server: &Server, pods: std::ops::Range<u32>, milli: u32) {
+    server.with(|double| {
+        for index in pods {
+            double.call("POST", "/api/v1/namespaces/t/pods", &pod(index, milli));
+        }
+    });
+}
+
+async fn start(double: Double) -> Server {
+    Server::start(double, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+}
+
+/// Processor time per pod, for pods that come to a program whose mirror is whole.
+async fn per_pod(nodes: u32, pods: u32, more: &[&str]) {
+    let server = start(cluster(nodes, 16)).await;
+    let program = Program::start(&server, 2, more);
+    // The first pod is bound when the mirror is whole.
+    create(&server, 0..1, 100);
+    server.until(|double| !double.audit.is_empty()).await;
+    let (before, began) = (program.cpu(), Instant::now());
+    create(&server, 1..pods + 1, 100);
+    server.until(|double| double.audit.len() > pods as usize).await;
+    let wall = began.elapsed();
+    // Events follow the bindings.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let cpu = program.cpu() - before;
+    let calls = server.calls().iter().filter(|call| call.method == "POST").count();
+    println!(
+        "| {nodes} | {pods} | {} | {:.3} ms | {:.0}/s | {:.2} | {} MiB |",
+        if more.is_empty() { "on" } else { "off" },
+        cpu.as_secs_f64() * 1000.0 / f64::from(pods),
+        f64::from(pods) / wall.as_secs_f64(),
+        calls as f64 / f64::from(pods),
+        program.memory()
+    );
+}
+
+/// Overcommitted nodes where pods exceed the room fivefold.
+async fn overcommit(workers: u32) {
+    let server = start(cluster(100, 8)).await;
+    create(&server, 0..4000, 1000);
+    let program = Program::start(&server, workers, &[]);
+    server.until(|double| double.audit.len() >= 800).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let double = server.lock();
+    println!("| {workers} | {} | {} |", double.audit.len(), double.overcommitted().len());
+    drop(program);
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(async {
+        println!("| nodes | pods | events | CPU per pod | bound | calls per pod | memory |");
+        println!("|--:|--:|---|--:|--:|--:|--:|");
+        for nodes in [1000, 5000] {
+            per_pod(nodes, 4000, &[]).await;
+            per_pod(nodes, 4000, &["--events", "off"]).await;
+        }
+        println!("\n| workers | bound, of 800 places | overcommitted nodes |");
+        println!("|--:|--:|--:|");
+        for workers in [1, 2, 4, 8] {
+            overcommit(workers).await;
+        }
+    });
+    runtime.shutdown_background();
+}

@@ -1,0 +1,362 @@
+//! Profiles: the scheduler names whose pods are scheduled, with the scores of each.
+//!
+//! kube-scheduler's own file, `KubeSchedulerConfiguration` v1, is read as it is. A field that cannot be honoured is an
+//! error that names it, never ignored: a cluster must not be scheduled by other rules than its file says.
+
+use omega_core::Kinds;
+use omega_schedulers::plugins::{
+    BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity, NodeName,
+    NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy, TaintToleration,
+};
+use omega_schedulers::{Profile, Search, Settings};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The scores of kube-scheduler with their default weights.
+const SCORES: [(&str, i32); 7] = [
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+    ("NodeResourcesFit", 1),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+];
+
+/// A profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeProfile {
+    /// The `schedulerName` of its pods.
+    pub name: String,
+    /// Scores with their weights, by kube-scheduler's names.
+    weights: BTreeMap<&'static str, i32>,
+    /// Arguments of `NodeResourcesFit`.
+    fit: FitArgs,
+    /// Percentage of the nodes to score; `None` for all.
+    percentage: Option<u8>,
+}
+
+impl KubeProfile {
+    /// Returns the default profile under a name. It scores all nodes.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> KubeProfile {
+        let (weights, fit) = (BTreeMap::from(SCORES), FitArgs::default());
+        KubeProfile { name: name.into(), weights, fit, percentage: None }
+    }
+
+    /// Returns it for a cell of these kinds.
+    #[must_use]
+    pub fn bind(&self, kinds: &Kinds) -> Profile {
+        let fit = NodeResourcesFit::new(&self.fit, kinds);
+        let mut profile = Profile::of_filters(vec![
+            Box::new(NodeUnschedulable::default()),
+            Box::new(NodeName),
+            Box::new(TaintToleration),
+            Box::new(NodeAffinity::default()),
+            Box::new(NodePorts),
+            Box::new(fit.clone()),
+            Box::new(PodTopologySpread),
+            Box::new(InterPodAffinity::default()),
+        ]);
+        for (name, weight) in &self.weights {
+            profile = match *name {
+                "TaintToleration" => profile.with_relative(TaintToleration, *weight),
+                "NodeAffinity" => profile.with_relative(NodeAffinity::default(), *weight),
+                "PodTopologySpread" => profile.with_relative(PodTopologySpread, *weight),
+                "InterPodAffinity" => profile.with_relative(InterPodAffinity::default(), *weight),
+                "NodeResourcesFit" => profile.with_score(fit.clone(), *weight),
+                "ImageLocality" => profile.with_score(ImageLocality, *weight),
+                _ => {
+                    profile.with_score(BalancedAllocation::new(&["cpu", "memory"], kinds), *weight)
+                }
+            };
+        }
+        profile
+    }
+
+    /// Returns settings with its search.
+    #[must_use]
+    pub fn apply(&self, settings: Settings) -> Settings {
+        match self.percentage {
+            None | Some(100) => settings,
+            Some(percentage) => settings.with_search(Search::Percentage(percentage)),
+        }
+    }
+}
+
+/// Reads a `KubeSchedulerConfiguration`.
+///
+/// # Errors
+/// If it is none, or has a field that cannot be honoured.
+pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|why| format!("is no YAML: {why}"))?;
+    let top = object("", &value)?;
+    only(top, "", &["apiVersion", "kind", "percentageOfNodesToScore", "profiles"])?;
+    expect(top, "", "apiVersion", "kubescheduler.config.k8s.io/v1")?;
+    expect(top, "", "kind", "KubeSchedulerConfiguration")?;
+    let of_all = percentage(top, "")?;
+    let Some(profiles) = top.get("profiles") else {
+        let percentage = of_all;
+        return Ok(vec![KubeProfile { percentage, ..KubeProfile::new("default-scheduler") }]);
+    };
+    let mut read: Vec<KubeProfile> = Vec::new();
+    for (index, value) in list("profiles", profiles)?.iter().enumerate() {
+        let at = format!("profiles[{index}]");
+        let profile = profile(&at, value, of_all)?;
+        if read.iter().any(|known| known.name == profile.name) {
+            let name = &profile.name;
+            return Err(format!("{at}.schedulerName: {name:?} is there twice; give another name"));
+        }
+        read.push(profile);
+    }
+    Ok(read)
+}
+
+fn profile(at: &str, value: &Value, of_all: Option<u8>) -> Result<KubeProfile, String> {
+    let fields = object(at, value)?;
+    only(fields, at, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
+    let name = fields.get("schedulerName").and_then(Value::as_str).unwrap_or("default-scheduler");
+    let mut profile = KubeProfile::new(name);
+    profile.percentage = percentage(fields, at)?.or(of_all);
+    if let Some(plugins) = fields.get("plugins") {
+        let at = format!("{at}.plugins");
+        let plugins = object(&at, plugins)?;
+        only(plugins, &at, &["score", "multiPoint"])?;
+        for point in ["multiPoint", "score"] {
+            if let Some(set) = plugins.get(point) {
+                plugin_set(&format!("{at}.{point}"), set, &mut profile)?;
+            }
+        }
+    }
+    if let Some(configs) = fields.get("pluginConfig") {
+        let at = format!("{at}.pluginConfig");
+        for (index, config) in list(&at, configs)?.iter().enumerate() {
+            plugin_config(&format!("{at}[{index}]"), config, &mut profile)?;
+        }
+    }
+    Ok(profile)
+}
+
+/// Reads the enabled and disabled plugins of a point.
+fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
+    let set = object(at, value)?;
+    only(set, at, &["enabled", "disabled"])?;
+    for (index, plugin) in items(set, at, "disabled")?.iter().enumerate() {
+        let at = format!("{at}.disabled[{index}]");
+        if at.contains("multiPoint") {
+            let rule = "a filter cannot be disabled, because the cell enforces it; disable scores under plugins.score";
+            return Err(format!("{at}: {rule}"));
+        }
+        let fields = object(&at, plugin)?;
+        only(fields, &at, &["name"])?;
+        match fields.get("name").and_then(Value::as_str) {
+            Some("*") => profile.weights.clear(),
+            name => {
+                profile.weights.remove(score(&at, name)?.0);
+            }
+        }
+    }
+    for (index, plugin) in items(set, at, "enabled")?.iter().enumerate() {
+        let at = format!("{at}.enabled[{index}]");
+        let fields = object(&at, plugin)?;
+        only(fields, &at, &["name", "weight"])?;
+        let (name, default) = score(&at, fields.get("name").and_then(Value::as_str))?;
+        let weight = match fields.get("weight") {
+            None => i64::from(default),
+            Some(weight) => weight.as_i64().unwrap_or(-1),
+        };
+        let weight = i32::try_from(weight).ok().filter(|weight| (1..=100).contains(weight));
+        let weight =
+            weight.ok_or_else(|| format!("{at}.weight: expected a whole number from 1 to 100"))?;
+        profile.weights.insert(name, weight);
+    }
+    Ok(())
+}
+
+/// Returns a score by its name.
+fn score(at: &str, name: Option<&str>) -> Result<(&'static str, i32), String> {
+    let known = SCORES.iter().find(|(known, _)| Some(*known) == name);
+    known.copied().ok_or_else(|| {
+        let names: Vec<&str> = SCORES.iter().map(|(name, _)| *name).collect();
+        format!("{at}.name: {:?} is no score; there are {}", name.unwrap_or(""), names.join(", "))
+    })
+}
+
+/// Reads the arguments of one plugin.
+fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
+    let fields = object(at, value)?;
+    only(fields, at, &["name", "args"])?;
+    if fields.get("name").and_then(Value::as_str) != Some("NodeResourcesFit") {
+        let name = fields.get("name").unwrap_or(&Value::Null);
+        return Err(format!("{at}.name: {name} has no arguments here; only NodeResourcesFit has"));
+    }
+    let at = format!("{at}.args");
+    let Some(args) = fields.get("args") else { return Ok(()) };
+    let args = object(&at, args)?;
+    only(args, &at, &["apiVersion", "kind", "scoringStrategy"])?;
+    let Some(strategy) = args.get("scoringStrategy") else { return Ok(()) };
+    let at = format!("{at}.scoringStrategy");
+    let strategy = object(&at, strategy)?;
+    only(strategy, &at, &["type", "resources"])?;
+    profile.fit.strategy = match strategy.get("type").and_then(Value::as_str) {
+        None | Some("LeastAllocated") => Strategy::LeastAllocated,
+        Some("MostAllocated") => Strategy::MostAllocated,
+        Some(other) => {
+            return Err(format!("{at}.type: {other:?}; expected LeastAllocated or MostAllocated"));
+        }
+    };
+    let resources = items(strategy, &at, "resources")?;
+    if !resources.is_empty() {
+        profile.fit.resources.clear();
+    }
+    for (index, resource) in resources.iter().enumerate() {
+        let at = format!("{at}.resources[{index}]");
+        let fields = object(&at, resource)?;
+        only(fields, &at, &["name", "weight"])?;
+        let name = fields.get("name").and_then(Value::as_str);
+        let name =
+            name.ok_or_else(|| format!("{at}.name: missing; give a resource such as cpu"))?;
+        let weight = fields.get("weight").map_or(Some(1), Value::as_u64);
+        let weight = weight.filter(|weight| (1..=100).contains(weight));
+        let weight = weight.and_then(|weight| u32::try_from(weight).ok());
+        let weight =
+            weight.ok_or_else(|| format!("{at}.weight: expected a whole number from 1 to 100"))?;
+        profile.fit.resources.push((name.to_owned(), weight));
+    }
+    Ok(())
+}
+
+fn percentage(fields: &Map<String, Value>, at: &str) -> Result<Option<u8>, String> {
+    let Some(value) = fields.get("percentageOfNodesToScore") else { return Ok(None) };
+    let percentage = value.as_u64().and_then(|value| u8::try_from(value).ok());
+    let percentage = percentage.filter(|percentage| *percentage <= 100);
+    let at = join(at, "percentageOfNodesToScore");
+    let percentage = percentage.ok_or_else(|| format!("{at}: {value}; expected 0 to 100"))?;
+    Ok(Some(percentage))
+}
+
+fn join(at: &str, field: &str) -> String {
+    if at.is_empty() { field.to_owned() } else { format!("{at}.{field}") }
+}
+
+fn object<'a>(at: &str, value: &'a Value) -> Result<&'a Map<String, Value>, String> {
+    let at = if at.is_empty() { "the file" } else { at };
+    value.as_object().ok_or_else(|| format!("{at}: expected fields"))
+}
+
+fn list<'a>(at: &str, value: &'a Value) -> Result<&'a Vec<Value>, String> {
+    value.as_array().ok_or_else(|| format!("{at}: expected a list"))
+}
+
+fn items<'a>(fields: &'a Map<String, Value>, at: &str, field: &str) -> Result<&'a [Value], String> {
+    match fields.get(field) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(value) => list(&join(at, field), value).map(Vec::as_slice),
+    }
+}
+
+/// Refuses fields other than these.
+fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), String> {
+    match fields.keys().find(|field| !known.contains(&field.as_str())) {
+        None => Ok(()),
+        Some(field) => Err(format!(
+            "{}: cannot be honoured; here are {}. Remove it, or give the option of omega-kube for it",
+            join(at, field),
+            known.join(", ")
+        )),
+    }
+}
+
+fn expect(fields: &Map<String, Value>, at: &str, field: &str, wanted: &str) -> Result<(), String> {
+    match fields.get(field).and_then(Value::as_str) {
+        Some(value) if value == wanted => Ok(()),
+        other => Err(format!("{}: {:?}; expected {wanted}", join(at, field), other.unwrap_or(""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 30
+profiles:
+  - schedulerName: packed
+    plugins:
+      score:
+        disabled: [{name: ImageLocality}]
+        enabled: [{name: NodeResourcesFit, weight: 5}]
+    pluginConfig:
+      - name: NodeResourcesFit
+        args:
+          scoringStrategy:
+            type: MostAllocated
+            resources: [{name: cpu, weight: 2}]
+  - schedulerName: plain
+    percentageOfNodesToScore: 100
+";
+
+    #[test]
+    fn profiles_have_names_weights_and_arguments() {
+        let profiles = parse(GOOD).expect("a configuration");
+        assert_eq!(profiles.len(), 2);
+        let packed = &profiles[0];
+        assert_eq!((packed.name.as_str(), packed.percentage), ("packed", Some(30)));
+        assert_eq!(packed.weights.get("NodeResourcesFit"), Some(&5));
+        assert_eq!(packed.weights.get("ImageLocality"), None);
+        assert_eq!(packed.fit.strategy, Strategy::MostAllocated);
+        assert_eq!(packed.fit.resources, [("cpu".to_owned(), 2)]);
+        let weights: Vec<_> = packed.bind(&Kinds::standard()).weights().collect();
+        assert!(weights.contains(&("node_resources_fit", 5)), "{weights:?}");
+        let percentage = Some(100);
+        assert_eq!(profiles[1], KubeProfile { percentage, ..KubeProfile::new("plain") });
+    }
+
+    #[test]
+    fn the_default_profile_is_that_of_kube_scheduler() {
+        let kinds = Kinds::standard();
+        let ours = KubeProfile::new("x").bind(&kinds);
+        let known = Profile::kube(&kinds);
+        let names = |profile: &Profile| -> Vec<&'static str> {
+            profile.filters().map(|f| f.name()).collect()
+        };
+        assert_eq!(names(&ours), names(&known));
+        let sorted = |profile: &Profile| {
+            let mut weights: Vec<_> = profile.weights().collect();
+            weights.sort_unstable();
+            weights
+        };
+        assert_eq!(sorted(&ours), sorted(&known));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_named() {
+        for (from, to, field) in [
+            ("config.k8s.io/v1", "config.k8s.io/v1beta3", "apiVersion"),
+            ("profiles:", "parallelism: 4\nprofiles:", "parallelism"),
+            ("profiles:", "extenders: []\nprofiles:", "extenders"),
+            ("weight: 5", "weight: 0", "profiles[0].plugins.score.enabled[0].weight"),
+            ("name: ImageLocality", "name: Other", "profiles[0].plugins.score.disabled[0].name"),
+            ("      score:", "      filter:", "profiles[0].plugins.filter"),
+            (
+                "- name: NodeResourcesFit",
+                "- name: VolumeBinding",
+                "profiles[0].pluginConfig[0].name",
+            ),
+            ("type: MostAllocated", "type: Best", "scoringStrategy.type"),
+            ("schedulerName: plain", "schedulerName: packed", "profiles[1].schedulerName"),
+            (
+                "percentageOfNodesToScore: 30",
+                "percentageOfNodesToScore: 300",
+                "percentageOfNodesToScore",
+            ),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let why = parse(&text).expect_err(to);
+            assert!(why.contains(field), "{field}: {why}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Clients that nobody here wrote: `kubectl` and Python's `kubernetes` drive the double, and the program schedules.
+
+use crate::double::http::Server;
+use crate::process::{Program, block_on, bound, check, create, pod, server, start};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PODS: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: hello, namespace: t}
+spec:
+  schedulerName: omega
+  containers: [{name: c, image: registry.k8s.io/pause:3.10.1, resources: {requests: {cpu: 500m}}}]
+";
+
+/// Runs a client to its end; `None` if it is not on this machine.
+async fn client(mut command: Command) -> Option<Output> {
+    tokio::task::spawn_blocking(move || command.output().ok()).await.expect("a thread")
+}
+
+fn kubectl(server: &Server, home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("kubectl");
+    command.args(["--server", &server.url()]).args(arguments).env("HOME", home);
+    command.env_remove("KUBECONFIG").env("NO_PROXY", "127.0.0.1");
+    command
+}
+
+#[test]
+fn kubectl_creates_pods_and_sees_them_bound() {
+    block_on(async {
+        let home = tempfile::tempdir().expect("a folder");
+        let file = home.path().join("pod.yaml");
+        std::fs::write(&file, PODS).expect("a file");
+        let file = file.to_string_lossy().into_owned();
+        let server = server(2).await;
+        let create = kubectl(&server, home.path(), &["create", "--validate=false", "-f", &file]);
+        let Some(created) = client(create).await else {
+            println!("skipped: kubectl not found");
+            return;
+        };
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        let _program = start(&server, &[]);
+        server.until(|double| bound(double) == 1).await;
+        let get = ["get", "pod", "hello", "-n", "t", "-o", "jsonpath={.spec.nodeName}"];
+        let got = client(kubectl(&server, home.path(), &get)).await.expect("it is here");
+        assert!(String::from_utf8_lossy(&got.stdout).starts_with('n'), "{got:?}");
+    });
+}
+
+#[test]
+fn the_manifest_is_accepted_by_kubectl() {
+    block_on(async {
+        let home = tempfile::tempdir().expect("a folder");
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/omega-kube.yaml");
+        let manifest = manifest.to_string_lossy().into_owned();
+        let server = server(1).await;
+        let arguments = ["apply", "--dry-run=client", "--validate=false", "-f", &manifest];
+        let Some(applied) = client(kubectl(&server, home.path(), &arguments)).await else {
+            println!("skipped: kubectl not found");
+            return;
+        };
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        let said = String::from_utf8_lossy(&applied.stdout).into_owned();
+        for kind in
+            ["deployment", "serviceaccount", "clusterrole", "flowschema", "poddisruptionbudget"]
+        {
+            assert!(said.contains(kind), "{kind}: {said}");
+        }
+    });
+}
+
+#[test]
+fn the_python_client_lists_what_the_program_bound() {
+    block_on(async {
+        let server = server(2).await;
+        create(&server, &pod("a", 500));
+        let script = "
+import sys
+try:
+    from kubernetes import client
+except ImportError:
+    sys.exit(77)
+configuration = client.Configuration(host=sys.argv[1])
+api = client.CoreV1Api(client.ApiClient(configuration))
+print([pod.spec.node_name for pod in api.list_pod_for_all_namespaces().items])
+";
+        let _program = start(&server, &[]);
+        server.until(|double| bound(double) == 1).await;
+        let mut command = Command::new("python3");
+        command.args(["-c", script, &server.url()]);
+        match client(command).await {
+            Some(output) if output.status.success() => {
+                assert!(String::from_utf8_lossy(&output.stdout).starts_with("['n"), "{output:?}");
+            }
+            Some(output) if output.status.code() == Some(77) => {
+                println!("skipped: Python's kubernetes not found");
+            }
+            None => println!("skipped: python3 not found"),
+            Some(output) => panic!("{output:?}"),
+        }
+        check(&server);
+    });
+}
+
+#[test]
+fn explain_says_why_a_pod_is_pending() {
+    block_on(async {
+        let server = server(3).await;
+        create(&server, &pod("big", 9000));
+        create(&server, &pod("small", 500));
+        let explain = |pod: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
+            command.args(["explain", "--server", &server.url(), pod]);
+            command
+        };
+        let big = client(explain("t/big")).await.expect("it runs");
+        let said = String::from_utf8_lossy(&big.stdout).into_owned();
+        assert_eq!(said.trim(), "t/big: 0/3 nodes are available: 3 Insufficient cpu.");
+        let small = client(explain("t/small")).await.expect("it runs");
+        assert!(String::from_utf8_lossy(&small.stdout).contains("would find a node"), "{small:?}");
+        let none = client(explain("t/none")).await.expect("it runs");
+        assert!(String::from_utf8_lossy(&none.stderr).contains("\"none\" not found"), "{none:?}");
+        assert!(server.calls().iter().all(|call| call.method == "GET"), "it writes nothing");
+    });
+}
+
+#[test]
+fn a_dry_run_compares_and_writes_nothing() {
+    block_on(async {
+        let server = server(3).await;
+        create(&server, &pod("a", 500));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
+        command.args(["run", "--dry-run", "--listen", "off", "--server", &server.url()]);
+        let command = command.env("OMEGA_LOG", "info").stderr(Stdio::piped());
+        let mut program = Program(command.spawn().expect("it starts"));
+        let log = BufReader::new(program.0.stderr.take().expect("it is piped"));
+        let mut lines = log.lines().map(|line| line.expect("text"));
+        let mut wait = move |words: &str| lines.find(|line| line.contains(words)).expect("a line");
+        wait("would bind");
+        server.with(|double| double.bind_elsewhere("t", "a", "n1"));
+        assert!(wait("dry run").contains("n1"));
+        assert!(server.calls().iter().all(|call| call.method == "GET"));
+    });
+}
