@@ -89,9 +89,8 @@ impl Agents {
         machine: Option<MachineId>,
         read: proto::ReadLog,
     ) -> Result<proto::LogPart, ApiError> {
-        let leadership = self.host.leadership();
-        if !leadership.is_leader {
-            return Err(no_leader(leadership.leader));
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host));
         }
         let (answer, answered) = oneshot::channel();
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
