@@ -3,6 +3,7 @@
 
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};
+use omega_cellstate::planted::{self, Bug};
 use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
 use omega_store::log::{
     Batch, Entry, EntryKind, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
@@ -329,4 +330,27 @@ fn damage_after_the_opening_is_found_by_the_read() {
     let ReadError::Corrupt { index, .. } = &error else { panic!("{error}") };
     assert_eq!(*index, wanted.position.index);
     assert!(error.to_string().contains("was damaged"), "{error}");
+}
+
+/// The mistake that the simulation does not find: with it, what follows a damaged record is lost without a word.
+#[test]
+fn damage_inside_a_log_is_no_torn_end() {
+    let lost = |bug| {
+        planted::with(bug, || {
+            let case = Case::new(1, 25, Marker::Written);
+            let is_log = |path: &PathBuf| {
+                case.disk.bytes(path).is_some_and(|bytes| bytes.len() > 4096 && is_used(&bytes))
+            };
+            let path = case.disk.files().into_iter().rfind(is_log).unwrap();
+            let used = case.disk.bytes(&path).unwrap();
+            let end = used.iter().rposition(|byte| *byte != 0).unwrap();
+            (4096..end).any(|at| {
+                let disk = case.damaged(&path, |bytes| bytes[at] ^= 1);
+                let missing = case.missing(&disk, &format!("byte {at}"));
+                missing.is_ok_and(|missing| missing > 0)
+            })
+        })
+    };
+    assert!(!lost(None));
+    assert!(lost(Some(Bug::CorruptMiddleCut)), "the mistake shows here");
 }

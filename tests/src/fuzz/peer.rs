@@ -2,6 +2,7 @@
 
 use super::files::Files;
 use crate::random::Dice;
+use omega_client::proto::PeerFrame;
 use omega_core::{Amounts, Command, Job, JobId, Machine, MachineId, TaskGroup, TaskId};
 use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
@@ -11,6 +12,7 @@ use omega_store::replica::{
 };
 use omega_store::snapshot::{Offer, Piece};
 use omega_store::wire;
+use prost::Message as _;
 
 /// Messages in one round.
 const MESSAGES: usize = 12;
@@ -66,6 +68,24 @@ pub(super) fn check_bytes(input: &[u8]) -> bool {
     let again = wire::decode(&bytes_of(&message)).expect("it can be written again");
     assert_eq!(again, message);
     true
+}
+
+/// Frames of some of these messages, as a peer's stream has them.
+pub(super) fn frames() -> Vec<Vec<u8>> {
+    let frame = |messages: &[Vec<u8>]| {
+        let (cell, address) = (format!("{:032x}", 0xCE11), "r2.example.org:7700".to_owned());
+        let client_address = "r2.example.org:7600".to_owned();
+        let messages = messages.to_vec();
+        PeerFrame { cell, from: 2, to: 1, messages, address, client_address }.encode_to_vec()
+    };
+    corpus().chunks(5).map(frame).collect()
+}
+
+/// Reads a frame, and the messages in it as the listener does: up to the first that is refused.
+pub(super) fn check_frame(input: &[u8]) -> bool {
+    let Ok(frame) = PeerFrame::decode(input) else { return false };
+    assert_eq!(PeerFrame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));
+    frame.messages.iter().all(|message| check_bytes(message))
 }
 
 /// A replica of three gets some plausible messages. It may reject or apply them, or stop; it must
