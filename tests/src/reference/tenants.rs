@@ -58,7 +58,7 @@ impl Reference {
         if there.count() >= max as usize { Err(Reason::TasksPerMachine) } else { Ok(()) }
     }
 
-    /// Limits what a tenant's jobs may ask for, or lifts the limit.
+    /// Sets or removes the request limit of a tenant's jobs.
     pub(super) fn set_admission(
         &mut self,
         tenant: Text,
