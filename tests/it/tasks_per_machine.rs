@@ -39,7 +39,7 @@ fn as_many_are_placed_on_each_machine_as_may_be_and_the_others_wait_for_one() {
     assert_eq!(placed(&cell, other), 9, "other tenants are not counted");
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(placed(&cell, first) + placed(&cell, second), 4);
-    let diagnosis = scheduler.diagnose(second, 2).unwrap();
+    let diagnosis = scheduler.diagnose(second, 0).unwrap();
     assert!(diagnosis.removed.contains(&("tasks_per_machine", 2)), "{:?}", diagnosis.removed);
     let kinds = cell.read(|cell| cell.kinds().clone());
     let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
