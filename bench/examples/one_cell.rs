@@ -71,7 +71,7 @@ fn lay_out(machines: &mut [Machine]) {
     }
 }
 
-/// A cache in each rack, for jobs that want one near them.
+/// A cache in each rack, for jobs with affinity to it.
 fn caches(machines: usize) -> Arrival {
     let racks = machines.div_ceil(RACK) as u32;
     let mut group = TaskGroup::new(racks, Amounts::new([100, 1 << 30]));
@@ -107,7 +107,7 @@ fn racks(numbers: std::ops::Range<usize>) -> MachineSelector {
     MachineSelector { labels: vec![racks], ..MachineSelector::default() }
 }
 
-/// Deals rules out to a service: apart, in many racks, and away from what is noisy.
+/// Assigns rules to a service: spread, a maximum share per rack, and distance from noisy tasks.
 fn service_rules(arrival: &mut Arrival, i: usize) {
     let Arrival { job, placed, .. } = arrival;
     job.tenant = "production".into();
@@ -182,8 +182,8 @@ fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Ma
     }
 }
 
-/// Bands of precedence, a cap on evictions, a reservation, hours of services, licences, and tenants in a tree, of
-/// whom two are limited.
+/// Setup: precedence bands, an eviction limit, a reservation, peak hours, licences, and a tenant
+/// tree with two limits.
 fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
     let policy = Policy {

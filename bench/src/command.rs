@@ -1,4 +1,4 @@
-//! The verbs of `omega-bench`: how fast the shipped code is, beside the bare loops that bound it.
+//! Commands of `omega-bench`: the speed of the shipped code, compared with bare loops.
 //!
 //! The table is measured by the program that people run, with its allocator and its optimisations.
 //! `memory` is what `table` starts for its figures of memory: a process of its own, whose resident set

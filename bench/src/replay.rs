@@ -1,4 +1,4 @@
-//! `omega-bench oracle`: replays files and prints what came of them.
+//! `omega-bench oracle`: replays files and prints differences.
 
 use crate::oracle::{self, FileReport};
 use clap::Args;

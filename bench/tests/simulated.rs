@@ -30,7 +30,7 @@ use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// One block of machines: a search looks at all of them, from the first.
+/// One block of machines, so that each search examines all.
 const MACHINES: u32 = 60;
 /// Between two moments at which jobs come. Decisions, and another after a conflict, take two seconds of it.
 const MOMENT_MS: u64 = 20_000;
@@ -67,7 +67,7 @@ fn workload(seed: u64) -> Workload {
     workload
 }
 
-/// A job with few tasks that any machine of the cell could take, each of which ends halfway between two moments.
+/// A job with few tasks that fit any machine of the cell and end halfway between two sampled times.
 fn simple(mut arrival: Arrival) -> Arrival {
     arrival.placed.clear();
     for group in &mut arrival.job.groups {
@@ -99,7 +99,7 @@ struct Meeting {
 struct Places {
     /// Jobs whose first decision began.
     began: BTreeSet<JobId>,
-    /// Those of which it was answered.
+    /// Answered jobs.
     answered: BTreeSet<JobId>,
 }
 
@@ -228,7 +228,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
     simulate(workload, &settings).unwrap()
 }
 
-/// The hash of all that the two are to have in common, once all jobs that are over are forgotten.
+/// Hash of the state that both must share, after removal of ended jobs.
 fn common(cell: Cell) -> u64 {
     let cell = SharedCell::new(cell);
     cell.apply(Command::Expire { now_ms: u64::MAX }).unwrap();

@@ -5,6 +5,7 @@
 
 use crate::delta::{Delta, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, TransactionError, Version};
+use std::sync::Arc;
 
 /// Why a cell did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum HandleError {
     #[error("the scheduler cannot register: {0}")]
     NotRegistered(omega_core::Rejection),
 }
+
+/// Function that wakes a sleeping scheduler. It is called from any thread, and must return at once.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A cell, as a scheduler sees it. Handles are cheap to clone or share; each scheduler has its own
 /// view.
@@ -66,5 +70,12 @@ pub trait CellHandle: Send + Sync {
     /// committed one after the other.
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         txns.iter().map(|txn| self.commit(txn)).collect()
+    }
+
+    /// Calls `wake` whenever the next sync of this interest may have something new; a later call replaces the function.
+    /// Returns whether the handle does so. By default it does not: an idle scheduler then has to sync every few
+    /// milliseconds.
+    fn watch(&self, _interest: &Interest, _wake: Wake) -> bool {
+        false
     }
 }

@@ -68,6 +68,7 @@ mod merge;
 mod missed_deadline;
 pub mod planted;
 mod policy;
+mod programs;
 mod rules;
 mod sets;
 mod shared;
@@ -89,7 +90,7 @@ pub use delta::{
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
-pub use handle::{CellHandle, HandleError};
+pub use handle::{CellHandle, HandleError, Wake};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;

@@ -1,6 +1,6 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
-use crate::texts;
+use crate::{programs, texts};
 use omega_core::limits::{
     BANDS_MAX, CORES_PER_NODE_MAX, DEMAND_POINTS_MAX, DEVICE_MILLI, DEVICES_MAX, EVICTION_CAP_MAX,
     EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, JOB_BYTES_MAX,
@@ -18,7 +18,7 @@ pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
     Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
 }
 
-fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
+pub(crate) fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
     if given > max { Err(too_many(what, given, max)) } else { Ok(()) }
 }
 
@@ -364,6 +364,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
+    programs::program(group)?;
     demand_profiles(group, kinds)?;
     if let Some(devices) = group.devices {
         devices_of(group, devices)?;

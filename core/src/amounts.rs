@@ -109,7 +109,7 @@ impl Kinds {
         ])
     }
 
-    /// Number of kinds there are.
+    /// Number of kinds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()

@@ -35,7 +35,8 @@ pub fn band_of(bands: &[Band], precedence: Precedence) -> Option<Band> {
 pub struct EvictionCap {
     /// The number.
     pub count: u32,
-    /// Length of the span, in milliseconds of [`Command::Expire`](crate::Command::Expire). Without
-    /// that command time stands still, and the allowance never renews.
+    /// Length of the window, in milliseconds of the time of
+    /// [`Command::Expire`](crate::Command::Expire). Without that command, the allowance never
+    /// renews.
     pub per_ms: u32,
 }

@@ -48,11 +48,11 @@ pub enum Command {
         /// Id of the machine.
         id: MachineId,
     },
-    /// Notes what a machine's tasks really use.
+    /// Reports the measured use of a machine by its tasks.
     ReportLoad {
         /// Id of the machine.
         id: MachineId,
-        /// Usage.
+        /// Amounts in use.
         load: Amounts,
     },
     /// Adds a job; its tasks are pending.
@@ -78,7 +78,7 @@ pub enum Command {
         task: TaskId,
         /// The machine that reports; a report from one that the task has left is refused.
         machine: MachineId,
-        /// Event.
+        /// State of the task.
         report: TaskReport,
     },
     /// Adopts a task that already runs on a machine. Nothing is checked: it may exceed the
@@ -89,7 +89,7 @@ pub enum Command {
         /// Where it runs.
         machine: MachineId,
     },
-    /// Limits what a tenant's tasks may claim together; `None` lifts the limit.
+    /// Limits the total claim of a tenant's tasks; `None` removes the limit.
     SetQuota {
         /// Name of the tenant.
         tenant: Text,
@@ -121,7 +121,7 @@ pub enum Command {
     /// Revokes all names of a process that has ended or stopped renewing; its later transactions
     /// are fenced. The version rises only if it owned any.
     EndHolder {
-        /// The process that owned them.
+        /// The process that owned the names.
         holder: HolderId,
     },
     /// Configures a tenant: parent, guarantee and weight. Its claims stay, even beyond a new limit;
@@ -153,7 +153,7 @@ pub enum Command {
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond it stay,
     /// and further ones are rejected until usage is below it.
     SetClusterCapacity {
-        /// Of which registered kind.
+        /// Registered kind of the resource.
         kind: KindId,
         /// Amount; 0 is none.
         amount: u64,
@@ -259,7 +259,7 @@ pub enum Rejection {
     UnknownGroup {
         /// Id of the job.
         job: JobId,
-        /// Request.
+        /// Requested group.
         group: Text,
     },
     /// The job has no such task.
@@ -277,7 +277,7 @@ pub enum Rejection {
     /// Use a registered kind and at most 2^50 of it.
     #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
     BadAmount {
-        /// Owner of the amount.
+        /// Object that the amount belongs to.
         what: Text,
         /// The resource kind.
         kind: KindId,
@@ -289,7 +289,7 @@ pub enum Rejection {
         what: Text,
         /// The number.
         given: u64,
-        /// Number of those that are allowed.
+        /// Maximum number.
         max: u64,
     },
     /// A job needs at least one group with at least one task, and group names must be unique.
@@ -310,7 +310,7 @@ pub enum Rejection {
     /// Choose a lease within the bounds.
     #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
     BadLease {
-        /// Time for which it was to be.
+        /// Requested duration.
         given: u32,
     },
     /// Choose another parent, guarantee or weight.
@@ -343,7 +343,7 @@ pub enum Rejection {
     /// Describe the machine otherwise.
     #[error("{0}")]
     BadMachine(Text),
-    /// The cores of its NUMA nodes can change only while no task has any to itself.
+    /// The cores of its NUMA nodes can change only while no task has exclusive cores.
     #[error("tasks of machine {0} have some of its cores to themselves")]
     CoresInUse(MachineId),
     /// The machine's NUMA nodes have too few cores left for the task: correct the machine first.

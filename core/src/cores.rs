@@ -7,7 +7,7 @@ use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Whole cores that one task needs to itself, all on its machine.
+/// Exclusive cores that one task requests, all on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CoreRequest {
     /// The number.
@@ -42,7 +42,7 @@ impl CoreRequest {
         CoreRequest { count, place: CorePlace::OneNode }
     }
 
-    /// Their amount of `cpu`.
+    /// The cores as an amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(self) -> u64 {
         cpu_milli(self.count.into())
@@ -55,7 +55,7 @@ impl CoreRequest {
     }
 }
 
-/// Numbers of cores of each NUMA node of a machine, by node number.
+/// Number of cores of each NUMA node of a machine, by node.
 ///
 /// Nodes behind the last one with a core do not count: with and without them it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -92,14 +92,14 @@ impl NodeCores {
         self
     }
 
-    /// By node, up to the last one with a core.
+    /// Cores by NUMA node, up to the last node with a core.
     #[must_use]
     pub fn as_slice(&self) -> &[u16] {
         let last = self.0.iter().rposition(|count| *count > 0);
         &self.0[..last.map_or(0, |last| last + 1)]
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == NodeCores::NONE
@@ -111,7 +111,7 @@ impl NodeCores {
         self.0.iter().map(|count| u32::from(*count)).sum()
     }
 
-    /// Their amount of `cpu`.
+    /// The cores as an amount of `cpu`.
     #[must_use]
     pub fn cpu_milli(&self) -> u64 {
         cpu_milli(self.total())

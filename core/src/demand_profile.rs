@@ -25,13 +25,13 @@ pub struct DemandProfile {
 }
 
 impl DemandProfile {
-    /// Its highest point.
+    /// The maximum of the profile.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.points.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether a day can be cut into as many parts as it has points.
+    /// Whether a day can be divided evenly into its points.
     #[must_use]
     pub fn divides_the_day(&self) -> bool {
         !self.points.is_empty() && DEMAND_POINTS_MAX.is_multiple_of(self.points.len())

@@ -90,7 +90,7 @@ pub struct MachineId {
 }
 
 impl MachineId {
-    /// The first machine in a row: what a cell from which no machine was ever removed has.
+    /// The first machine of a row: the id in use if no machine of that row was ever removed.
     #[must_use]
     pub fn first(slot: u32) -> MachineId {
         MachineId { slot, incarnation: 0 }

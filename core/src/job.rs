@@ -5,10 +5,12 @@ use crate::cores::CoreRequest;
 use crate::demand_profile::DemandProfile;
 use crate::ids::{MachineId, Precedence};
 use crate::machine::{Labels, Toleration, TopologyLevel};
+use crate::run::{Payload, Run};
 use crate::selector::{MachineSelector, TaskSelector};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// Type of a job: service or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -129,12 +131,16 @@ pub struct TaskGroup {
     pub demand_profiles: Vec<DemandProfile>,
     /// Optional resources of each task, added to the request where they are free.
     pub optional: Option<OptionalResources>,
-    /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
+    /// Exclusive cores of each task. They are counted in `request` as `cpu`, too.
     pub cores: Option<CoreRequest>,
     /// Cluster resources of each placed task: licences, addresses, volumes of a cloud. Their
     /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
     /// for nearly all tasks.
     pub cluster_request: Amounts,
+    /// The program that each task runs; `None` where agents know it by other means.
+    pub run: Option<Arc<Run>>,
+    /// Opaque bytes for agents of one's own, up to 64 KiB.
+    pub payload: Payload,
 }
 
 impl TaskGroup {
@@ -156,6 +162,8 @@ impl TaskGroup {
             optional: None,
             cores: None,
             cluster_request: Amounts::zero(),
+            run: None,
+            payload: Payload::default(),
         }
     }
 
@@ -216,6 +224,8 @@ impl Hash for TaskGroup {
             optional,
             cores,
             cluster_request,
+            run,
+            payload,
             ..
         } = self;
         (name, count, request, devices, labels, restarts, images).hash(state);
@@ -234,6 +244,12 @@ impl Hash for TaskGroup {
         }
         if !cluster_request.is_zero() {
             ("cluster resources", cluster_request).hash(state);
+        }
+        if let Some(run) = run {
+            ("run", run).hash(state);
+        }
+        if !payload.is_empty() {
+            ("payload", payload).hash(state);
         }
     }
 }
@@ -261,14 +277,14 @@ pub struct PlacementRules {
     pub tolerations: Vec<Toleration>,
     /// Rules about other tasks.
     pub tasks: Vec<TaskRule>,
-    /// Ports that each task has to itself on its machine.
+    /// Ports of the machine that each task uses exclusively.
     pub ports: Vec<Port>,
 }
 
 /// Required and preferred machines of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Affinity {
-    /// Selectors of which the machine must match at least one, if given.
+    /// The machine must match at least one of these selectors, if any is given.
     pub required: Option<Vec<MachineSelector>>,
     /// Selectors of preferred machines.
     pub preferred: Vec<Preferred>,
@@ -324,9 +340,8 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain with a task of this group, at most `count` selected tasks run, this one included
-    /// where it is selected, whichever came first. ([`TaskRule::AntiAffinity`] is the rule with
-    /// none.)
+    /// In a domain with a task of this group, at most `count` selected tasks run (with this one, if
+    /// selected), in whatever order they were placed. With 0 it is [`TaskRule::AntiAffinity`].
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,
@@ -341,12 +356,12 @@ pub enum TaskRule {
     RuntimeAffinity(Near),
 }
 
-/// Tasks, and how near to them.
+/// Selected tasks, and a topology level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Near {
     /// Selector of the tasks.
     pub tasks: TaskSelector,
-    /// In the same domain of which level.
+    /// Topology level of the domain.
     pub level: TopologyLevel,
 }
 
@@ -361,13 +376,13 @@ pub struct Spread {
     pub of: TaskSelector,
     /// Definition of a domain.
     pub level: TopologyLevel,
-    /// By how many tasks, this one included, a domain may exceed the emptiest one.
+    /// Number of tasks, this one included, by which a domain may exceed the domain with the fewest.
     pub skew_max: u32,
     /// Least number of domains: with fewer, the smallest count is 0. 0 and 1 have no effect.
     pub domains_min: u32,
     /// Whether the spread is hard or soft.
     pub when: WhenUnsatisfiable,
-    /// Whether the task to be placed counts itself: so it is where the selector selects it.
+    /// Whether the task to be placed counts itself, because the selector selects it.
     pub counts_itself: bool,
     /// Whether only machines count that meet the group's required affinity.
     pub honors_affinity: bool,
@@ -415,7 +430,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// A port of a machine that one task has to itself.
+/// A port of a machine that one task uses exclusively.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Port {
     /// Address of the port; `None` means every address of the machine.

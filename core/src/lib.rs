@@ -21,8 +21,8 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`demand_profile`], [`tenant`],
-//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`demand_profile`],
+//! [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
@@ -37,6 +37,7 @@ pub mod machine;
 pub mod peaks;
 mod reason_text;
 pub mod reservation;
+pub mod run;
 pub mod selector;
 pub mod size;
 pub mod tenant;
@@ -62,6 +63,7 @@ pub use machine::{
 };
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
+pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use size::bytes_at_most;
 pub use tenant::TenantConfig;

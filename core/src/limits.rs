@@ -1,6 +1,6 @@
 //! Bounds of the cell, with the reason for each value.
 //!
-//! What comes from outside is checked against these before it touches any state.
+//! Input is checked against these bounds before it changes any state.
 
 /// Resource kinds in a cell. Kubernetes nodes with huge pages and several accelerators have ten.
 pub const KINDS_MAX: usize = 16;
@@ -26,8 +26,8 @@ pub const DEVICE_MILLI: u32 = 1000;
 /// NUMA nodes of one machine: two sockets of four nodes each.
 pub const NUMA_NODES_MAX: usize = 8;
 
-/// Cores of one NUMA node: twice what the largest socket has in hardware threads. Those of all nodes of a machine
-/// are counted in 16 bits.
+/// Cores of one NUMA node: twice the hardware threads of the largest socket. The total of a machine
+/// fits 16 bits.
 pub const CORES_PER_NODE_MAX: u16 = 1024;
 
 /// Tasks in one job over its life.
@@ -42,7 +42,7 @@ pub const GROUPS_PER_JOB_MAX: usize = 256;
 /// Rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 
-/// The weight of a preference about tasks, or below 0 as much.
+/// Largest weight of a preference about tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 
 /// The weight of a tenant: a thousand to one is the widest that operators give.
@@ -96,6 +96,21 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 /// Maximum gang timeout. Beyond it, the reserved room costs others more than the gang is worth.
 pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
 
+/// Bytes of a group's payload. What is larger belongs into a store of files.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of one argument or of the value of one environment variable of a program: a quarter of what Linux takes.
+pub const RUN_TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// Arguments of a program, and its environment variables.
+pub const RUN_TEXTS_MAX: usize = 1024;
+
+/// Bytes of a program with its arguments and environment, so that the tasks of a full machine can be sent to its agent.
+pub const RUN_BYTES_MAX: usize = 64 << 10;
+
+/// The longest time between two tests of a health check, and the longest delay before a restart in place.
+pub const HEALTH_MS_MAX: u32 = 3_600_000;
+
 /// Number of reservations: each is tested for claims of tasks that may overlap it, and a cell whose
 /// operators plan every day of a season has fewer.
 pub const RESERVATIONS_MAX: usize = 256;
@@ -104,7 +119,7 @@ pub const RESERVATIONS_MAX: usize = 256;
 /// racks.
 pub const RESERVED_VALUES_MAX: usize = 1024;
 
-/// Tenants of one reservation: a tenant above them covers all of them with one name.
+/// Tenants of one reservation. A parent tenant covers all its children with one name.
 pub const RESERVATION_TENANTS_MAX: usize = 64;
 
 /// Calendars of peaks: more than a cell has kinds of machines that services and batch share.
@@ -128,7 +143,7 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// its scheduler, whatever else is in the message.
 pub const JOB_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one machine, counted in the same way and for the same reason.
+/// Bytes of one machine as a message; a view gets a machine in one message.
 pub const MACHINE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all reservations together, counted in the same way: a view gets all of them in one message.

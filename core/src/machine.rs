@@ -47,13 +47,13 @@ impl Labels {
         self.pairs().iter().map(|(key, value)| (key, value))
     }
 
-    /// Number of labels there are.
+    /// Number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs().is_empty()
@@ -88,7 +88,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A mark on a machine that keeps off every task that does not tolerate it.
+/// A taint: keeps tasks that do not tolerate it off a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
@@ -166,7 +166,7 @@ impl fmt::Display for TopologyLevel {
 /// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
 /// values.
 ///
-/// Behind a pointer, because few machines are overcommitted and a cell holds very many.
+/// Boxed, because few of a cell's many machines are overcommitted.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overcommit(Option<Box<Vec<u32>>>);
@@ -262,7 +262,7 @@ pub struct Machine {
     pub name: Text,
     /// Capacity.
     pub capacity: Amounts,
-    /// By how much more than its capacity it may be claimed.
+    /// Overcommit: how far claims may exceed the capacity.
     pub overcommit: Overcommit,
     /// Labels: its properties and its place (see [`TopologyLevel`]).
     pub labels: Labels,

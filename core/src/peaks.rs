@@ -44,12 +44,12 @@ pub struct Peak {
 pub struct KindShare {
     /// The resource kind.
     pub kind: KindId,
-    /// In percent of a machine's capacity.
+    /// Percentage of a machine's capacity.
     pub percent: u8,
 }
 
 impl KindShare {
-    /// Amount that that is of a capacity, rounded down.
+    /// The percentage of a capacity, rounded down.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         (u128::from(capacity) * u128::from(self.percent) / 100) as u64
@@ -77,7 +77,7 @@ impl Peak {
         until(self.from_ms) <= within_ms || until(self.until_ms) <= within_ms
     }
 
-    /// Time for which it is, in milliseconds.
+    /// Duration in milliseconds.
     #[must_use]
     pub fn length_ms(&self) -> u32 {
         match self.from_ms < self.until_ms {

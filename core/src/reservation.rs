@@ -27,8 +27,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Whether it excludes a task of another tenant that would be placed now and run for the given
-    /// time, if known.
+    /// Whether it excludes a task of another tenant that is placed now and runs for the given time,
+    /// if known.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)

@@ -200,7 +200,7 @@ impl ser::Serializer for &mut Counter {
     }
 }
 
-/// The parts of what nests, each counted by itself.
+/// Parts of nested types, each counted separately.
 macro_rules! parts {
     ($($kind:ident $part:ident ($($name:ident)?)),*) => {$(
         impl $kind for &mut Counter {

@@ -48,7 +48,7 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
-/// A text with a mark in the place of each hidden character, to be printed where it was not checked.
+/// The text with each hidden character replaced by a mark, for printing unchecked text.
 #[must_use]
 pub fn shown(text: &str) -> String {
     text.replace(is_hidden, "\u{fffd}")
@@ -60,7 +60,7 @@ pub enum TextFlaw {
     /// Names have at least one byte.
     #[error("is empty: give 1 to {TEXT_BYTES_MAX} bytes")]
     Empty,
-    /// There is a bound, because names are in every copy of the cell.
+    /// Names are bounded, because every copy of the cell has them.
     #[error("has {0} bytes: at most {TEXT_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// See [`is_hidden`].

@@ -58,7 +58,7 @@ pub struct Resize {
     pub to: Amounts,
 }
 
-/// Handling of the rest of a transaction if a part of it conflicts.
+/// Whether the other items of a transaction are committed when some conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
@@ -78,7 +78,8 @@ pub enum ConflictCheck {
     SequenceNumber,
 }
 
-/// Claims that a scheduler submits together, with what must make room for them.
+/// Claims that a scheduler submits together, with the releases, evictions and resizes that make
+/// room for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Transaction {
     /// Its id: a retry with the same id gets the same answer and does nothing twice.
@@ -119,7 +120,7 @@ impl Transaction {
         }
     }
 
-    /// Number of claims, releases, evictions and resizes there are.
+    /// Number of claims, releases, evictions and resizes.
     #[must_use]
     pub fn items(&self) -> usize {
         self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()
@@ -179,7 +180,8 @@ pub enum Reason {
     /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
     /// A task that stays in the domain needs this one, or one like it, there (see
-    /// [`TaskRule::Runtime affinity`](crate::TaskRule::Runtime affinity)): release that one too, or put another one there.
+    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)): release
+    /// that one too, or put another one there.
     RuntimeAffinityNeeded,
     /// The task to be evicted is in the same band of precedence as the most important claim on its machine
     /// (see [`Policy::bands`](crate::Policy::bands)).
@@ -269,9 +271,9 @@ pub enum TransactionError {
     /// Split it.
     #[error("the transaction has {items} items, at most {max} are allowed")]
     TooManyItems {
-        /// Number that it has.
+        /// Actual number of items.
         items: usize,
-        /// Number that it may have.
+        /// Maximum number of items.
         max: usize,
     },
     /// The view belongs to another cell, or to a lost one: start from a fresh snapshot.

@@ -48,9 +48,9 @@ impl ByName {
         Ok(())
     }
 
-    /// 2. Decide: the first machine by name that the judge allows. It is the cell's own judge, so
-    ///    labels, taints, room, devices, ports and spread all count; and a claim is taken off the
-    ///    view at once, so the next task sees what is left.
+    /// 2. Decide: the first machine by name on which the cell's own check accepts the task: labels,
+    /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so
+    /// the next task sees it.
     fn decide(&mut self) {
         let view = &mut self.view;
         let mut rows: Vec<usize> = (0..view.rows()).collect();
@@ -63,8 +63,8 @@ impl ByName {
         }
     }
 
-    /// 3. Commit: what conflicts, because another scheduler was faster, is refused claim by claim,
-    ///    and waits for the next round. `settle` tells the view which claims became real.
+    /// 3. Commit: claims that conflict with another scheduler's are rejected one by one, and
+    /// retried in the next round. `settle` tells the view which claims were accepted.
     fn round(&mut self, cell: &impl CellHandle) -> Result<usize, HandleError> {
         self.look(cell)?;
         self.decide();
@@ -79,7 +79,7 @@ impl ByName {
     }
 }
 
-/// Places two jobs on machines `a`, `b` and `c`: the answer is how many tasks each one has.
+/// Places two jobs on machines `a`, `b` and `c`. Returns the number of tasks of each machine.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for name in ["c", "a", "b"] {

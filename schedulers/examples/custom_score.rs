@@ -27,7 +27,7 @@ impl MachineScore for FastDisk {
     }
 }
 
-/// Places three tasks of two cores each on machines of four: the answer is what became of them.
+/// Places three tasks of two cores each on machines of four. Returns the outcome of each.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for (name, disk) in [("slow", "hdd"), ("good", "ssd"), ("best", "nvme")] {

@@ -1,4 +1,4 @@
-//! A plugin around the decision: a task keeps its machine while the image is pulled.
+//! A `Permit` plugin: a task keeps its machine while the image is pulled.
 //!
 //! `cargo run -p omega-schedulers --example image_pull`
 
@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Sender};
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// Asks for the image on the machine, and lets the task wait. If it is not there in a minute, the
-/// machine goes to others, and the job is tried again after its backoff.
+/// Requests the image on the machine, and lets the task wait. After a minute without the image, the
+/// claim is undone, and the job is retried after its backoff.
 struct PullImage(Sender<(TaskId, MachineId)>);
 
 impl Permit for PullImage {
@@ -29,7 +29,7 @@ impl Permit for PullImage {
     }
 }
 
-/// Places two tasks: the answer is what was heard of them.
+/// Places two tasks. Returns the events about them.
 pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000]))))?;

@@ -1,6 +1,6 @@
-//! Three kinds of client on one cell at once: a scheduler that looks for itself, frameworks that are offered
-//! resources, and an application that asks for containers near its data. None knows of the others; the cell
-//! judges all of them alike.
+//! Three kinds of client on one cell: a scheduler with a view, frameworks with offers, and an
+//! application that requests containers near its data. They are independent, and the cell checks
+//! their claims alike.
 //!
 //! `cargo run -p omega-schedulers --example three_clients`
 
@@ -39,8 +39,8 @@ fn cell() -> Result<SharedCell, Box<dyn Error>> {
     Ok(cell)
 }
 
-/// Answers of a framework to its offers: two tasks on each machine that takes them; of one that does not, it
-/// wants nothing for two seconds.
+/// Response of a framework to its offers: two tasks on each machine with room; offers without room
+/// are declined for two seconds.
 fn answer(front: &mut mesos::Frontend, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
     let jobs: Vec<_> = front.jobs_of(me).map(|(id, job)| (id, job.clone())).collect();
     let Some((id, job)) = jobs.first() else { return Ok(()) };
@@ -65,7 +65,7 @@ fn answer(front: &mut mesos::Frontend, me: FrameworkId, now: u64) -> Result<(), 
     Ok(())
 }
 
-/// The application reads blocks of a file, each of which is on one machine: it asks for a container beside each.
+/// Requests a container near each block of a file that the application reads.
 fn asks_near_blocks() -> Heartbeat {
     let mut asks = vec![Ask::new("main", yarn::Place::Anywhere, 10)];
     for (machine, blocks) in [(0, 9), (3, 1)] {
@@ -76,7 +76,7 @@ fn asks_near_blocks() -> Heartbeat {
     Heartbeat::asking(asks)
 }
 
-/// Machines report that what has run for long enough has finished; services run on.
+/// Reports batch tasks that have run long enough as finished; services continue.
 fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
     let running: Vec<_> = cell.read(|cell| {
         let batch = cell.jobs().filter(|(_, job)| &*job.name != "web").map(|(id, _)| id);

@@ -56,6 +56,9 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             count: _,
             restarts: _,
             grace_ms: _,
+            // What a task runs is between its owner and the agent.
+            run: _,
+            payload: _,
             // A group that is placed with what it wants requests it.
             optional: _,
             request,

@@ -20,7 +20,7 @@ pub(crate) struct Crowding {
 /// alone does not change the level.
 const CROWDING_WINDOW: usize = 1000;
 
-/// Six doublings: 64 times as many machines to choose among.
+/// Six doublings: 64 times as many candidate machines.
 const CROWDING_LEVEL_MAX: u32 = 6;
 
 impl Crowding {

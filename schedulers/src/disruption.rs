@@ -7,7 +7,7 @@
 use crate::preemption::Budget;
 use omega_cellstate::{TaskCounts, TaskSet, View};
 
-/// A number of tasks, or a share of those that are to run.
+/// A number of tasks, or a fraction of the desired ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// A number of tasks.
@@ -39,7 +39,7 @@ pub enum Keep {
 pub struct DisruptionBudget {
     /// Selector of the protected tasks.
     pub set: TaskSet,
-    /// Number of them that are to stay.
+    /// Number of tasks that must keep running.
     pub keep: Keep,
 }
 
@@ -55,8 +55,8 @@ impl DisruptionBudget {
         u32::try_from(allowed).unwrap_or(u32::MAX)
     }
 
-    /// Its present state in a view that counts its tasks. Tasks that the view's own claims evict
-    /// are about to go. Without counts nothing may go.
+    /// The budget's current state in a view that counts its tasks. Tasks that the view's own claims
+    /// evict count as evicted. Without counts, no eviction is allowed.
     #[must_use]
     pub fn now(&self, view: &View) -> Budget {
         let counts = view.task_counts(&self.set).unwrap_or_default();

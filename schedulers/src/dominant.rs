@@ -14,7 +14,7 @@ use omega_core::{KindId, Machine};
 /// Number of parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
 
-/// Weight of a share: 1 is usual, 3 is entitled to three times as much.
+/// Weight of a share. The default is 1; 3 is entitled to three times as much.
 ///
 /// Invariant: 1 to [`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ impl Weight {
         (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
     }
 
-    /// It as a number.
+    /// The share as a number.
     pub(crate) fn get(self) -> u32 {
         self.0
     }
@@ -71,7 +71,7 @@ pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
     }
 }
 
-/// Total capacity of the machines of a cell, of which shares are shares.
+/// Total capacity of the machines of a cell, the base of shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals(Sums);
 

@@ -54,13 +54,13 @@ impl Events {
     pub const CELL_FREED: Events = Events(1 << 16);
     /// A calendar of peaks was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
-    /// A plan for a job that waits keeps less on some machine, or for another time: see
+    /// A backfill plan reserves less on some machine, or at another time: see
     /// [`Backfill`](crate::Backfill).
     pub const PLANS_CHANGED: Events = Events(1 << 18);
     /// All events.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
-    /// Number of kinds there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 19;
 
     /// Events that name the machines concerned.
@@ -97,13 +97,13 @@ impl Events {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// Events in both.
     #[must_use]
     pub fn and(self, other: Events) -> Events {
         Events(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Events not in `other`.
     #[must_use]
     pub fn without(self, other: Events) -> Events {
         Events(self.0 & !other.0)

@@ -30,7 +30,7 @@ struct Failed {
     moment: u64,
     /// Event since.
     events: Events,
-    /// Changed machines; `ROWS_MAX` of them mean too many.
+    /// Changed machines; more than `ROWS_MAX` count as all.
     rows: Vec<u32>,
 }
 
@@ -81,7 +81,7 @@ impl Failures {
         stands
     }
 
-    /// Plugins that reject the tasks of a group, if its class is known: found once for all of them.
+    /// Plugins that reject the tasks of a group, if its class is known.
     pub(crate) fn refusers(
         &mut self,
         view: &View,

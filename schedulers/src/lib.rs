@@ -43,7 +43,7 @@
 //! seed in [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`rebalance`], [`peaks`], [`config`]; for resource offers and resource requests, [`dominant`],
+//! [`explain`](mod@explain), [`rebalance`], [`peaks`], `config`; for resource offers and resource requests, [`dominant`],
 //! [`mesos`], [`yarn`]. The [`cookbook`] has an example of each policy.
 
 pub mod appraise;

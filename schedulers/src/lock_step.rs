@@ -28,7 +28,7 @@ pub struct Round {
     pub conflicts: usize,
     /// Whether no scheduler had work.
     pub idle: bool,
-    /// If idle: the earliest time at which a scheduler has something to do even if nothing changes.
+    /// If idle: the earliest time at which a scheduler has work even if nothing changes.
     pub until: Option<Nanos>,
 }
 
@@ -82,7 +82,7 @@ impl<O: Observer> LockStep<O> {
     }
 }
 
-/// Keeps an error that ends a worker. Of one that passes, the next round tries again.
+/// Records an error that ends a worker. Temporary errors are retried in the next round.
 fn note_error<O>(worker: &mut Worker<O>, step: Result<Step, HandleError>) -> Step {
     match step {
         Ok(step) => step,

@@ -18,8 +18,8 @@ pub enum Work {
 /// Measures plugins. Several threads may call it at once, because they share the search of large
 /// cells.
 pub trait Meter: Send + Sync {
-    /// Whether the next search is measured. Some calls alternate, so every second one may always be
-    /// of the same sort; every 61st is not.
+    /// Whether the next search is measured: every 61st, so that alternating sorts of calls are all
+    /// measured.
     fn samples(&self) -> bool;
 
     /// The time, if it is measured.

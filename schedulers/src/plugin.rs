@@ -33,8 +33,8 @@ pub struct Tasks<'a> {
     pub reach: &'a Reach,
 }
 
-/// Facts that a plugin's answer depends on. They tell the search what a claim changes: a plugin
-/// that reads only the machine itself needs no second look at other machines.
+/// Inputs of a plugin's answer. A plugin that reads only the machine itself need not be called
+/// again for other machines after a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
@@ -185,7 +185,7 @@ pub trait Filter: Send + Sync {
         Judged::NOTHING
     }
 
-    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
@@ -204,7 +204,7 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
@@ -226,7 +226,7 @@ impl<'a> MachineRef<'a> {
         self.block.machine_id(self.lane)
     }
 
-    /// Kind.
+    /// The machine as registered.
     ///
     /// # Panics
     /// Never: plugins are asked only about machines that are there.

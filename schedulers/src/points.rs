@@ -30,8 +30,7 @@ use omega_core::{Job, JobId, MachineId, TaskGroup, TaskId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The longest that a task waits for a permit: fifteen minutes, as in Kubernetes. What takes longer
-/// should not keep room from others.
+/// Longest wait for a permit: fifteen minutes, as in Kubernetes.
 pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 
 /// A job in the queue.
@@ -39,14 +38,14 @@ pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
 pub struct Queued<'a> {
     /// Id of the job: older jobs have lower numbers.
     pub id: JobId,
-    /// Kind.
+    /// The job as submitted.
     pub job: &'a Arc<Job>,
 }
 
 /// A claim on the scheduler's view, for one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
-    /// The view, with the claim on it; once the claim was refused or taken, without.
+    /// The view, with the claim until it is accepted or rejected.
     pub view: &'a View,
     /// Id of the task.
     pub task: TaskId,
@@ -65,9 +64,9 @@ pub struct Refused(pub Events);
 
 /// Decides whether a job may be queued (PreEnqueue).
 ///
-/// Asked whenever the job's turn comes, first of all plugins. A refused job is *gated*: it costs
-/// nothing until one of the events that the refusal names, and is then asked about again at once.
-/// The first plugin that refuses decides.
+/// Called whenever the job's turn comes, before all other plugins. A rejected job is *gated*: it
+/// costs nothing until one of the events of the rejection, after which the plugin is called again.
+/// The first rejection decides.
 pub trait Admit: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -82,9 +81,9 @@ pub trait Admit: Send + Sync {
 /// Decides which of two queued jobs has its turn first (QueueSort). A profile has at most one;
 /// without it, higher precedence goes first.
 ///
-/// Called some times for each job that comes or leaves, more often the more jobs there are. The
-/// answer must be a total order, and depend on the two jobs alone: what is queued is not sorted
-/// again. Of equals the older goes first.
+/// Called several times for each job that is added or removed. The answer must be a total order
+/// that depends on the two jobs alone, because queued jobs are not sorted again. Of equal jobs the
+/// older is first.
 pub trait Order: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -92,9 +91,9 @@ pub trait Order: Send + Sync {
     /// Less if `a` goes first.
     fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering;
 
-    /// Whether tenants take turns: then the one that has least of the cell for its weight goes first, and
-    /// only jobs of one tenant are compared. Tenants of a cell in which none has a
-    /// [tenant_config](omega_core::TenantConfig) are not told apart. By default not.
+    /// Whether tenants share fairly: then the tenant with the smallest dominant share for its
+    /// weight is first, and only jobs of one tenant are compared. In a cell without any [tenant
+    /// configuration](omega_core::TenantConfig) tenants are ignored. By default not.
     fn between_tenants(&self) -> bool {
         false
     }
@@ -106,28 +105,28 @@ pub trait Reserve: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Called once, when the scheduler starts. A plugin that depends on external events keeps a
-    /// clone of the handle, to [raise](Waiting::raise) them.
+    /// clone of the handle to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
-    /// Called after each sync; [`View::delta`] tells what it brought: by that a plugin knows when a
-    /// task that runs has left, and gives back what was set aside for it. A scheduler that makes
-    /// room hears of the jobs of others, too, and maybe later than they do.
+    /// Called after each sync, whose changes are in [`View::delta`]: a plugin releases the
+    /// reservations of tasks that have ended. A preempting scheduler also gets the jobs of others,
+    /// maybe later than they do.
     fn heard(&mut self, _view: &View) {}
 
-    /// Sets aside what a claimed task needs. Called once for each claim, before any plugin is asked
-    /// for a permit; in the order of the profile, until one refuses.
+    /// Reserves external resources of a claimed task. Called once for each claim, before any permit
+    /// plugin, in the order of the profile until one rejects.
     ///
     /// # Errors
-    /// It cannot be had. The claim is given back; the job sleeps until one of the events.
+    /// If it is not available. The claim is returned; the job sleeps until one of the events.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 
     /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out,
     /// the cell rejected it, or its outcome cannot be known any more. In the last case the task may
     /// yet turn out to run.
     ///
-    /// Called once for each claim that came to nothing, for all plugins in reverse order: also for
-    /// those that were not asked to reserve because an earlier one refused. So it must do no harm
-    /// where nothing was set aside.
+    /// Called once for each failed claim, for all plugins in reverse order, also for those that
+    /// were not called to reserve because an earlier one rejected. So it must be harmless without a
+    /// reservation.
     fn unreserve(&mut self, claimed: &Claimed<'_>);
 }
 
@@ -136,7 +135,7 @@ pub trait Reserve: Send + Sync {
 pub enum Permission {
     /// Go on.
     Allow,
-    /// The claim is given back; the job sleeps until one of the events.
+    /// Undo the claim; the job waits for one of the events.
     Refuse(Refused),
     /// The claim stays on the view, and goes into no transaction until this plugin allows it by
     /// [`Waiting::allow`]. If that does not come in time, it is refused.
@@ -150,10 +149,10 @@ pub enum Permission {
 
 /// Allows, rejects or delays a reserved claim.
 ///
-/// Asked once for each claim, after everything that its job claimed in this turn was reserved. All
-/// plugins are asked until one refuses; if several let the task wait, each must allow it. A gang
-/// goes together: if one of its tasks waits, all wait, and if too few are left, all are refused.
-/// While a task waits, other schedulers may take the room: then the commit refuses it.
+/// Called once for each claim, after all claims of the job's turn are reserved. Plugins are called
+/// until one rejects; if several let the task wait, each must allow it. A gang waits as a whole; if
+/// too few tasks are left, all are rejected. While a task waits, other schedulers may take the
+/// room: then the commit rejects it.
 pub trait Permit: Send + Sync {
     /// Name in snake case, by which waiting tasks are allowed.
     fn name(&self) -> &'static str;
@@ -175,7 +174,7 @@ pub trait PreBind: Send + Sync {
     /// Prepares the machine for the task.
     ///
     /// # Errors
-    /// It cannot be done. The claim is given back; the job sleeps until one of the events.
+    /// If it cannot be prepared. The claim is undone; the job waits for one of the events.
     fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 }
 
@@ -184,7 +183,7 @@ pub trait PostBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// The task has its machine now. Called once for each claim that was taken.
+    /// The task has its machine. Called once for each accepted claim.
     fn post_bind(&mut self, claimed: &Claimed<'_>);
 }
 
@@ -197,8 +196,9 @@ pub struct Lack<'a> {
     pub group: GroupRef,
     /// Its job.
     pub job: &'a Arc<Job>,
-    /// The filters that rejected every machine: [`first_refusals`](crate::refusals::first_refusals)
-    /// returns which of them rejected which.
+    /// The profile whose filters rejected every machine;
+    /// [`first_refusals`](crate::refusals::first_refusals) returns which filter rejected which
+    /// machine.
     pub profile: &'a Profile,
 }
 
@@ -207,7 +207,7 @@ pub struct Lack<'a> {
 pub struct MadeRoom {
     /// Id of the machine for the task.
     pub machine: MachineId,
-    /// Tasks to evict from that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
+    /// Tasks of lower precedence to evict from that machine, as in [`View::tasks_on`].
     pub evictions: Vec<PlacedTask>,
     /// Tasks to throttle to their request there, if none is evicted.
     pub throttled: Vec<PlacedTask>,
@@ -216,9 +216,9 @@ pub struct MadeRoom {
 /// Makes room for a task that found no machine, by preemption.
 ///
 /// With such a plugin the scheduler's view keeps placements (see [`View::with_placements`]) and
-/// hears of every job. Called once for each task that found no machine, in the order of the profile
-/// until one knows a way. What it answers is judged like any claim, on the view and by the cell;
-/// claim and evictions go into one transaction, after the points that follow.
+/// receives every job. Called once for each task without a feasible machine, in the order of the
+/// profile until one finds a way. Its answer is checked like any claim, by the view and the cell;
+/// claim and evictions go into one transaction, after the later extension points.
 pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -242,7 +242,7 @@ pub trait PostFilter: Send + Sync {
         true
     }
 
-    /// Makes the view keep the columns that it reads (see [`Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Adds the cell's disruption budgets to those in its own arguments. Called before the first

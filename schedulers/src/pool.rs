@@ -1,36 +1,41 @@
-//! Schedulers on threads: one each, woken when there may be something to do.
+//! A pool of schedulers on threads, woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
-//! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
-//! closing the channels ends the pool.
+//! Each worker steps its own scheduler over the shared cell, which is all that they share. An idle
+//! worker sleeps on its channel. The owner of the pool wakes it early, and so does a cell that reports changes
+//! ([`CellHandle::watch`]). Closing the channels ends the pool.
 //!
-//! A decision that panics costs its job its turn, and nobody else: [`Scheduler::recover`]. A worker that panics
-//! elsewhere has ended, which [`Pool::running`] shows.
+//! A decision that panics sets its job aside, and others continue: [`Scheduler::recover`]. A worker
+//! that panics elsewhere ends, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use omega_cellstate::{CellHandle, HandleError};
+use omega_cellstate::{CellHandle, HandleError, Wake};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Clock of a pool, provided by the caller, since the library reads no clock.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since any fixed moment; never less than before.
+    /// Nanoseconds since any fixed moment; never decreases.
     fn now(&self) -> Nanos;
 }
 
-/// Sleep of an idle worker without a wake-up, after which it looks for changes and for jobs whose
-/// backoff has ended.
+/// Longest sleep of an idle worker whose cell does not wake it: then it looks for changes, and for jobs whose backoff has
+/// ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
+/// Longest sleep of an idle worker whose cell wakes it for changes: then it looks whether the cell still answers.
+const WATCHED: Duration = Duration::from_millis(250);
+
+/// Running workers. Dropping it, or [`Pool::stop`], ends them after their current step.
 #[derive(Debug)]
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
-    wakers: Vec<Sender<()>>,
+    /// Nothing else keeps them: once they are dropped, the workers end.
+    wakers: Vec<Arc<Sender<()>>>,
 }
 
 /// A worker that has ended: its scheduler and its observer.
@@ -68,13 +73,17 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         for (cell, scheduler, observer) in schedulers {
             let (waker, sleep) = bounded(1);
             let worker = Worker { scheduler, observer, error: None };
+            let waker = Arc::new(waker);
+            let is_woken = worker.scheduler.watch(cell, wake(&waker));
+            let idle = if is_woken { WATCHED } else { IDLE };
             pool.wakers.push(waker);
+            let sleep = Sleep { woken: sleep, idle };
             pool.workers.push(scope.spawn(move || run(worker, cell, clock, &sleep)));
         }
         pool
     }
 
-    /// Wakes the workers that sleep, because there are new jobs or new room.
+    /// Wakes sleeping workers after new jobs or free resources.
     pub fn wake(&self) {
         for waker in &self.wakers {
             // A full channel means that the worker is about to look anyway.
@@ -90,7 +99,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()
     }
 
-    /// Ends the workers, and gives back what they had.
+    /// Stops the workers and returns them.
     ///
     /// # Panics
     /// If a worker panicked.
@@ -104,21 +113,35 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
     }
 }
 
+/// Wakes a worker as long as its pool is there.
+fn wake(waker: &Arc<Sender<()>>) -> Wake {
+    let waker = Arc::downgrade(waker);
+    Arc::new(move || {
+        // A full channel means that the worker is about to look anyway.
+        _ = waker.upgrade().map(|waker| waker.try_send(()));
+    })
+}
+
+/// Sleep of a worker without work.
+struct Sleep {
+    woken: Receiver<()>,
+    /// Longest time of it.
+    idle: Duration,
+}
+
 fn run<O: Observer>(
     mut worker: Worker<O>,
     cell: &impl CellHandle,
     clock: &dyn Clock,
-    sleep: &Receiver<()>,
+    sleep: &Sleep,
 ) -> Worker<O> {
     loop {
         let now = clock.now();
         let step = guarded(&mut worker, |scheduler, observer| scheduler.step(cell, now, observer));
         let nap = match step {
-            Ok(step) if step.idle => {
-                Some(step.until.map_or(IDLE, |until| {
-                    IDLE.min(Duration::from_nanos(until.saturating_sub(now)))
-                }))
-            }
+            Ok(step) if step.idle => Some(step.until.map_or(sleep.idle, |until| {
+                sleep.idle.min(Duration::from_nanos(until.saturating_sub(now)))
+            })),
             Ok(_) => None,
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => Some(IDLE),
             Err(error) => {
@@ -127,8 +150,8 @@ fn run<O: Observer>(
             }
         };
         let told = match nap {
-            Some(nap) => sleep.recv_timeout(nap),
-            None => sleep.try_recv().map_err(|error| match error {
+            Some(nap) => sleep.woken.recv_timeout(nap),
+            None => sleep.woken.try_recv().map_err(|error| match error {
                 crossbeam_channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
                 crossbeam_channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),

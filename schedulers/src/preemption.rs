@@ -25,17 +25,17 @@ use std::cmp::Reverse;
 pub struct Budget {
     /// Selector of the protected tasks.
     pub tasks: TaskSet,
-    /// Number of them that may go now.
+    /// Number of evictions allowed now.
     pub allowed: u32,
 }
 
 impl Budget {
-    /// Whether it allows that a task goes.
+    /// Whether it allows the eviction of a task.
     pub(crate) fn lets_go(&self, view: &View, task: &PlacedTask) -> bool {
         self.allowed > 0 || !self.protects(view, task)
     }
 
-    /// Counts a task that goes (`more` -1), or stays after all (1).
+    /// Counts an evicted task (`more` -1), or one whose eviction is undone (1).
     pub(crate) fn count(&mut self, view: &View, task: &PlacedTask, more: i32) {
         if self.protects(view, task) {
             self.allowed = self.allowed.saturating_add_signed(more);
@@ -70,7 +70,7 @@ pub struct Preemptor<'a> {
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks that are expected on machines. Those of the same or higher precedence must fit
+    /// Tasks expected on machines. Expected tasks of the same or higher precedence must fit
     /// together with the task.
     pub expected: &'a [Expected],
 }
@@ -85,7 +85,7 @@ pub struct Candidate {
     pub row: usize,
     /// Victims, the most important first. Never empty.
     pub victims: Victims,
-    /// Number of them a budget protects.
+    /// Number of victims protected by a budget.
     pub violations: usize,
 }
 
@@ -111,8 +111,8 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts tasks that are expected in a row and must fit with this one as if they ran. Returns
-    /// their groups.
+    /// Counts the tasks expected in a row, which must fit with this one, as running. Returns their
+    /// groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -173,10 +173,10 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
-    /// them that breaks no budget.
+    /// Candidates on the machines from a row on, cyclically, until there are `enough`, one of which
+    /// violates no budget.
     ///
-    /// On a machine where the task fits already it is not asked what would have to go.
+    /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
         let curable = |view: &mut View, block| self.worth_a_try(view, block);
         self.candidates_where(view, curable, (start, enough))
@@ -189,7 +189,7 @@ impl Preemptor<'_> {
         (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
     }
 
-    /// As [`Preemptor::candidates`], on machines that are known to be [`Preemptor::curable`].
+    /// Like [`Preemptor::candidates`], on machines known to be [`Preemptor::curable`].
     pub fn candidates_among(
         &self,
         view: &mut View,
@@ -254,8 +254,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Machines of a block that the filters accept, and those that the first rejecting filter might
-    /// accept after evictions.
+    /// Machines of a block that the filters accept, and machines that the first rejecting filter
+    /// might accept after evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -352,7 +352,8 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Puts back what may stay, then the victims, too. The task fits without all of them.
+    /// Spares as many candidates as possible, then restores the view. The task fits if all of them
+    /// are evicted.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
@@ -497,7 +498,7 @@ pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))
 }
 
-/// Key by which [`best`] compares. Candidates of equal harm are equally good.
+/// Key by which [`best`] compares: the harm of the evictions.
 #[must_use]
 pub fn harm(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.victims;

@@ -129,12 +129,12 @@ impl Profile {
     /// no machine evicts others of lower precedence, so a scheduler with it has a view that keeps
     /// placements.
     ///
-    /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
-    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
-    /// what tasks count for that request less than they are reckoned with.
+    /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind
+    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if present, are the
+    /// nominal requests for scores.
     ///
-    /// Not in it are volumes, which [`Profile::with_volumes`] adds, and the spread that Kubernetes
-    /// gives to services which ask for none.
+    /// It does not include volumes, which [`Profile::with_volumes`] adds, nor Kubernetes' default
+    /// spread of services.
     #[must_use]
     pub fn kube(kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
@@ -165,14 +165,14 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with one more score; a weight of 1 counts as much as each built-in score.
+    /// Returns `self` with one more score; built-in scores have weight 1.
     #[must_use]
     pub fn with_score(mut self, score: impl Score + 'static, weight: i32) -> Profile {
         self.scores.push((Box::new(score), weight));
         self
     }
 
-    /// Returns `self` with one more relative score; weights are as those of other scores.
+    /// Returns `self` with one more relative score, weighted like other scores.
     #[must_use]
     pub fn with_relative(mut self, score: impl RelativeScore + 'static, weight: i32) -> Profile {
         self.relative.push((Box::new(score), weight));
@@ -188,7 +188,7 @@ impl Profile {
     }
 
     /// Returns `self` with this filter in place of the one of its name, or after the others. The
-    /// cell's own filters cover what the new one does not.
+    /// cell's own filters stay for what the new one does not check.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -232,8 +232,8 @@ impl Profile {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
     }
 
-    /// Makes the view keep the columns that the plugins read, for the kinds that it knows: call it
-    /// again after a full delta.
+    /// Enables the columns of the view that the plugins read, for its known kinds: call it again
+    /// after a full delta.
     pub fn prepare(&self, view: &mut View) {
         self.filters.iter().for_each(|filter| filter.keep(view));
         self.scores.iter().for_each(|(score, _)| score.keep(view));
@@ -273,7 +273,7 @@ impl Profile {
     }
 }
 
-/// Weighs two columns of scores and adds them, in full vectors.
+/// Weighted sum of two columns of scores, in full vectors.
 struct Add<'a> {
     total: &'a mut [i32; BLOCK],
     column: &'a [i32; BLOCK],
@@ -365,8 +365,8 @@ impl<'a> Active<'a> {
         !self.scores.is_empty() || !self.relative.is_empty()
     }
 
-    /// The weighted scores of a block's feasible machines, but for what must see the others; 0
-    /// where there is no score.
+    /// The weighted scores of a block's feasible machines, without relative scores; 0 where there
+    /// is no score.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
         let mut total = [0; BLOCK];

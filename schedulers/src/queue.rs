@@ -46,7 +46,7 @@ pub enum Verdict {
     More,
     /// Claims were rejected.
     Conflict,
-    /// Tasks of it found no machine, or a plugin rejected them.
+    /// Some tasks found no machine, or a plugin rejected them.
     Refused {
         /// Rejecting plugins, whose events wake the job.
         by: Refusers,
@@ -59,7 +59,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
-    /// Of those that cool or sleep.
+    /// Rejections of jobs in backoff or asleep.
     refused: HashMap<JobId, Refused, FixedState>,
     order: Option<Arc<dyn Order>>,
     patience: Patience,
@@ -112,7 +112,7 @@ impl Queue {
         self.active.len()
     }
 
-    /// Number of them that have a claim that waits for a permit.
+    /// Number of jobs with a claim that waits for a permit.
     #[must_use]
     pub fn held_tasks(&self) -> usize {
         self.totals.held
@@ -297,7 +297,7 @@ impl Queue {
         }
     }
 
-    /// The job whose turn it is, after waking those whose time has come.
+    /// Wakes jobs whose delay is over, and returns the next job.
     pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
@@ -359,8 +359,8 @@ impl Queue {
         listening.map(|id| (id, self.refusers(id))).collect()
     }
 
-    /// Records that news do not help a sleeping job. It is considered no more often than it would
-    /// be retried.
+    /// Records that recent events do not help a sleeping job. It is checked no more often than it
+    /// would be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {
@@ -409,7 +409,7 @@ impl Queue {
         }
     }
 
-    /// Puts back tasks that were taken but not placed, to be taken first.
+    /// Returns taken but unplaced tasks to the front.
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
@@ -513,8 +513,8 @@ impl Queue {
         self.set_turn(id, Turn::Deciding);
     }
 
-    /// Ends a job's turn, once its part of the transaction was answered. The answer is whether it
-    /// has pending tasks left.
+    /// Ends a job's turn once its part of the transaction is answered. Returns whether it has
+    /// pending tasks.
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {

@@ -1,8 +1,7 @@
 //! Adds relative scores to the machines that a search has found.
 //!
-//! For a single task that is all. For many identical tasks, the raw values are kept: where they
-//! depend on descriptions alone, a claim changes them nowhere, and what they are worth changes
-//! only when a machine has filled up and so left the comparison.
+//! For many identical tasks the raw values are kept: if they depend on descriptions alone, claims
+//! do not change them, and their normalisation changes only when a machine is full and drops out.
 
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
@@ -15,7 +14,7 @@ use omega_cellstate::BLOCK;
 pub(crate) struct Standings {
     /// Raw values of each machine by relative score; empty for one without effect.
     raw: Vec<Vec<i64>>,
-    /// Of each machine, the weighted sum of all relative scores.
+    /// Weighted sum of all relative scores, by machine.
     total: Vec<i32>,
     scores: Vec<i32>,
 }
@@ -54,7 +53,7 @@ impl Standings {
         }
     }
 
-    /// Of each machine, the weighted sum of all relative scores.
+    /// Weighted sum of all relative scores, by machine.
     pub(crate) fn total(&self) -> &[i32] {
         &self.total
     }

@@ -1,9 +1,9 @@
-//! Which filters keep tasks off the machines, and what may change their minds.
+//! The filters that reject tasks, and the events after which they may accept.
 //!
-//! One refusing filter per machine is enough: as long as that one stays with its answer, the
-//! machine stays closed. So the first in the profile's order is remembered, as a bit in a word, and
-//! whole blocks that have no room, or no machine with the required labels, need not be looked at
-//! one machine at a time: their refusal is known from the view's bounds.
+//! One rejecting filter per machine is enough: until its answer changes, the machine stays
+//! infeasible. So the first in the profile's order is recorded, as a bit in a word, and blocks
+//! without room, or without a machine with the required labels, are rejected as a whole by the
+//! view's bounds.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
@@ -13,8 +13,8 @@ use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
 
-/// Machines of a block for which a filter is the first to reject: its position in the profile, and
-/// a bit for each machine.
+/// Machines of a block that a filter is the first to reject: its position in the profile, and a bit
+/// for each machine.
 pub type FirstRefusal = (usize, u64);
 
 /// The first rejecting filter of each machine of a block. A machine that no filter rejects is in
@@ -194,7 +194,7 @@ impl Refusers {
         }
     }
 
-    /// Whether news may help these tasks, by the filters that rejected them.
+    /// Whether recent events may help these tasks, by the filters that rejected them.
     pub(crate) fn may_be_helped(
         self,
         profile: &Profile,
@@ -227,7 +227,7 @@ impl Refusers {
 /// Changes of a sync, passed to filters that decide whether they may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
-    /// Event.
+    /// Events since the rejection.
     pub events: Events,
     /// Rows of added or changed machines. A row may be there twice.
     pub rows: &'a [u32],

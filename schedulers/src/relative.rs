@@ -22,7 +22,7 @@ use omega_cellstate::{BLOCK, Block, View};
 pub enum Stance {
     /// It has no effect.
     Silent,
-    /// Whatever machines are feasible, all of them get this.
+    /// Every feasible machine gets this score.
     Same(i32),
     /// It must see the feasible machines.
     Ranks,
@@ -30,8 +30,8 @@ pub enum Stance {
 
 /// A score relative to the other feasible machines.
 ///
-/// It may rely on what [`crate::Filter`] may rely on. It is asked once per decision, and again
-/// where a decision is about many tasks and a machine has filled up.
+/// The conditions of [`crate::Filter`] apply. It is called once per decision, and again when a
+/// machine fills up in a decision about many tasks.
 pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
@@ -45,7 +45,7 @@ pub trait RelativeScore: Send + Sync {
         Stance::Ranks
     }
 
-    /// Makes the view keep the columns that it reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that it reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Prepares a ranking of all feasible machines. `None` if it has no effect after all.
@@ -86,7 +86,7 @@ impl<'a> Feasible<'a> {
         self.words.iter().map(|(_, word)| word.count_ones() as usize).sum()
     }
 
-    /// Each block that has any, with a bit for each of them; each block once.
+    /// Each block with a feasible machine, once, with a bit for each such machine.
     pub fn blocks(self) -> impl Iterator<Item = (Block<'a>, u64)> {
         self.words.iter().map(move |(block, word)| (self.view.block(*block as usize), *word))
     }

@@ -1,13 +1,11 @@
-//! The best machine for one task, found again without looking at what did not change.
+//! Score cache: the best machine of each block for a class of tasks.
 //!
-//! For each class of tasks this keeps the best machine of every block, with the block's stamp at
-//! that time. A search for one task then compares stamps, and looks only into blocks that changed:
-//! after a claim that is one block, so a full scan of ten thousand machines costs as much as a
-//! hundred and fifty comparisons.
+//! For each class of tasks it keeps the best machine of every block, with the block's stamp. A
+//! search for one task compares stamps and searches only changed blocks: after a claim that is one
+//! block, so a full scan of ten thousand machines costs a hundred and fifty comparisons.
 //!
-//! That holds where an answer depends on the machine alone. Tasks that rules about other tasks
-//! concern, plugins that read other machines, and scores that compare machines, are searched anew
-//! each time.
+//! It applies if an answer depends on the machine alone. Tasks with rules about other tasks,
+//! plugins that read other machines, and relative scores are searched anew each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
@@ -140,8 +138,8 @@ struct Walk<'a, 'p> {
 }
 
 impl Walk<'_, '_> {
-    /// Walks from the start around until enough machines are feasible. The answer is the best of
-    /// them.
+    /// Searches from the start, with wrap-around, until enough machines are feasible. Returns the
+    /// best.
     fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         let mut feasible = 0;

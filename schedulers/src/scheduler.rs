@@ -66,10 +66,10 @@ pub struct Step {
     pub placed: usize,
     /// Number of rejected claims.
     pub conflicts: usize,
-    /// Whether there was no work: the caller waits for changes or for time to pass.
+    /// Whether there was no work: the caller waits for changes, or until `until`.
     pub idle: bool,
-    /// If it is idle: when there is something to do even if nothing changes, by the clock of the steps. `None`
-    /// if there never is.
+    /// If idle: the time of the next work even if nothing changes, by the clock of the steps.
+    /// `None` without any.
     pub until: Option<Nanos>,
     /// Whether claims are held back until then: see [`Settings::hold`].
     pub holds: bool,
@@ -84,14 +84,14 @@ pub struct Scheduler {
     placer: Placer,
     rng: Pcg64,
     settings: Settings,
-    /// Transactions whose outcome is unknown, to be sent again first, in order.
+    /// Transactions with unknown outcome, to be resent first, in order.
     unknown: VecDeque<Flight>,
     /// Number of transactions of this step that wait for their answers.
     flying: usize,
     /// Whether claims of this step were rejected, so that later decisions did not see the freed
     /// room.
     returned: bool,
-    /// Whether the result that is settled comes after those of later transactions.
+    /// Whether the result being settled arrived after those of later transactions.
     late: bool,
     decided: Vec<Decided>,
     /// Jobs without room beside the claims of open and in-flight transactions.
@@ -102,7 +102,7 @@ pub struct Scheduler {
     /// Time until which the open transaction is held back, if it is.
     held_until: Option<Nanos>,
     tasks: Vec<TaskId>,
-    /// Jobs of which what the view compiled is out of date.
+    /// Jobs whose compiled data in the view is outdated.
     stale: Vec<JobId>,
     waiting: Waiting,
     /// Whether another handle to the waiting tasks may exist.
@@ -171,7 +171,7 @@ impl Scheduler {
         &self.queue
     }
 
-    /// The first transaction whose outcome is unknown, if there is one: it is sent again first.
+    /// The first transaction with unknown outcome, if any: it is resent first.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
         self.unknown.front().map(|flight| flight.txn.id)
@@ -184,8 +184,8 @@ impl Scheduler {
         self.waiting.clone()
     }
 
-    /// Widening of its choice because its claims conflict: 0 is not at all, and each
-    /// level doubles the number of machines that it chooses among.
+    /// Level by which conflicts widen its choice: each level doubles the number of candidate
+    /// machines.
     #[must_use]
     pub fn crowding(&self) -> u32 {
         self.crowding.level()
@@ -197,7 +197,7 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Reasons for which the tasks of a group of a job find no machine now.
+    /// Reasons why the tasks of a group of a job have no machine.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -205,7 +205,7 @@ impl Scheduler {
         Some(crate::explain::explain(&self.view, &self.profile, group))
     }
 
-    /// Obstacle that keeps the tasks of a group of a job from finding a machine now, and what would help.
+    /// Obstacles that keep the tasks of a group of a job from being placed now, and remedies.
     #[must_use]
     pub fn diagnose(&mut self, job: JobId, group: usize) -> Option<crate::explain::Diagnosis> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
@@ -213,8 +213,7 @@ impl Scheduler {
         Some(crate::explain::diagnose(&self.view, &self.profile, group))
     }
 
-    /// Number of a job's pending tasks that fit now, all at once. It tries them on the view and
-    /// removes them again.
+    /// Number of a job's pending tasks that fit now together, by trial on the view.
     pub fn room_for(&mut self, id: JobId) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
@@ -367,8 +366,8 @@ impl Scheduler {
         decided
     }
 
-    /// Claims machines for tasks of a group, in the order given; if there are none left, in room
-    /// that plugins make. The answer is how many have one.
+    /// Claims machines for tasks of a group, in the given order; if none are feasible, in room that
+    /// plugins make. Returns the number of placed tasks.
     fn place(
         &mut self,
         job: (JobId, &Arc<Job>),
@@ -392,7 +391,7 @@ impl Scheduler {
         }
     }
 
-    /// Places tasks in the room that there is.
+    /// Places tasks in free resources.
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         match self.with_optional(group) {
             None => self.place_alike(group, tasks),
@@ -416,8 +415,7 @@ impl Scheduler {
         placed
     }
 
-    /// Calls the post filters for a task, and claims the room that they make. `left` tasks are
-    /// still to be placed.
+    /// Calls the post filters for a task, and claims the room that they make. `left` tasks remain.
     #[inline(never)]
     fn make_room(
         &mut self,
@@ -514,9 +512,9 @@ impl Scheduler {
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
-    /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
-    /// fault, and the room went back to the view: whoever missed it tries again at once. If that
-    /// one waited too, it would wake with those at fault, and miss the room again.
+    /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a
+    /// backoff, and their room returned to the view: jobs that missed it are retried at once,
+    /// before those with the backoff would take it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {

@@ -1,4 +1,4 @@
-//! Where to look for machines, and how far.
+//! Search for feasible machines, in part of the cell or in all of it.
 //!
 //! A search walks the view's blocks from a starting point and collects feasible machines with
 //! their scores. How many it collects is the trade: all of them for the best machine, or just
@@ -19,23 +19,23 @@ use rand::{Rng, RngExt};
 /// Extent of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// At every machine: the best there is.
+    /// All machines: finds the best.
     Full,
     /// From a random machine until enough feasible machines are found, by blocks.
     Sampled {
-        /// Number of those that are enough.
+        /// Number of feasible machines that suffices.
         feasible: u32,
     },
     /// Samples machines, skipping blocks that cannot have room.
     Indexed {
-        /// Number of those that are enough.
+        /// Number of feasible machines that suffices.
         feasible: u32,
     },
     /// Full in small cells and indexed in large ones.
     Adaptive,
-    /// Indexed, until so many percent of the machines, and at least 100 of them, are feasible; 0
-    /// chooses the percentage by the size of the cell. It stops at the end of a block. (What
-    /// Kubernetes calls `percentageOfNodesToScore`.)
+    /// Indexed, until a percentage of the machines, at least 100, is feasible; 0 chooses the
+    /// percentage by the size of the cell. It stops at the end of a block. (Kubernetes'
+    /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }
 
@@ -47,8 +47,8 @@ const ADAPTIVE_FULL_ROWS: usize = 1024;
 /// a task and not 89 %), and no better, or worse, in cells without.
 const ADAPTIVE_FEASIBLE: u32 = 64;
 
-/// Cells with more blocks than this are scanned by several threads in a full search: below, the
-/// hand-off costs as much as the scan.
+/// Number of blocks above which a full search uses several threads; below, the hand-off costs as
+/// much as the scan.
 pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 
 /// The part of the cell in which a scheduler looks first.
@@ -56,7 +56,7 @@ pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 pub struct Home {
     /// Index of the part, from 0.
     pub index: u32,
-    /// Of how many equal parts. 1 is the whole cell.
+    /// Number of equal parts; 1 is the whole cell.
     pub of: u32,
 }
 
@@ -73,13 +73,13 @@ impl Home {
     }
 }
 
-/// A feasible machine with its score. Ordered by score; among equals the one that the search met
-/// first is the greater.
+/// A feasible machine with its score. Ordered by score; among equals, the first one found is
+/// greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Its score.
     pub score: i32,
-    /// Order in which the search met it: the complement of its distance from the start.
+    /// Order of discovery: the complement of its distance from the start.
     pub(crate) nearness: u32,
     /// Its row.
     pub row: u32,
@@ -88,11 +88,11 @@ pub struct Candidate {
 /// The candidates of a search, reused between searches.
 #[derive(Debug, Default)]
 pub struct Candidates {
-    /// Findings, in the order in which it was met.
+    /// Candidates in the order found.
     pub found: Vec<Candidate>,
     /// Number of feasible machines seen: more than are kept, if only the best is kept.
     met: usize,
-    /// Blocks in which no machine fitted although their bounds allowed it.
+    /// Blocks without a feasible machine, although their bounds allowed one.
     misled: Vec<u32>,
     /// Blocks with feasible machines, with a bit for each; for relative scores only.
     pub(crate) words: Vec<(u32, u64)>,
@@ -111,8 +111,7 @@ impl Candidates {
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
     }
 
-    /// Notes the score of a candidate after a claim, to which its standing among the others is
-    /// added.
+    /// Records the score of a candidate after a claim; relative scores are added.
     pub(crate) fn score_again(&mut self, candidate: &Candidate, score: i32) -> i32 {
         let position = self.position(candidate);
         let found = &mut self.found[position];
@@ -120,8 +119,7 @@ impl Candidates {
         found.score
     }
 
-    /// Leaves out a candidate that is full. The answer is whether that changed the standing of
-    /// others.
+    /// Drops a full candidate. Returns whether relative scores of others changed.
     pub(crate) fn leave_out(
         &mut self,
         candidate: &Candidate,
@@ -152,7 +150,7 @@ pub struct Request<'a> {
     pub group: GroupRef,
     /// Extent of the search.
     pub search: Search,
-    /// Number of tasks the candidates are for: a sampled search looks for at least as many.
+    /// Number of tasks to place: a sampled search finds at least as many candidates.
     pub tasks: usize,
     /// Start of searches.
     pub home: Home,
@@ -273,7 +271,7 @@ struct Scan<'a, 'p> {
 }
 
 impl Scan<'_, '_> {
-    /// Walks all blocks once, from the start around, until there are enough candidates.
+    /// Visits all blocks once, from the start with wrap-around, until there are enough candidates.
     fn until(&self, enough: usize, indexed: bool, into: &mut Candidates) {
         let blocks = self.tasks.view.blocks();
         self.range(self.start..blocks, enough, indexed, into);
@@ -299,7 +297,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Searches those of the 64 blocks from `64 * group` on that are in `part`.
+    /// Searches the blocks of `part` among the 64 from `64 * group` on.
     fn group(
         &self,
         group: usize,
@@ -363,8 +361,7 @@ impl Scan<'_, '_> {
     }
 }
 
-/// The best score of some machines of a block, of which there is one at least, and the first that
-/// has it.
+/// The best score among some machines of a block (at least one), and the first with it.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     if among.count_ones() <= FEW_LANES {
         let better = |best: (i32, usize), lane: usize| match scores[lane] > best.0 {

@@ -56,7 +56,7 @@ pub(crate) struct Shares {
     tenants: usize,
 }
 
-/// A tenant. Those that were ever named stay.
+/// A tenant; kept once named.
 #[derive(Debug)]
 struct Node {
     name: Text,
@@ -68,7 +68,7 @@ struct Node {
     claimed: Sums,
     share: Share,
     jobs: BTreeSet<Place>,
-    /// The nodes right below it in which jobs wait, or below which.
+    /// Child nodes with pending jobs in their subtree.
     waiting: BTreeSet<(Share, Text, NodeId)>,
 }
 
@@ -222,11 +222,11 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
-    /// Number of tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
+    /// Number of a job's tasks to claim in this turn, at most the transaction's room.
     ///
-    /// As many as its tenant would get of them if all that wait were served until they have the same share: so each
-    /// transaction holds claims of tenants as they weigh, though each has but one large job. Tasks of others are taken
-    /// to be as large; where they are not, the order of turns makes up for it.
+    /// It is the tenant's part if all pending tenants were served until their shares are equal: so
+    /// each transaction has claims of all tenants by weight, though each has but one large job.
+    /// Tasks of others are assumed to be equally large; the order of turns corrects the rest.
     pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
         let equal = room.div_ceil(self.tenants().max(1));
         let requests = || job.groups.iter().map(|group| &group.request);
@@ -265,8 +265,8 @@ impl Shares {
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Number of tasks that a node gets if it and its pending siblings are served until their
-    /// shares are level; `None` if there are too many.
+    /// Number of tasks that a node gets when it and its pending siblings are served until their
+    /// shares are equal; `None` if there are too many.
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
@@ -316,7 +316,7 @@ impl Shares {
         }
     }
 
-    /// The node of a tenant, which is made if there is none.
+    /// The node of a tenant, created if needed.
     fn node(&mut self, name: &Text) -> NodeId {
         if let Some(&node) = self.by_name.get(name) {
             return node;

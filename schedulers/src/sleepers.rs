@@ -1,7 +1,7 @@
-//! Jobs that sleep until something happens, by what they listen to.
+//! Unschedulable queue: sleeping jobs by the events that wake them.
 //!
-//! There are few different sets of events, and maybe very many jobs. So jobs that listen to the
-//! same are kept together: an event then costs what it wakes, and not what there is.
+//! There are few different sets of events, and maybe very many jobs. So jobs with the same set are
+//! kept together: the cost of an event depends on the jobs that it wakes.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -46,13 +46,13 @@ impl Sleepers {
         self.by_time.is_empty()
     }
 
-    /// A job whose time has come.
+    /// A job whose delay is over.
     #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }
 
-    /// Time at which the first of them wakes at the latest.
+    /// Latest time at which the first job wakes.
     pub(crate) fn first(&self) -> Option<Nanos> {
         self.by_time.first().map(|(until, _)| *until)
     }

@@ -1,8 +1,8 @@
-//! The jobs that may be tried now, in the order of their turns.
+//! Active queue: the jobs that may be tried now, in the order of their turns.
 //!
-//! Higher precedence first, then the older job. Jobs come almost always in order and leave almost
-//! always from the front, so each precedence has a line, in which both cost next to nothing; a job
-//! that comes back late is put where it belongs. A profile with an order of its own pays for a tree.
+//! Higher precedence is first, then the older job. Jobs are mostly added in order and removed from
+//! the front, so each precedence has a list in which both cost little; a job that returns late is
+//! inserted. An order plugin needs a tree.
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 pub(crate) enum Turns {
     /// By precedence, then by age.
     Lines(Lines),
-    /// As a plugin has it, then by age.
+    /// As ordered by a plugin, then by age.
     Tree(Tree),
-    /// By the shares of their tenants, then as a plugin orders them, then by age.
+    /// By the shares of their tenants, then as ordered by a plugin, then by age.
     Fair(Shares),
 }
 
@@ -41,7 +41,7 @@ impl Turns {
         }
     }
 
-    /// Number of jobs there are.
+    /// Number of jobs.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -51,7 +51,7 @@ impl Turns {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

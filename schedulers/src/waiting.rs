@@ -1,8 +1,8 @@
-//! Tasks that wait for a permit, and the handle by which anyone lets them go.
+//! Tasks that wait for a permit, and the handle that allows or rejects them.
 //!
 //! A permit plugin may let a task wait: for the rest of its group, for a volume, for a person.
-//! Meanwhile the scheduler goes on. Whoever decides holds a clone of this handle, on any thread; the
-//! scheduler looks at the answers at the beginning of each step, and after each decision.
+//! Meanwhile the scheduler continues. The deciding thread has a clone of this handle; the scheduler
+//! reads the decisions at the beginning of each step, and after each decision.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -68,8 +68,8 @@ impl Waiting {
         self.shared().tasks.values().map(|wait| wait.task.clone()).collect()
     }
 
-    /// Allows a task in the name of a plugin; it continues once all plugins have that it waits for.
-    /// Returns whether it waited for this one.
+    /// Allows a task on behalf of a plugin; the task continues once all plugins that it waits for
+    /// allow it. Returns whether it waited for this one.
     pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };

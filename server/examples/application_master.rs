@@ -57,7 +57,7 @@ fn alive(machines: &[omega_client::application::MachineSnapshot]) -> usize {
     machines.iter().filter(|machine| machine.is_alive == Some(true)).count()
 }
 
-/// Renders until so many frames are done.
+/// Renders until this many frames are done.
 fn render(registered: Registered, until: usize) -> Result<(), Box<dyn Error>> {
     let Registered { application, recovered, events } = registered;
     // Callbacks are made on a thread of their own; this one waits for what they say.
@@ -120,7 +120,7 @@ fn spec(frame: u32) -> ContainerSpec {
     ContainerSpec { runtime_estimate_ms, ..ContainerSpec::new(Amounts::new([1000, 1 << 30])) }
 }
 
-/// A cell, a scheduler and three machines in this process, for whoever has none.
+/// Starts a cell, a scheduler and three machines in this process.
 fn pretend(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?.to_string();
@@ -142,8 +142,7 @@ fn pretend(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     Ok(address)
 }
 
-/// Machines that pretend to run what they are told to, for as long as it is expected to run. The first time
-/// frame 2 fails.
+/// Simulated machines: tasks end after their expected run time. The first attempt at frame 2 fails.
 async fn machines(address: &str) -> Result<(), ApiError> {
     let address = Address::plain([address]);
     let (agent, mut orders) = Agent::start(&address, AgentSettings::default())?;

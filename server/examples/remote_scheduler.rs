@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A cell in this process, for whoever has none.
+/// Starts a cell in this process.
 fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?.to_string();

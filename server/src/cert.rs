@@ -1,7 +1,7 @@
-//! `omega cert`: an authority and certificates, to try a cell out with.
+//! `omega cert`: an authority and certificates, for development and small sites.
 //!
-//! What they say is what docs/security.md describes, so any other authority can take its place. Keys are
-//! made here, and written so that nobody else can read them.
+//! Their content is described in docs/security.md, so any other authority can replace it. Keys are
+//! written so that only the owner can read them.
 
 use clap::{Args, Subcommand};
 use omega_service::identity::{self, IdentityError};

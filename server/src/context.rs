@@ -6,8 +6,8 @@
 //! [contexts.prod]
 //! cell = ["10.0.0.1:7600", "10.0.0.2:7600"]
 //! tls-ca = "/etc/omega/ca.pem"
-//! tls-cert = "/home/ada/ada.pem"
-//! tls-key = "/home/ada/ada.key"
+//! tls-cert = "/etc/omega/ada.pem"
+//! tls-key = "/etc/omega/ada.key"
 //! ```
 //!
 //! The file is `$OMEGA_CONFIG`, or else `omega/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`.
@@ -76,7 +76,7 @@ pub(crate) enum ContextError {
     Entry {
         /// The file of contexts.
         file: PathBuf,
-        /// Which context.
+        /// Name of the context.
         name: String,
         /// Mistake in it.
         why: String,

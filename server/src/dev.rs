@@ -1,7 +1,8 @@
-//! `omega dev`: a whole cell on one machine, to try things out.
+//! `omega dev`: a whole cell on one machine, to try it out.
 //!
-//! Replicas, a scheduler and an agent of simulated machines as processes of their own, as in production, so that one of them can be
-//! killed and the others seen to carry on. What they say goes to files beside the cell.
+//! Replicas, a scheduler and an agent of simulated machines are separate processes, as in
+//! production, so that one can be killed while the others continue. Their output goes to files
+//! beside the cell.
 
 use crate::output;
 use crate::signals::Signals;

@@ -50,7 +50,7 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
     }
     let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
         if told.unattended {
-            return format!("no process holds the name of its scheduler, {}", told.scheduler);
+            return format!("no process owns the name of its scheduler, {}", told.scheduler);
         }
         let feasible = told.groups.first().map_or(0, |group| group.feasible);
         let machines = plural(feasible as u64, "machine");

@@ -1,7 +1,8 @@
-//! `omega peak run`: has batch step back when a peak begins, and grow again when it is over, in a process of its own.
+//! `omega peak run`: the controller that throttles batch tasks when a peak begins, and restores
+//! them after it.
 //!
-//! Where no keeper runs, the calendars hold all the same: the cell lets no batch come in a peak that would be too
-//! much. What is there already then stays until somebody moves it.
+//! Without it the calendars still apply: the cell rejects batch beyond its share during a peak.
+//! Tasks that run when the peak begins stay until they are moved.
 
 use crate::connect::CellArgs;
 use crate::duration::duration;
@@ -74,7 +75,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
         ..Settings::new()
     };
     let mut keeper = PeakController::new(cell, settings)?;
-    output::print(&format!("{} keeps the peaks\n", args.name))?;
+    output::print(&format!("peak controller {} runs\n", args.name))?;
     let mut wait = Duration::ZERO;
     while !end.came_within(wait) {
         if let Some(why) = cell.lost() {

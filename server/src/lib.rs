@@ -9,6 +9,7 @@
 //! or does not answer, the exit code is 1. The simulator and the measurements are programs of their own, which
 //! `programs.rs` starts.
 
+mod demo;
 mod duration;
 mod explain;
 mod file;
@@ -57,6 +58,8 @@ mod served;
 #[cfg(feature = "serve")]
 mod signals;
 
+mod version;
+
 use clap::{Parser, Subcommand};
 use omega_workload::command_line::{self, BAD_INPUT};
 #[cfg(not(feature = "serve"))]
@@ -65,7 +68,7 @@ use std::process::ExitCode;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "omega", version, args_conflicts_with_subcommands = true)]
+#[command(name = "omega", version, long_version = version::long(), args_conflicts_with_subcommands = true)]
 #[cfg_attr(not(feature = "serve"), command(after_help = served::HELP))]
 struct Omega {
     #[command(subcommand)]
@@ -83,6 +86,8 @@ enum Command {
     /// Find better machines for the tasks of a cell, and print the gain of each move.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
+    /// Show what conflicts are, in four short scenes on a small cell.
+    Demo(demo::DemoArgs),
     #[command(flatten)]
     Program(programs::Program),
     #[cfg(feature = "serve")]
@@ -104,6 +109,7 @@ pub fn main() -> ExitCode {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Rebalance(args)) => rebalance::rebalance(&args),
+        Some(Command::Demo(args)) => return demonstrate(&args),
         Some(Command::Program(program)) => return programs::start(&program),
         Some(Command::Served(verb)) => served::run(verb).map_err(Into::into),
         None => run::run(&omega.run),
@@ -113,6 +119,14 @@ pub fn main() -> ExitCode {
         Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }
+/// Runs the demonstration; its failures are defects, or an output that was closed.
+fn demonstrate(args: &demo::DemoArgs) -> ExitCode {
+    match demo::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string(), 1),
+    }
+}
+
 /// Prints the error in one line, and returns the exit code.
 fn fail(why: &str, code: u8) -> ExitCode {
     command_line::fail("omega", why, code)

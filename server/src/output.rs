@@ -1,7 +1,7 @@
-//! Where a result goes: standard output and the files that the user named.
+//! Outputs of a result: standard output and the files given by the user.
 //!
-//! A file is tried before the run, so that nobody waits for a result that cannot be written, but
-//! it is not touched before there is a result: bad input costs no earlier one.
+//! A file is tested before the run, so that a result that cannot be written is reported early, but
+//! it is not touched before there is a result: bad input destroys no earlier one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -1,7 +1,7 @@
-//! The programs beside `omega`: the simulator and the measurements.
+//! The programs of `omega`'s folder: the simulator and the measurements.
 //!
-//! They are programs of their own so that building `omega` compiles neither. `omega sim` starts the program that stands
-//! beside this one, or else the first on the search path.
+//! They are separate programs so that building `omega` compiles neither. `omega sim` starts the
+//! program in the folder of this one, or else the first on the search path.
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;

@@ -1,8 +1,9 @@
-//! `omega rebalance`: finds better machines for the tasks of a cell, and tells what each move gains.
+//! `omega rebalance`: finds better machines for the tasks of a cell, and prints the gain of each
+//! move.
 //!
-//! The cell is that of a workload, one that was kept, or one that is served. The first two are copies in this
-//! process: all is tried out there, and nothing else is touched. A cell that is served is looked at, and
-//! changed only with `--apply`.
+//! The cell is that of a workload, of a backup or a stopped replica, or a served one. The first are
+//! copies in this process, on which all moves are made. A served cell is read, and changed only
+//! with `--apply`.
 
 mod objectives;
 mod roadef;
@@ -169,7 +170,7 @@ struct OutputArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns, and amounts as people read them.
+    /// Columns, with readable amounts.
     Table,
     /// One value; docs/rebalance.md has its fields.
     Json,
@@ -185,7 +186,7 @@ pub(crate) enum RebalanceError {
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Name a term.

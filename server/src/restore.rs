@@ -1,12 +1,12 @@
-//! `omega restore`: a replica of a new cell, made of a backup.
+//! `omega restore`: creates a replica of a new cell from a backup.
 //!
-//! The new cell has another id than the one that the backup is of, so no replica of the old one, whose
-//! folder turns up again, can speak to it: its messages name another cell and are refused. A cell of
-//! several replicas gets its id from its name and its generation, as everywhere; that the generation is
-//! higher is checked here. Its name, and all certificates for it, stay.
+//! The new cell has another id than the old one, so replicas of the old one, should they return,
+//! cannot communicate with it: messages for another cell are rejected. The id of a cell with
+//! several replicas comes from its name and its generation; that the generation is higher is
+//! checked here. Its name, and all certificates for it, stay valid.
 //!
-//! Nothing is touched before the whole file was checked, and the folder has its name only once all is in
-//! it: a restore that was cut short leaves no replica behind.
+//! Nothing is touched before the whole file was checked, and the folder gets its name only when it
+//! is complete: an interrupted restore leaves no replica behind.
 
 use crate::output::{self, OutputError};
 use crate::serve::{Peer, cell_of, rand_id};

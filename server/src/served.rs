@@ -34,8 +34,11 @@ pub(crate) enum Verb {
     Dev(dev::DevArgs),
     /// Run one scheduler.
     Scheduler(scheduler::SchedulerArgs),
-    /// Manage simulated machines, which run the tasks that the cell places.
-    Agent(agent::AgentArgs),
+    /// Offer this machine to a cell and run its tasks, or speak for simulated machines.
+    Agent(Box<agent::AgentArgs>),
+    /// Run a stage of a task.
+    #[command(hide = true)]
+    AgentExec(agent::ExecArgs),
     /// Inspect the directory of a stopped replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -119,6 +122,8 @@ pub(crate) enum Error {
     Dev(#[from] dev::DevError),
     #[error(transparent)]
     Agent(#[from] agent::AgentError),
+    #[error("{0}")]
+    Stage(std::io::Error),
     #[error(transparent)]
     Serve(#[from] serve::ServeError),
     #[error(transparent)]
@@ -139,6 +144,7 @@ impl Error {
         match self {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
+            Error::Stage(_) => omega_agent::CANNOT_START,
             Error::Serve(error) if error.is_exposed() => EXPOSED,
             Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
@@ -154,6 +160,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Log(command) => log::log(&command)?,
         Verb::Scheduler(args) => scheduler::run(&args)?,
         Verb::Agent(args) => agent::run(&args)?,
+        Verb::AgentExec(args) => agent::exec(&args).map_err(Error::Stage)?,
         Verb::Cert(command) => cert::run(&command)?,
         Verb::Dev(args) => dev::run(&args)?,
         Verb::Serve(args) => serve::serve(*args)?,
@@ -206,7 +213,8 @@ mod tests {
     #[test]
     fn a_build_without_the_feature_knows_every_verb_of_it() {
         let verbs = Verbs::command();
-        let names: Vec<&str> = verbs.get_subcommands().map(clap::Command::get_name).collect();
+        let shown = verbs.get_subcommands().filter(|verb| !verb.is_hide_set());
+        let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
         assert_eq!(names, unserved::SERVED);
         assert!(super::Verb::has_subcommand("serve"));
     }

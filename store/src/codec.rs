@@ -9,7 +9,7 @@
 //!
 //! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
 //! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and the types as they were are kept in
-//! a file of their own (`codec/v1.rs` to `v3.rs`), from which those of the next version are made, and in the end the
+//! a file of their own (`codec/v1.rs` to `v4.rs`), from which those of the next version are made, and in the end the
 //! present ones. A variant that an enum gains at its end changes no bytes. Nothing else names bincode.
 //!
 //! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
@@ -18,6 +18,7 @@
 pub(crate) mod v1;
 pub(crate) mod v2;
 pub(crate) mod v3;
+pub(crate) mod v4;
 
 use crate::log::LogIndex;
 use crate::replica::Head;
@@ -29,7 +30,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// The version of the bytes that [`encode`] writes.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// The oldest version of bytes that is read.
 pub const OLDEST_READABLE: u8 = 1;
@@ -41,9 +42,9 @@ pub enum EncodeError {
     /// Ask for less in one command: nobody could read it again.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
-        /// Number that it has.
+        /// Actual number of bytes.
         bytes: usize,
-        /// Number that it may have.
+        /// Maximum number of bytes.
         max: usize,
     },
 }
@@ -82,7 +83,7 @@ pub enum CodecError {
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// Number of those that follow.
+        /// Number of bytes that follow.
         bytes: usize,
     },
 }
@@ -199,6 +200,7 @@ fn command(version: u8, bytes: &[u8]) -> Result<(Command, usize), CodecError> {
         1 => v1::command(bytes),
         2 => v2::command(bytes),
         3 => v3::command(bytes),
+        4 => v4::command(bytes),
         _ => part(bytes),
     }
 }
@@ -285,8 +287,8 @@ fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), CodecError> {
 
 /// Reads a value, and takes memory in proportion to the bytes.
 ///
-/// A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`). It
-/// must be a constant, so bytes are sorted by size: what is small may claim but little.
+/// A limit counts bytes in memory, of which one encoded byte makes at most eight (a small `u64`).
+/// It must be a constant, so inputs are classed by size, and a small one gets a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

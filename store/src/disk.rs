@@ -87,11 +87,11 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Those of the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Returns when all that was written and cut would survive a loss of power.
+    /// Makes all writes and truncations durable.
     ///
     /// # Errors
-    /// Those of the disk. What was written since the last sync may or may not be there then, and
-    /// a second sync that succeeds proves nothing.
+    /// Those of the disk. Data written since the last sync may then be lost, and a second sync that
+    /// succeeds proves nothing.
     fn sync(&mut self) -> io::Result<()>;
 }
 

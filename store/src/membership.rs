@@ -1,8 +1,8 @@
 //! Membership of a cell, and its changes.
 //!
-//! A membership is part of what the replicas agree on: it changes by entries of the log and travels
-//! with snapshots, and nothing else holds it. An id is never used twice. A replica that was removed
-//! may have forgotten what it promised, so it comes back under a new id, as a learner.
+//! A membership is replicated state: it changes by entries of the log and is part of snapshots. An
+//! id is never reused. A removed replica may have forgotten its promises, so it returns under a new
+//! id, as a learner.
 
 use crate::codec::{self, CodecError};
 use crate::log::ReplicaId;
@@ -95,9 +95,9 @@ pub enum ChangeError {
         "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
     )]
     NoQuorum {
-        /// Number of those that would vote.
+        /// Number of voters after the change.
         voters: usize,
-        /// Number of them answer.
+        /// Number of those that answer.
         answering: usize,
     },
     /// Let another replica lead first.

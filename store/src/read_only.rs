@@ -1,10 +1,9 @@
-//! A disk that is read and never written: what is written to it stays in memory, over the files.
+//! A read-only disk: writes stay in memory, over the files.
 //!
-//! To open a log is to mend it: a torn tail is cut, what may not be safe is written again, files that
-//! nobody needs are removed. Whoever only wants to look at a directory opens it on this disk, with
-//! the very code that a replica opens it with: it sees what that replica would find, and the files
-//! stay as they are. They are opened for reading only, and locked, so that a replica that runs is
-//! noticed, and a directory of somebody else's can be looked at.
+//! Opening a log repairs it: a torn tail is truncated, unsynced data are written again, unneeded
+//! files are removed. On this disk the same code can open a directory for inspection: it sees what
+//! the replica would find, and the files stay unchanged. They are opened for reading only, and
+//! locked, so that a running replica is detected.
 
 use crate::disk::{Disk, DiskFile, RealDisk, lock};
 use parking_lot::Mutex;

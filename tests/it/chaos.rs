@@ -20,6 +20,12 @@ fn a_damaged_end_of_a_log_elects_nobody_without_it() {
     cluster::run(900_002_206).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
+/// A replica that has applied its own removal asks for no votes, so no other one tells it; its clients must hear of it.
+#[test]
+fn clients_of_a_replica_that_knows_of_its_removal_go_on_elsewhere() {
+    cluster::run(7_200_005_933).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     // A hundredth of the seeds that are run before a change lands.

@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// An amount with the ends of the range among the ordinary.
+/// A random amount: an ordinary one, or an end of the range.
 fn amount(dice: &mut Dice, ordinary: &[u64]) -> u64 {
     match dice.below(12) {
         0 => 0,

@@ -158,7 +158,7 @@ fn operate(cell: &Watched) {
     }
 }
 
-/// The two that behave, one with turns between tenants, both of which evict.
+/// The two correct schedulers; both preempt, and one has fair shares.
 fn well_behaved(cell: &Watched) -> Vec<Scheduler> {
     let fair = Profile::batch().with_order(FairShare).with_post_filter(Reclaim::default());
     let usual = Profile::service().with_post_filter(DefaultPreemption::default());
@@ -211,8 +211,8 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that a correct scheduler places everything for which there is room. Jobs whose rules may
-/// exclude others end first.
+/// Checks that a correct scheduler places all tasks that fit. Jobs whose rules may exclude others
+/// end first.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {

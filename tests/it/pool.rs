@@ -1,18 +1,19 @@
 //! The pool: schedulers on threads of their own, over a connection that breaks.
 
 use crate::small::{add_machine, amounts, assert_settled, job, placed, submit};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View, Wake};
 use omega_core::{
-    Commit, JobId, Kinds, Machine, SchedulerId, Text, Transaction, TransactionError, Version,
+    Commit, Job, JobId, Kinds, Machine, SchedulerId, Text, Transaction, TransactionError, Version,
 };
 use omega_schedulers::{
     Clock, Lack, MadeRoom, Nanos, Observer, Pool, PostFilter, Profile, Scheduler, Settings,
     Unobserved,
 };
 use omega_tests::faulty::FaultyCell;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 
 /// A clock that advances by a tenth of a millisecond at each reading.
 #[derive(Default)]
@@ -102,6 +103,84 @@ fn a_pool_stops_while_it_works_and_while_it_sleeps() {
         assert_eq!(ended.len(), 3);
         assert!(ended.iter().all(|worker| worker.error.is_none()));
     }
+}
+
+/// A cell that wakes the schedulers of one name, and counts the syncs of all.
+struct Watching {
+    cell: SharedCell,
+    watched: &'static str,
+    wake: Mutex<Option<Wake>>,
+    syncs: Mutex<HashMap<Text, usize>>,
+}
+
+impl Watching {
+    fn syncs(&self, name: &str) -> usize {
+        self.syncs.lock().unwrap().get(name).copied().unwrap_or(0)
+    }
+}
+
+fn name_of(interest: &Interest) -> Text {
+    match interest {
+        Interest::JobsOf(name, _) => name.clone(),
+        _ => "nobody".into(),
+    }
+}
+
+impl CellHandle for Watching {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
+        *self.syncs.lock().unwrap().entry(name_of(of)).or_default() += 1;
+        self.cell.sync(since, of, delta)
+    }
+
+    fn watch(&self, interest: &Interest, wake: Wake) -> bool {
+        let watches = *name_of(interest) == *self.watched;
+        if watches {
+            *self.wake.lock().unwrap() = Some(wake);
+        }
+        watches
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        self.cell.commit(txn)
+    }
+}
+
+#[test]
+fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
+    let cell = Watching {
+        cell: large_cell(),
+        watched: "watched",
+        wake: Mutex::default(),
+        syncs: Mutex::default(),
+    };
+    let clock = Ticks::default();
+    let scheduler = |name: &str| {
+        (Scheduler::new(&cell, Profile::batch(), Settings::new(name)).unwrap(), Unobserved)
+    };
+    let schedulers = ["watched", "looks"].map(scheduler);
+    let ended = std::thread::scope(|scope| {
+        let pool = Pool::start(scope, &cell, &clock, schedulers.into());
+        // One looks each millisecond, and the other each quarter of a second, on a slow machine, too.
+        while cell.syncs("looks") < 100 {
+            std::thread::yield_now();
+        }
+        assert!(cell.syncs("watched") < 50, "{} syncs", cell.syncs("watched"));
+        let job = Job { scheduler: "watched".into(), ..job("j", 1, 1) };
+        let id = submit(&cell.cell, job);
+        let wake = cell.wake.lock().unwrap().clone().unwrap();
+        wake();
+        while placed(&cell.cell, id) == 0 {
+            std::thread::yield_now();
+        }
+        // The cell still has the function, which does not keep the workers from ending.
+        pool.stop()
+    });
+    assert!(ended.iter().all(|worker| worker.error.is_none()));
+    cell.wake.lock().unwrap().take().unwrap()();
 }
 
 /// A cell that rejects every transaction as outdated.

@@ -38,7 +38,7 @@ enum Change {
     Exchange(usize, usize),
 }
 
-/// What the state says of a change agrees with what the checker says of the assignment after it.
+/// The cost of a change in the state agrees with the checker's of the assignment after it.
 fn agrees(state: &mut State<'_>, model: &Model, initial: &[usize], change: &Change) -> bool {
     let before = state.cost();
     let mut after = wide(state.assignment());

@@ -240,7 +240,7 @@ struct Tried {
     waves: usize,
 }
 
-/// Makes a pass step by step, and reckons the long way after each.
+/// Runs a pass step by step, and compares with the naive computation after each.
 fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     let settings = settings(dice);
     let (objectives, bounds) = (settings.objectives.clone(), settings.bounds);
@@ -285,7 +285,7 @@ fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     tried
 }
 
-/// Attempts of all passes together.
+/// Checks many passes. Returns the total of their attempts.
 fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
     let mut all = Tried::default();
     for seed in seeds(count) {

@@ -114,6 +114,26 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
 }
 
 #[test]
+fn a_watcher_is_woken_for_each_change_and_finds_it() {
+    let served = Served::start();
+    served.cell.apply(machine("first")).unwrap();
+    let remote = served.remote();
+    let (id, number) = remote.register("default".into()).unwrap();
+    let mut view = View::new(id, number);
+    let (wake, woken) = std::sync::mpsc::channel();
+    assert!(remote.watch(view.interest(), std::sync::Arc::new(move || _ = wake.send(()))));
+    view.sync(&remote).unwrap();
+    for name in ["a", "b", "c"] {
+        served.cell.apply(machine(name)).unwrap();
+        // It may be woken for the time as well.
+        while view.machine_by_name(name).is_none() {
+            woken.recv().unwrap();
+            view.sync(&remote).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_scheduler_places_over_a_socket() {
     let served = Served::start();
     served.cell.apply(machine("a")).unwrap();

@@ -9,9 +9,11 @@ use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
 use omega_store::replica::{
-    Again, AskError, Network, ReplicatedCell, Running, Settings, TIME_AGE_MAX_MS, found, start,
+    Again, Answer, Ask, AskError, Network, ReplicatedCell, Running, Settings, TIME_AGE_MAX_MS,
+    found, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
+use omega_tests::cluster::host::Host;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -204,4 +206,16 @@ fn a_replica_that_was_removed_takes_nothing() {
     let taken =
         cells[(removed + 1) % 3].read(|cell| cell.jobs().any(|(_, job)| *job.name == *"later"));
     assert!(!taken);
+}
+
+/// Its log says so: it has no vote to ask for, so nobody else hears from it and tells it.
+#[test]
+fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
+    let mut host = Host::new(ReplicaId(1), 1, 8 << 10);
+    host.found(&Kinds::standard(), Some(&Membership::founding([2, 3].map(ReplicaId))));
+    host.start(Settings::default()).unwrap();
+    let replica = &mut host.running.as_mut().unwrap().replica;
+    let asked = [replica.ask(Ask::Read), replica.ask(Ask::Command(machine()))];
+    let removed = asked.map(|id| (id, Answer::Again(Again::Removed)));
+    assert_eq!(replica.proceed().answers, removed);
 }

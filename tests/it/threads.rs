@@ -13,7 +13,7 @@ const MACHINES: usize = 200;
 const TASKS: u32 = 600;
 const ROUNDS: usize = 300;
 
-/// Information for one scheduler.
+/// Results reported to one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     placed: usize,

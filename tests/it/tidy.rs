@@ -92,6 +92,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("reassign", &[]),
         ("schedulers", &["core", "cellstate", "schedulers"]),
         ("store", &["core", "cellstate"]),
+        ("agent", &["core"]),
         ("client", &["core", "cellstate"]),
         ("service", &["core", "cellstate", "store", "client"]),
         ("workload", &["core", "cellstate", "schedulers"]),
@@ -120,6 +121,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "schedulers",
                 "reassign",
                 "store",
+                "agent",
                 "client",
                 "service",
                 "workload",
@@ -257,7 +259,7 @@ fn no_replaced_word_comes_back() {
 const RIDDLES: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "How", "That", "The same"];
 
 /// Folders whose comments still have to be changed.
-const RIDDLES_LEFT: [&str; 3] = ["cellstate/", "server/src/agent/", "server/src/ask/"];
+const RIDDLES_LEFT: [&str; 2] = ["cellstate/", "server/src/agent/"];
 
 /// The documentation text of a source line, if it has any.
 fn documentation(line: &str) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! Traps that want more than a script: hashes, bounds, numbers at their ends.
+//! Edge cases that scripts cannot express: hashes, bounds, extreme numbers.
 
 use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX};

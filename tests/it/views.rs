@@ -12,7 +12,7 @@ use omega_core::{
 use omega_tests::random::{Dice, Generator};
 use omega_tests::reference::{Reference, ReferenceJob};
 
-/// A scheduler of the histories' own, which commits by hand.
+/// Id of an additional scheduler with handwritten transactions.
 const PROBE: SchedulerId = SchedulerId(0);
 
 /// A shared cell with a short list of changes, and the reference that the generator reads.

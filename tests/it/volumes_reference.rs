@@ -50,7 +50,7 @@ struct Used {
     runs: bool,
 }
 
-/// Everything there is.
+/// A naive list of volumes.
 #[derive(Default, Debug)]
 struct Naive {
     volumes: BTreeMap<Text, Volume>,

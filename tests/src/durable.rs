@@ -90,7 +90,7 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
 /// The replica in one thread, step by step.
 #[derive(Debug)]
 pub struct Lone {
-    /// It.
+    /// The started replica.
     pub started: Started,
     /// Number of the next transaction.
     pub next: u64,

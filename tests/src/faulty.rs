@@ -6,7 +6,7 @@ use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-/// Handling of one transaction on its way.
+/// Fault of one transaction on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is checked, and the reply arrives.

@@ -1,5 +1,5 @@
-//! A report of experiments: what is claimed, what came out, plots and tables; as one HTML file that needs
-//! nothing else, or as Markdown for the documentation.
+//! A report of experiments: claims, results, plots and tables; as one self-contained HTML file, or
+//! as Markdown.
 
 use crate::plot::{Plot, escape};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Page {
     /// Its heading.
     pub title: String,
-    /// Its subject, in a few sentences.
+    /// Introduction, a few sentences.
     pub lead: String,
     /// Its parts, in order.
     pub sections: Vec<Section>,
@@ -24,7 +24,7 @@ pub struct Section {
     pub title: String,
     /// Paragraphs before everything else.
     pub prose: Vec<String>,
-    /// Expectations, and whether they hold.
+    /// Expectations, and whether they are met.
     pub checks: Vec<Check>,
     /// Plots, each with the name of its file without an ending.
     pub plots: Vec<(String, Plot)>,
@@ -39,7 +39,7 @@ pub struct Check {
     pub claim: String,
     /// Whether it does.
     pub holds: bool,
-    /// The figures that say so.
+    /// The figures behind it.
     pub found: String,
 }
 
@@ -94,7 +94,7 @@ impl Page {
         self.sections.iter().flat_map(|section| &section.checks).all(|check| check.holds)
     }
 
-    /// As one HTML file.
+    /// Converts to one HTML file.
     #[must_use]
     pub fn html(&self) -> String {
         let title = escape(&self.title);
@@ -116,7 +116,8 @@ impl Page {
         )
     }
 
-    /// As Markdown, with the plots as files of this folder, relative to the text: `plots/NAME.svg`.
+    /// Converts to Markdown, with plots as files of this folder, relative to the text:
+    /// `plots/NAME.svg`.
     #[must_use]
     pub fn markdown(&self, plots: &str) -> String {
         let mut out = format!("# {}\n\n{}\n", self.title, self.lead);
@@ -127,7 +128,7 @@ impl Page {
     }
 }
 
-/// A paragraph; what stands between backticks is code, as in Markdown.
+/// A paragraph; text between backticks is code, as in Markdown.
 fn prose(text: &str) -> String {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => escape(part),
@@ -190,7 +191,7 @@ impl Check {
 }
 
 impl Table {
-    /// Whether all of a column are numbers, which then stand to the right.
+    /// Whether a column has only numbers, which are then right-aligned.
     fn is_number(&self, column: usize) -> bool {
         let cells = || self.rows.iter().filter_map(|row| row.get(column));
         let number =

@@ -1,8 +1,8 @@
-//! Traces: what one is like, and a longer or larger one after its example.
+//! Traces: statistics, and generation of longer or larger ones.
 //!
-//! [`info`] reads a stream once and tells of machines, jobs and load; [`synth`] fits the distributions of one and
-//! writes another. Both hold a bounded amount, however long the trace: counts in histograms
-//! ([`values`]), load in buckets of time that grow with the span ([`load`]), and a sample of jobs.
+//! [`info`] reads a stream once and describes machines, jobs and load; [`synth`] fits the
+//! distributions of one and writes another. Both use bounded memory, however long the trace: counts
+//! in histograms ([`values`]), load in growing buckets of time ([`load`]), and a sample of jobs.
 
 pub mod command;
 pub mod info;

@@ -1,7 +1,8 @@
-//! Question: what does the network cost, beside a bare gRPC loop with the same messages?
+//! Question: what does the network cost, compared with a bare gRPC loop with the same messages?
 //!
-//! Client and server are in this process, so processor time is that of both. The bare server reads the
-//! messages and answers each with a constant; so the ratio is what judging, views and order cost.
+//! Client and server are in this process, so processor time is that of both. The bare server reads
+//! the messages and answers each with a constant; so the ratio is the cost of checks, views and
+//! order.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -53,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A row with the time of a commit, and one with how many there are for each of the bare loop's.
+/// Two rows: the time of a commit, and its ratio to the bare loop's.
 fn commits(
     what: &str,
     at_least: f64,
@@ -167,7 +168,7 @@ fn unary(served: &Served, requests: Vec<CommitRequest>) -> usize {
     })
 }
 
-/// A service that reads and answers, and no more.
+/// A service that reads and replies.
 struct Bare;
 
 #[tonic::async_trait]
@@ -246,7 +247,7 @@ impl SchedulingService for Bare {
     }
 }
 
-/// Time after a commit the slowest of a hundred views has it.
+/// Time from a commit until the slowest of a hundred views has it.
 fn fan_out(made: &Made, options: &Options) -> Row {
     let count = options.work(5 * PLACEMENTS_PER_SECOND) / CLAIMS;
     let mut cell = made.copy();

@@ -1,5 +1,5 @@
-//! Question: what does backfilling cost a scheduler, where nobody waits, where some wide jobs have plans, and each
-//! time that a plan is made?
+//! Question: what does backfill cost a scheduler without pending jobs, with plans of wide jobs, and
+//! for each plan?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -1,8 +1,8 @@
-//! Bare loops: the least that each kind of work needs, on arrays, without jobs, rules or answers.
+//! Bare loops: the least that each kind of work needs, on arrays, without jobs, rules or results.
 //!
-//! They are what a prototype would be, and set the scale on the machine at hand. They use the same
-//! widths (64-bit amounts, four kinds) and the same dispatch to wide vector instructions as the
-//! shipped code, so that the ratio tells what the shipped code carries, not what its types cost.
+//! They are the scale on the present machine. They use the same widths (64-bit amounts, four kinds)
+//! and the same vector instructions as the shipped code, so the ratio shows the cost of its
+//! features, not of its types.
 
 use super::clock::{Figure, timed};
 use omega_cellstate::{BLOCK, View};
@@ -19,7 +19,7 @@ pub(crate) const KINDS: usize = 4;
 /// Resources that a task of the bare loops claims: so little that a cell never fills up.
 const REQUEST: [i64; KINDS] = [100, 256 << 20, 1 << 30, 0];
 
-/// Changes that the rings remember: what the cell remembers.
+/// Changes kept in the rings, as in the cell.
 const RING: usize = 1 << 18;
 
 /// A hash table with the cell's hasher.
@@ -63,7 +63,7 @@ impl Columns {
         sum
     }
 
-    /// Number of blocks there are.
+    /// Number of blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.free.len()
     }

@@ -1,4 +1,4 @@
-//! The cells that are measured: machines of a real cell's shapes, part of them in use.
+//! Measured cells: machines with a real cell's shapes, partly allocated.
 
 use super::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
@@ -180,7 +180,7 @@ pub(crate) fn viewed(made: &Made) -> (SharedCell, View) {
     (cell, view)
 }
 
-/// Gives the machines that `chosen` names a label more.
+/// Adds a label to the chosen machines.
 pub(crate) fn label(machines: &mut [Machine], key: &str, chosen: impl Fn(usize) -> bool) {
     for (_, machine) in machines.iter_mut().enumerate().filter(|(slot, _)| chosen(*slot)) {
         let old = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));

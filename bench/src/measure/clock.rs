@@ -44,7 +44,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// The figure of which half the others are greater, for processor and wall time apart.
+    /// Median, separately for processor and wall time.
     pub(crate) fn median(figures: &[Figure]) -> Figure {
         Figure {
             cpu: median(figures.iter().map(|figure| figure.cpu).collect()),
@@ -79,8 +79,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     (result, Span { cpu, wall: wall.elapsed() })
 }
 
-/// The median over `runs` of our work and of the bare loop, by turns: what disturbs one disturbs
-/// the other.
+/// Medians over `runs` of Omega and of the bare loop, alternating, so that noise affects both.
 pub(crate) fn by_turns(
     runs: usize,
     mut ours: impl FnMut() -> Figure,

@@ -1,8 +1,8 @@
-//! Question: what do exclusive cores cost those who ask for them, and those who share?
+//! Question: what do exclusive cores cost tasks with and without them?
 //!
-//! A commit of such a claim chooses nodes, and notes which; a search compares one column more. Who shares the cores of
-//! machines with NUMA nodes pays for a look whether a task has any: its rows are to compare with those of machines
-//! without nodes, where nothing is kept.
+//! A commit of such a claim chooses and records nodes; a search compares one more column. Other
+//! tasks on machines with NUMA nodes pay for a check: compare their rows with those of machines
+//! without nodes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -1,7 +1,7 @@
-//! Question: what does demand that varies over the day cost those who have it, and those who have not?
+//! Question: what do demand profiles cost tasks with and without them?
 //!
-//! A commit adds a demand profile to those of the machine; a search asks for the sum of each machine that has no room at its
-//! highest point. What does not vary is committed and found by the same code as ever: those rows are to compare.
+//! A commit adds a profile to those of the machine; a search checks the sum of each machine without
+//! room at its peak. Constant demand uses the same code as without profiles: compare those rows.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

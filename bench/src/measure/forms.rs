@@ -9,7 +9,7 @@ use omega_schedulers::search::tasks;
 use omega_schedulers::{MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks};
 use std::hint::black_box;
 
-/// The more processor is free the better, to 100 cores.
+/// Prefers machines with more free CPU, up to 100 cores.
 fn score_of(free: i64) -> i32 {
     (free / 10).clamp(0, i64::from(SCORE_MAX)) as i32
 }

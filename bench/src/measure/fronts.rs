@@ -1,9 +1,9 @@
-//! Question: what does a task cost that is placed through an offer, or through an ask, beside one that a
-//! scheduler places itself, on the same cell?
+//! Question: what does a task cost through an offer or a request, compared with one that a
+//! scheduler places, on the same cell?
 //!
-//! All three place the same jobs, from the sync with them until every task has its machine. The framework
-//! behind the offers does the least that one can: it puts tasks on whatever it is offered. So what is shown
-//! is the price of the protocol, and not of anybody's policy.
+//! All three place the same jobs, from their sync until every task has its machine. The framework
+//! behind the offers only puts tasks on offered machines, so the figures are the cost of the
+//! protocol, not of a policy.
 
 use super::Options;
 use super::cells::{self, Made};
@@ -88,7 +88,7 @@ fn through_offers(made: &Made, tasks: usize) -> Figure {
     span.each(tasks)
 }
 
-/// Puts tasks on what is offered, all in one answer.
+/// Launches tasks on all offers in one answer.
 fn fill(
     front: &mut mesos::Frontend,
     (framework, offers): (FrameworkId, &[Offer]),

@@ -1,6 +1,6 @@
-//! Question: what does each means of deciding faster, or with fewer conflicts, bring?
+//! Question: what does each means of faster decisions, or of fewer conflicts, gain?
 //!
-//! Each is switched off where it matters, all others as they are by default. What is compared is the
+//! Each is switched off where it matters, with all others at their defaults. The figure is the
 //! processor time of a scheduler's steps, from the sync with the jobs until none has its turn.
 
 use super::cells::{self, Made};
@@ -78,8 +78,8 @@ fn score_reuse(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings(Search::Full), |off| off.placement.reuse = false)
 }
 
-/// Jobs of which half of the machines have the processors and the others the memory: every block
-/// has both, and no machine.
+/// Jobs that need processors that half of the machines have, and memory that the other half have:
+/// every block has both, no machine does.
 fn failures(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     for (slot, machine) in machines.iter_mut().enumerate() {
@@ -126,7 +126,7 @@ fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
     (Figure::median(&with), Figure::median(&without))
 }
 
-/// Tasks of which one machine in a thousand has the memory.
+/// Tasks whose memory one machine in a thousand has.
 fn bounds(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     let most = machines.iter().map(|machine| machine.capacity.get(KindId::MEMORY)).max();
@@ -152,8 +152,7 @@ fn sampling(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings, |off| off.placement.search = Search::Full)
 }
 
-/// Rejected claims when all workers search all machines, by the means that keep them from the same
-/// one.
+/// Rejected claims when all workers search all machines, by the method that avoids collisions.
 fn conflicts(options: &Options, made: &Made) -> Vec<Row> {
     let rounds = options.work(1000);
     let refused = |homes: bool, near_best: u32| {

@@ -31,7 +31,9 @@ mod rebalance;
 mod replicate;
 mod reservations;
 mod restart;
+mod runs;
 mod runtime_affinity;
+mod scaling;
 mod scan;
 mod show;
 mod sim;
@@ -53,7 +55,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// reservations, cluster_resources, peaks, backfill, tenants, runtime affinity, gangs, waits, demand profiles, cores, fronts, workers, memory, log, snapshot, replicate, api, sim,
+    /// reservations, cluster_resources, peaks, backfill, tenants, runtime affinity, gangs, waits, demand profiles, cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim,
     /// matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -99,7 +101,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 28] = [
+const GROUPS: [Group; 30] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -133,6 +135,8 @@ const GROUPS: [Group; 28] = [
     Group { name: "cores", workload: cores::WORKLOAD, measure: cores::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
+    Group { name: "scaling", workload: scaling::WORKLOAD, measure: scaling::rows },
+    Group { name: "runs", workload: runs::WORKLOAD, measure: runs::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },

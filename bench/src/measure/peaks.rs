@@ -1,4 +1,5 @@
-//! Question: what do calendars of peaks cost a scheduler and the cell: while none holds, and while one does?
+//! Question: what do calendars of peaks cost a scheduler and the cell, outside of and during a
+//! peak?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -1,5 +1,5 @@
-//! Question: what does it cost to find whom to evict, where every machine is full; and what does it
-//! cost a scheduler that might evict, and never has to, to know what runs where?
+//! Question: what does the search for victims cost on full machines; and what does a profile with
+//! preemption cost a scheduler that never needs it?
 
 use super::cells::{self, filled, machines};
 use super::clock::{by_turns, timed};

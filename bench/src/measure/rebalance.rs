@@ -46,7 +46,7 @@ fn rebalancer(
     (cell, rebalancer)
 }
 
-/// A plan without a move: to look at the cell, and to reckon what it costs.
+/// A plan without moves: the cost of the search.
 fn start(options: &Options, made: &Made) -> Row {
     let (cell, mut rebalancer) = rebalancer(made, Objectives::balance(), (0, 1));
     let runs = (0..options.runs()).map(|_| {

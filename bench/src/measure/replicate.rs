@@ -155,7 +155,7 @@ impl Each<'_> {
         }
     }
 
-    /// By turns on replicas and in memory.
+    /// Runs alternate between replicas and memory.
     fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
         let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
         // In memory a worker that waits for nothing has nothing on the way.
@@ -193,7 +193,7 @@ fn in_memory(made: &Made, load: &Load) -> Figure {
     done.process.each(done.placed)
 }
 
-/// Claims that a follower applies, against the same in process.
+/// Claims applied by a follower, relative to the same in process.
 fn follower(options: &Options, made: &Made) -> Vec<Row> {
     let count = options.work(20_000);
     let (cell, txns) = transactions(made, count);

@@ -41,7 +41,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Jobs of different lengths, half of which are due.
+/// Jobs of different run times, half of them with deadlines.
 fn with_times((number, job): (u64, Job)) -> Job {
     let run = number * 7919 % 3_600_000;
     let deadline_ms = number.is_multiple_of(2).then_some(number * 104_729 % 86_400_000);

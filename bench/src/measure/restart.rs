@@ -28,7 +28,7 @@ const TXNS: usize = 100_000;
 /// Claims of a transaction.
 const CLAIMS: usize = 10;
 
-/// Number of times less there is in a hurry.
+/// Divisor of the sizes with `--quick`.
 const HURRY: usize = 10;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -71,7 +71,7 @@ fn run(path: &Path) -> (Running, ReplicatedCell) {
     (running, cell)
 }
 
-/// Fills the log. The answer is the version that it leads to.
+/// Fills the log. Returns the version after it.
 fn write_log(path: &Path, txns: usize) -> u64 {
     let (running, cell) = run(path);
     let (scheduler, first) = cell.register("restart".into()).expect("a scheduler registers");

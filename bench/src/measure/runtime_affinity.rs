@@ -1,4 +1,4 @@
-//! Question: what do rules cost that say who may be beside a task, and who must be near it?
+//! Question: what do maxima beside a task, and runtime affinity, cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

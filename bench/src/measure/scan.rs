@@ -1,4 +1,4 @@
-//! Question: what does it cost to look at every machine, and to place a thousand tasks at once?
+//! Question: what do a full scan, and a decision for a thousand tasks, cost?
 
 use super::bare::{Columns, KINDS};
 use super::cells;
@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Request of a task of the scan: something of each kind, so that all four are compared.
+/// Request of a task of the scan: some of each kind, so that all four are compared.
 const REQUEST: [u64; KINDS] = [2000, 8 << 30, 1 << 30, 1000];
 
 /// Tasks of the batch.
@@ -56,6 +56,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             .beside(blocks.1)
             .limit("0.3 ns")
             .reach(Reach::AtMost(1.0)),
+        Row::value("  time to the bare scan's", Unit::Times, blocks.0.cpu / blocks.1.cpu)
+            .reach(Reach::AtMost(1.1)),
         Row::time("  the same, collecting candidates", Unit::Nanos, collected.0)
             .beside(collected.1),
     ];

@@ -37,7 +37,7 @@ impl Unit {
     }
 }
 
-/// Three digits, as far as there are any.
+/// Rounds to three significant digits.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -96,7 +96,7 @@ impl Row {
         self
     }
 
-    /// Ratio of our cost to that of the bare loop.
+    /// Ratio of Omega's cost to that of the bare loop.
     fn ratio(&self) -> f64 {
         match self.unit {
             Unit::MillionsPerSecond | Unit::ThousandsPerSecond => self.bare / self.ours,

@@ -40,7 +40,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The published runs of a file in turn, and the wanted speed relative to the reference.
+/// Runs of a published file, and the target speed relative to the reference.
 fn as_the_reference(options: &Options, (name, times_wanted): (&str, f64)) -> Vec<Row> {
     let folder = options.data.join("omega-sim");
     let (file, lists) = match read(&folder, name, options.quick) {

@@ -71,7 +71,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A cell whose tasks, `each` in a job, are placed on all machines in turn.
+/// A cell with tasks, `each` in a job, placed round-robin on all machines.
 pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
     let mut cell = cells::empty(cells::machines(machines)).cell;
     // So little that the smallest machine takes a hundred.

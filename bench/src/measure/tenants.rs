@@ -1,4 +1,5 @@
-//! Question: what do tenants in a tree cost, what does it cost to let them take turns, and to admit their jobs?
+//! Measures the cost of tenants in a tree, of fair shares between them, and of admission of their
+//! jobs.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -22,7 +23,7 @@ enum On {
     Nothing,
     /// A tree with a limit at each level, which is never reached.
     Tree,
-    /// The same with fair shares.
+    /// A tree with fair shares.
     Turns,
 }
 

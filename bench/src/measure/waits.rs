@@ -95,7 +95,7 @@ fn cost(made: &Made, jobs: &[Job], (make, reports, hold): (Make, bool, Nanos)) -
     span.each(jobs.len())
 }
 
-/// Counts what was met.
+/// Counts preferences that were met.
 #[derive(Default)]
 struct Met(WaitFigures);
 

@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) images: Vec<Image>,
 }
 
-/// A pod, to be placed or there already.
+/// A pod, pending or placed.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pod {

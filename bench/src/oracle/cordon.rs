@@ -10,7 +10,7 @@ use super::objects;
 use omega_workload::kube::api::InclusionPolicy;
 use omega_workload::kube::{node, rules};
 
-/// The nodes as the adapter is to see them, and the names of those that are to drain.
+/// The nodes as given to the adapter, and the names of cordoned ones.
 pub(super) fn without_taints(nodes: &[Node], pod: &Pod) -> (Vec<Node>, Vec<String>) {
     let mut spreads = pod.topology_spread_constraints.iter();
     if !spreads.any(|spread| spread.node_taints_policy == Some(InclusionPolicy::Honor)) {

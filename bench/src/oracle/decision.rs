@@ -16,7 +16,7 @@ const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
 /// A machine's code, and the filter that gave it; `None` is no matter of one filter.
 type Verdict = (Code, Option<String>);
 
-/// Our decision about a pod.
+/// Omega's decision about a pod.
 pub(super) struct Decision {
     /// The verdict on each machine.
     verdicts: BTreeMap<String, Verdict>,
@@ -112,8 +112,8 @@ impl Decision {
         found.compare_each("rejected", &expected, &self.verdicts);
     }
 
-    /// Compares what each score adds; a plugin that is missing had nothing to say. Without a
-    /// feasible machine nobody asks for scores.
+    /// Compares each weighted score; a missing plugin added nothing. Without a feasible machine
+    /// there are no scores.
     pub(super) fn compare_weighted(&self, found: &mut Found, expected: &BTreeMap<String, Scores>) {
         let expected: BTreeMap<String, Scores> =
             expected.iter().map(|(plugin, scores)| (our_name(plugin), in_ours(scores))).collect();
@@ -166,7 +166,7 @@ pub(super) fn expected(world: &mut World, pods: &[Pod]) -> Result<Vec<Expected>,
     Ok(all)
 }
 
-/// The name of our plugin that does what Kubernetes' does.
+/// The name of Omega's equivalent of a Kubernetes plugin.
 fn our_name(plugin: &str) -> String {
     if plugin == "NodeResourcesBalancedAllocation" {
         return "balanced_allocation".to_owned();

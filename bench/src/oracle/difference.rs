@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
 
-/// A difference between our result and the recorded one.
+/// A difference between Omega's result and the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The case's id, or its line if it has none.
     pub case: String,
-    /// The field of what was recorded.
+    /// The recorded field.
     pub field: String,
     /// Recorded value.
     pub expected: String,
-    /// Our value.
+    /// Omega's value.
     pub got: String,
 }
 
@@ -26,9 +26,9 @@ impl Display for Difference {
 /// Outcome of the cases of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
-    /// Number of cases there are.
+    /// Number of cases.
     pub cases: u64,
-    /// Number of them we answer as it was recorded.
+    /// Number of equal results.
     pub equal: u64,
     /// The first differences, in the order of the file.
     pub first: Vec<Difference>,

@@ -8,7 +8,7 @@ use omega_schedulers::{Filter, RelativeScore, SCORE_MAX, Score, ScoreColumns};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Kubernetes' scores go from 0 to 100; so much of ours is one point of them.
+/// Omega's score units in one point of Kubernetes' scores, which are 0 to 100.
 pub(super) const POINT: i64 = SCORE_MAX as i64 / 100;
 
 /// Scores by machine.
@@ -33,7 +33,7 @@ pub(super) struct Status {
     pub(super) code: Code,
     /// The rejecting plugin, if there are several.
     pub(super) plugin: Option<String>,
-    /// In words, which are not compared.
+    /// Reasons as text, not compared.
     #[serde(default, rename = "reasons")]
     _reasons: Vec<String>,
 }
@@ -166,7 +166,7 @@ impl Expect {
     }
 }
 
-/// Kubernetes' scores in our finer unit, in which a difference of less than a point shows.
+/// Kubernetes' scores in Omega's unit, which resolves fractions of a point.
 pub(super) fn in_ours(scores: &Scores) -> Scores {
     scores.iter().map(|(name, score)| (name.clone(), score * POINT)).collect()
 }

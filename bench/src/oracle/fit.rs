@@ -1,4 +1,4 @@
-//! Suite `fit`: NodeResourcesFit, whether there is room and how full a machine would be.
+//! Suite `fit`: NodeResourcesFit, as filter and as score.
 
 use super::difference::Found;
 use super::expect::Scoring;

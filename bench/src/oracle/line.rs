@@ -28,7 +28,7 @@ impl<'a> Line<'a> {
         self.read(|_| {})
     }
 
-    /// The value, if there is no field in it but those that its type has.
+    /// Parses a value, and rejects unknown fields.
     pub(super) fn parse_all<T: Deserialize<'a>>(&self) -> Result<T, LoadError> {
         let mut unknown = None;
         let value = self.read(|path| {

@@ -32,8 +32,8 @@ pub(super) fn namespace(name: &str, labels: &case::Labels) -> api::Namespace {
     }
 }
 
-/// A pod as its object. The only node where a pending pod may run has no field in Kubernetes: it
-/// is up to whoever builds the job.
+/// A pod as its object. Kubernetes has no field for the only node where a pending pod may run; the
+/// job's builder sets it.
 pub(super) fn pod(pod: &case::Pod) -> api::Pod {
     api::Pod {
         metadata: api::Metadata {
@@ -82,7 +82,7 @@ fn requests(amounts: &case::Amounts) -> api::Requirements {
     api::Requirements { requests: resources(amounts), ..Default::default() }
 }
 
-/// Amounts as quantities: those of cpu are thousandths.
+/// Amounts as quantities; cpu in thousandths.
 fn resources(amounts: &case::Amounts) -> api::Resources {
     let quantity = |(name, amount): (&String, &u64)| {
         let amount = i64::try_from(*amount).unwrap_or(i64::MAX);

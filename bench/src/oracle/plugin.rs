@@ -1,4 +1,4 @@
-//! A case about one plugin: a world, a pod, and what the plugin said.
+//! A case about one plugin: a world, a pod, and the plugin's result.
 
 use super::case::{Labels, Node, Pod};
 use super::cordon::without_taints;

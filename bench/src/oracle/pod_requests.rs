@@ -1,4 +1,4 @@
-//! Suite `pod_requests`: what a pod claims of its machine, and what scores count for it.
+//! Suite `pod_requests`: a pod's claim, and the amounts that scores use.
 
 use super::case::{Amounts, Pod};
 use super::difference::Found;

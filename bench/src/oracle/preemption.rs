@@ -14,7 +14,7 @@ use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A world in which a pod may displace others.
+/// A world in which a pod may preempt others.
 #[derive(Deserialize)]
 pub(super) struct Case {
     #[serde(rename = "id")]

@@ -1,4 +1,4 @@
-//! Suite `quantity`: what a text such as `1.5Gi` is worth.
+//! Suite `quantity`: values of texts such as `1.5Gi`.
 
 use super::difference::Found;
 use omega_workload::kube::quantity::Quantity;
@@ -10,9 +10,9 @@ pub(super) struct Case {
     r#in: String,
     #[serde(default)]
     error: bool,
-    /// In wholes, rounded up.
+    /// Integer value, rounded up.
     value: Option<i64>,
-    /// In thousandths, rounded up.
+    /// Value in thousandths, rounded up.
     #[serde(rename = "milliValue")]
     milli_value: Option<i64>,
     /// Canonical form in Kubernetes; we never write quantities.
@@ -20,7 +20,7 @@ pub(super) struct Case {
     _canonical: Option<String>,
 }
 
-/// Compares our reading of the text.
+/// Compares the parsed value.
 pub(super) fn replay(case: &Case) -> Found {
     let mut found = Found::default();
     let quantity = Quantity::parse(&case.r#in);

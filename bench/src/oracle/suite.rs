@@ -1,4 +1,4 @@
-//! The suites, and which of them a case is of.
+//! The suites, and the suite of a case.
 
 use super::difference::Found;
 use super::line::Line;
@@ -11,7 +11,7 @@ use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Subject of the comparison.
+/// A suite of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
     BalancedAllocation,
@@ -88,7 +88,7 @@ impl Suite {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }
 
-    /// Returns the differences of our result of a case.
+    /// Returns the differences between Omega's result of a case and the recorded one.
     pub(super) fn replay(self, line: &Line<'_>) -> Result<Found, LoadError> {
         Ok(match self {
             Suite::BalancedAllocation => balanced_allocation::replay(&line.parse_all()?),

@@ -3,7 +3,7 @@
 use super::{FileReport, replay};
 use std::path::{Path, PathBuf};
 
-/// Replays every recording of the data folder; says so and passes where there is none.
+/// Replays every recording of the data folder; passes with a message if there is none.
 #[test]
 fn recorded_answers_are_ours() {
     let data = std::env::var_os("OMEGA_DATA").map(PathBuf::from).unwrap_or_else(|| {
@@ -33,7 +33,7 @@ fn small_cases_that_once_differed_are_equal() {
     assert_eq!((report.first, report.equal), (vec![], report.cases));
 }
 
-/// Replays a file of this name and content, or the one line that a user sees after its folder.
+/// Replays a file of this name and content, or returns the error line.
 fn read(name: &str, content: impl AsRef<[u8]>) -> Result<FileReport, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);

@@ -14,7 +14,7 @@ use std::path::Path;
 pub(super) struct Setting<'a> {
     pub(super) nodes: &'a [Node],
     pub(super) namespaces: &'a BTreeMap<String, Labels>,
-    /// Those that run, and those that will.
+    /// Running and pending pods.
     pub(super) pods: &'a [&'a Pod],
 }
 
@@ -26,12 +26,12 @@ pub(super) struct World {
     jobs: BTreeMap<String, JobId>,
 }
 
-/// Reason for which the cell rejected the objects: one line. It counts as a difference, because the
-/// real scheduler accepted them.
+/// Reason why the cell rejected the objects, one line. It counts as a difference, because the real
+/// scheduler accepted them.
 pub(super) struct Refused(pub(super) String);
 
 impl World {
-    /// The cell of a setting: pods with a node run there, the others wait.
+    /// The cell of a setting: pods with a node run there, the others are pending.
     pub(super) fn new(setting: Setting<'_>) -> Result<World, Refused> {
         let Setting { nodes, namespaces, pods } = setting;
         let input = Input::of(

@@ -22,7 +22,7 @@ fn file(content: &[u8]) -> PathBuf {
     file
 }
 
-/// The workload of this content, or the one line that a user sees, after the file's name.
+/// The workload of this content, or the error line after the file's name.
 fn read(content: impl AsRef<[u8]>) -> Result<Workload, String> {
     let file = file(content.as_ref());
     let result = load(&file).map_err(|error| {

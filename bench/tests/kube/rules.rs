@@ -7,7 +7,7 @@ use omega_core::{
 };
 use omega_workload::Workload;
 
-/// The rules of the one pod.
+/// The rules of the only pod.
 fn rules(workload: &Workload) -> &PlacementRules {
     &workload.arrivals[0].job.groups[0].rules
 }

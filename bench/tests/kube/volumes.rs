@@ -1,4 +1,4 @@
-//! Volumes, claims and classes of a cluster, and nodes that ask pods to keep away.
+//! Volumes, claims and classes of a cluster, and nodes with taints.
 
 use crate::{list, node, pod, read};
 use omega_core::{MachineSelector, Text};

@@ -1,7 +1,6 @@
 //! Amounts as people write them, on the command line, in files and in tables: `0.5`, `500m`, `16GiB`.
 //!
-//! Digits are read by the same rule as everywhere ([`Decimal`]); here are the units. What is counted in whole things has
-//! no parts.
+//! Digits are parsed by [`Decimal`]; here are the units. Counted kinds have no fractions.
 
 use crate::decimal::{Decimal, DecimalError, Rounding};
 use omega_core::Unit;
@@ -18,7 +17,7 @@ pub enum AmountError {
     Number {
         /// The text.
         text: String,
-        /// Error in it.
+        /// The error.
         why: DecimalError,
     },
     /// Use another unit, or none.
@@ -51,7 +50,7 @@ enum Suffix {
     Bytes(u64),
 }
 
-/// An amount, before it is known of which kind.
+/// An amount of a kind not yet known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     text: String,

@@ -30,7 +30,7 @@ const STEP_MS: u64 = 300_000;
 /// Machines to place it on, and the seed of the life times.
 #[derive(Clone, Debug, Default)]
 pub struct AzureOptions {
-    /// The machines; none for whoever only looks.
+    /// The machines; none if only jobs are read.
     pub machines: Vec<Machine>,
     /// The seed.
     pub seed: u64,
@@ -83,7 +83,7 @@ struct Columns {
 /// Folder of the trace.
 #[derive(Default)]
 struct Clock {
-    /// Reading of its clock at the start.
+    /// The trace's clock at the start.
     start_ms: Option<u64>,
     now_ms: u64,
     /// The number that the next new batch has at least.
@@ -97,7 +97,7 @@ pub struct AzureStream {
     columns: Columns,
     seed: u64,
     clock: Clock,
-    /// The first row of the next moment.
+    /// The first row of the next time.
     next: Option<Vm>,
     ready: VecDeque<JobEvent>,
 }
@@ -137,7 +137,7 @@ impl Stream for AzureStream {
 }
 
 impl AzureStream {
-    /// Reads the batches of the next moment.
+    /// Reads the rows of the next time.
     fn read_moment(&mut self) -> Result<(), LoadError> {
         let first = match self.next.take() {
             Some(first) => Some(first),
@@ -223,7 +223,7 @@ fn read_vm(
     })
 }
 
-/// A number from 1 to `bound`, the same for the same seed and virtual machine.
+/// A pseudo-random number from 1 to `bound`, determined by the seed and the virtual machine.
 fn draw(seed: u64, id: u64, bound: u64) -> u64 {
     let mut chance = Pcg64::seed_from_u64(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     1 + ((u128::from(chance.next_u64()) * u128::from(bound)) >> 64) as u64

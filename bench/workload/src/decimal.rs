@@ -16,13 +16,13 @@ pub struct Decimal {
 /// Operations on a fraction of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the next whole unit: for what is asked, so that nothing is lost.
+    /// Up to the next whole unit: for requests.
     Up,
-    /// To the nearest whole unit, halves up: for what is there.
+    /// To the nearest whole unit, halves up: for capacities.
     Nearest,
 }
 
-/// Reason for which a text is no decimal number.
+/// Reason why a text is no decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Write digits, with a point or an exponent if need be.

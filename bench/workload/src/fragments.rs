@@ -7,10 +7,10 @@ use omega_core::{Amounts, DeviceRequest, KindId, TaskGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Different requests that are counted; what comes later and is not like these is not.
+/// Maximum number of distinct requests; later ones are not counted.
 const REQUESTS_MAX: usize = 4096;
 
-/// Number of requests for which fragmentation is computed: the most frequent ones represent all.
+/// Maximum number of requests for which fragmentation is computed, the most frequent ones.
 const TOLD_MAX: usize = 256;
 
 /// Definition of one request: amounts, and devices.

@@ -33,7 +33,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,
-    /// Place what `kubectl get nodes,pods -A -o json` printed into this file.
+    /// Read the output of `kubectl get nodes,pods -A -o json` from this file.
     #[arg(long, value_name = "FILE", group = "source")]
     cluster: Option<PathBuf>,
     /// Read machines from a table; docs/inputs.md has the columns.
@@ -112,9 +112,9 @@ pub enum InputError {
 /// Purpose of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
-    /// To place on: there must be some.
+    /// Required: the workload places tasks on these machines.
     Needed,
-    /// To look at, if there are any.
+    /// Optional: read if present.
     Optional,
 }
 
@@ -158,7 +158,7 @@ impl InputArgs {
         }
     }
 
-    /// The seed on which the workload depends: most traces are the same for all.
+    /// The seed that the workload depends on, if any; most traces ignore it.
     #[must_use]
     pub fn seed_of_workload(&self, seed: u64) -> u64 {
         let read = self.cluster.is_some() || self.machines_file.is_some();
@@ -172,7 +172,7 @@ impl InputArgs {
     /// Checks combinations of arguments that clap cannot express.
     ///
     /// # Errors
-    /// If there is such a fault.
+    /// If a combination is invalid.
     pub fn check(&self) -> Result<(), InputError> {
         if self.production && self.trace != Some(Trace::Google2011) {
             return Err(InputError::Arguments("--production is for --trace google2011 only"));

@@ -1,4 +1,4 @@
-//! Subject of a run: a cell of machines, and the jobs that come to it over time.
+//! A workload: the machines of a cell, and the jobs that arrive over time.
 //!
 //! Every source of input (a trace, a cluster's own description, two tables, a generator) is a
 //! reader that makes a [`Workload`]; nothing after it knows where the input came from. A reader
@@ -33,7 +33,7 @@ use omega_schedulers::disruption::DisruptionBudget;
 use std::path::{Path, PathBuf};
 use volumes::VolumesAtStart;
 
-/// The names of schedulers: every reader gives each job one of them.
+/// Names of schedulers; every reader assigns one to each job.
 pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
 /// A cell, with its jobs and machine events.
@@ -45,17 +45,17 @@ pub struct Workload {
     pub kinds: Kinds,
     /// The cell's policy.
     pub policy: Policy,
-    /// The machines at the start. Positions in this list stand for them below.
+    /// Initial machines. Other fields refer to positions in this list.
     pub machines: Vec<Machine>,
-    /// Handling of the machines later, ascending by time.
+    /// Later changes of the machines, ascending by time.
     pub machine_events: Vec<MachineEvent>,
-    /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
+    /// Jobs, ascending by time of arrival; those of time 0 are initial.
     pub arrivals: Vec<Arrival>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Number of some tasks are to stay up, where a scheduler evicts.
+    /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
-    /// Parts that were not carried over, in sentences that a user understands.
+    /// Parts of the input that were not carried over, as sentences for the user.
     pub notes: Vec<String>,
 }
 
@@ -70,11 +70,11 @@ pub struct Arrival {
     /// order), and position in [`Workload::machines`]. The cell adopts them before any
     /// scheduler decides; one for which the machine has no devices stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
-    /// Time for which its tasks run once they are placed.
+    /// Run time of its tasks once placed.
     pub run: RunTime,
 }
 
-/// Time for which the tasks of a job run.
+/// Run time of the tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunTime {
     /// Beyond the end of the workload.
@@ -86,7 +86,7 @@ pub enum RunTime {
 }
 
 impl RunTime {
-    /// Time for which this task runs; `None` is for ever.
+    /// Run time of a task; `None` means endless.
     #[must_use]
     pub fn of(&self, task: u32) -> Option<u64> {
         match self {
@@ -106,10 +106,10 @@ pub struct MachineEvent {
     pub change: MachineChange,
 }
 
-/// Handling of a machine.
+/// Change of a machine.
 #[derive(Clone, Debug)]
 pub enum MachineChange {
-    /// It joins the cell; a machine of the same name that is there is updated.
+    /// The machine joins the cell; an existing one of the same name is updated.
     Add(Machine),
     /// The machine of this name leaves the cell.
     Remove(omega_core::Text),
@@ -124,7 +124,7 @@ pub struct LoadError {
     pub line: Option<u64>,
     /// The column or path of the field; `None` if the fault is not in one field.
     pub field: Option<String>,
-    /// Error, its place where it helps, what was expected.
+    /// Error, with its position and the expected input.
     pub message: String,
 }
 

@@ -45,7 +45,7 @@ pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
 /// Opens a cell as a stream.
 ///
 /// # Errors
-/// If there is no such cell, or a file is missing or its header at fault.
+/// If there is no such cell, a file is missing, or its header is invalid.
 pub fn open(dir: &Path, cell: &str, window: Window) -> Result<OmegaSimStream, LoadError> {
     let Some(cell) = CELLS.iter().find(|known| known.name == cell) else {
         let names: Vec<&str> = CELLS.iter().map(|known| known.name).collect();
@@ -92,7 +92,7 @@ impl Stream for OmegaSimStream {
     }
 }
 
-/// Time for which the jobs of a list run.
+/// Run time of the jobs of a list.
 #[derive(Clone, Copy)]
 enum Run {
     AsListed,

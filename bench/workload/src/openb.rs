@@ -41,7 +41,7 @@ pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
 /// Opens the machines and one list of tasks as a stream.
 ///
 /// # Errors
-/// If there is no such list, a file is missing, or the machines are at fault.
+/// If there is no such list, a file is missing, or the machines are invalid.
 pub fn open(dir: &Path, list: &str) -> Result<OpenbStream, LoadError> {
     let lists = lists(dir)?;
     if !lists.iter().any(|name| name == list) {

@@ -9,8 +9,8 @@ use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read. The largest sensible one has some kilobytes; what is larger is
-/// another file by mistake.
+/// The largest accepted file. Sensible ones have some kilobytes; a larger one is another file by
+/// mistake.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Error of a profile file: one line for the user.
@@ -38,7 +38,7 @@ pub enum ProfileError {
         /// The fault, with its place.
         why: ConfigError,
     },
-    /// Name a scheduler that there is, or leave the profile out.
+    /// Name an existing scheduler, or remove the profile.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
         file.display(), SCHEDULERS.join(", ")

@@ -31,11 +31,11 @@ pub struct Head {
     pub kinds: Kinds,
     /// The cell's policy.
     pub policy: Policy,
-    /// The machines at the start; none where the trace tells of none and nobody said.
+    /// Initial machines; none if neither the trace nor the options have any.
     pub machines: Vec<Machine>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
-    /// Number of some tasks are to stay up, where a scheduler evicts.
+    /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
     /// Place of the jobs' names.
     pub jobs_at: JobsAt,
@@ -106,7 +106,7 @@ pub trait Stream {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// If the rest cannot be read: file, line and field are named.
+    /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
     /// Parts that were not carried over, in sentences; whole once the end was reached.
@@ -146,8 +146,8 @@ pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
     })
 }
 
-/// The names of jobs that came, for whoever does not keep the jobs: a number of 64 bits stands for each, in a set of a
-/// hundred million of which two names share one with a probability of one in four thousand.
+/// Hashes of the names of earlier jobs, without the jobs. Of a hundred million names, two have the
+/// same 64-bit hash with a probability of one in four thousand.
 #[derive(Debug, Default)]
 pub struct Names {
     /// The line of each name by its number.

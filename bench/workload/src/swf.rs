@@ -49,15 +49,15 @@ pub struct LoggedJob {
     pub line: u64,
     /// Submission time in milliseconds.
     pub submit_ms: u64,
-    /// Time for which it waited.
+    /// Wait time.
     pub wait_ms: Option<u64>,
-    /// Time for which it ran, as the wall clock saw it.
+    /// Run time by the wall clock.
     pub run_ms: Option<u64>,
     /// The processors it got.
     pub allocated: Option<u64>,
     /// Requested processors.
     pub requested: Option<u64>,
-    /// Time for which it asked to run at most.
+    /// Requested maximum run time.
     pub requested_ms: Option<u64>,
 }
 

@@ -33,11 +33,11 @@ const MEMORY_BYTES: u64 = 256 << 30;
 const DISK_BYTES: u64 = 16 << 40;
 /// Machines in a rack.
 const RACK: usize = 40;
-/// Number of zones, over which racks are distributed in turn.
+/// Number of zones; racks are distributed round-robin.
 const ZONES: usize = 4;
 
-/// A shape of machines: how many of them the trace's cell has, the platform, and CPU and memory in
-/// ten-thousandths of the largest machine.
+/// A shape of machines: number in the trace's cell, platform, and CPU and memory in ten-thousandths
+/// of the largest machine.
 struct Shape {
     share: u64,
     platform: &'static str,
@@ -83,7 +83,7 @@ pub struct SynthOptions {
 }
 
 impl Default for SynthOptions {
-    /// A day of 10,000 machines at 78 %: at the upper end of what the paper's cells reach.
+    /// A day of 10,000 machines at 78 %, the upper end of the paper's cells.
     fn default() -> SynthOptions {
         SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
     }
@@ -187,7 +187,7 @@ fn zone(number: usize) -> Text {
     format!("z{number}").into()
 }
 
-/// Number of thousandths of a core the machines have together.
+/// Total thousandths of a core of the machines.
 fn cpu_of(machines: &[Machine]) -> u64 {
     machines.iter().map(|machine| machine.capacity.get(KindId::CPU)).sum()
 }

@@ -48,7 +48,7 @@ pub(crate) fn data(name: &str) -> Option<PathBuf> {
     Some(dir)
 }
 
-/// The sum of what the machines have.
+/// Total capacity of the machines.
 pub(crate) fn capacity(machines: &[Machine]) -> Amounts {
     machines.iter().fold(Amounts::zero(), |sum, machine| {
         sum.checked_add(&machine.capacity).expect("a cell's capacity fits in 64 bits")

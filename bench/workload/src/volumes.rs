@@ -18,7 +18,7 @@ pub struct VolumesAtStart {
 }
 
 impl VolumesAtStart {
-    /// A list of them, of its own, and what did not go together.
+    /// A new list of the volumes, and inconsistencies.
     #[must_use]
     pub fn list(&self) -> (Volumes, Vec<VolumeError>) {
         let list = Volumes::default();

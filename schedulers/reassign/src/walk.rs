@@ -74,7 +74,8 @@ impl<'p> Walk<'p> {
     /// Average of the increases of the cost over random possible changes: a temperature at which most are made.
     pub(crate) fn heat(&mut self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
-        for _ in 0..SAMPLES {
+        let samples = if self.state.problem.tasks() == 0 { 0 } else { SAMPLES };
+        for _ in 0..samples {
             let (task, to) = self.draw();
             if to == self.state.at[task] as usize {
                 continue;

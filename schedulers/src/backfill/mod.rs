@@ -49,10 +49,10 @@ const INTERVAL_MS: u64 = 10_000;
 /// Its name in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first pending jobs; as a filter, the machines that these leave to others. See the
-/// head of the file.
+/// Plans for the first pending jobs; as a filter, the machines that the plans leave to other jobs.
+/// See the head of the file.
 ///
-/// Clones share their plans: each scheduler needs one of its own.
+/// Clones share plans, so each scheduler needs its own instance.
 #[derive(Clone)]
 pub struct Backfill {
     depth: usize,

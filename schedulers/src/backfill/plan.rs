@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(crate) struct Lack {
     /// Its groups with tasks that wait, in order.
     pub(crate) groups: SmallVec<[GroupLack; 2]>,
-    /// Number of tasks that must find room together: all of them, or what a gang's minimum lacks.
+    /// Number of tasks that must be placed together: all, or the number missing from a gang's
+    /// minimum.
     pub(crate) tasks: u32,
     /// Expected run time; the largest number if unknown.
     pub(crate) run_ms: u64,
@@ -130,7 +131,7 @@ struct Place {
 }
 
 impl<'a> Search<'a> {
-    /// The plan with the earliest start; `None` if there is none in that time.
+    /// The plan with the earliest start; `None` if there is none within the limit.
     pub(super) fn earliest(&self, when: When) -> Option<Plan> {
         if self.lack.tasks == 0 {
             return None;
@@ -253,7 +254,7 @@ impl<'a> Search<'a> {
         places
     }
 
-    /// The room of a machine at a moment.
+    /// Free resources of a machine at a time.
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
         // Where nothing is kept for anybody there will only be more.
         let until_ms = match self.holds.contains_key(&place.row) {
@@ -303,7 +304,7 @@ impl<'a> Search<'a> {
         moments.filter(|at_ms| *at_ms > after_ms).min()
     }
 
-    /// Brings a machine to a moment. The answer is when it changes next.
+    /// Advances a machine's state to a time. Returns the time of its next change.
     fn go_on(&self, place: &mut Place, at_ms: u64, parts: &[Part]) -> Option<u64> {
         if place.timeline.is_none() {
             place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));

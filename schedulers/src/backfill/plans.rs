@@ -34,11 +34,11 @@ pub struct BackfillFigures {
     pub held: u64,
     /// Number of plans made or remade.
     pub made: u64,
-    /// Tasks of other jobs that were placed while a plan restricted them.
+    /// Tasks of other jobs placed while a plan restricted them.
     pub backfilled: u64,
     /// Planned jobs all of whose tasks were placed.
     pub started: u64,
-    /// Of those, the ones that were placed after what they were promised first.
+    /// Of those, tasks placed later than first planned.
     pub late: u64,
     /// Amount of later, in milliseconds, all together.
     pub late_ms: u64,
@@ -50,7 +50,7 @@ struct Lacking {
     job: Arc<Job>,
     /// The start of its first plan.
     promised_ms: Option<u64>,
-    /// State of the view at the last try: there is no room for it in that.
+    /// Version of the view at the last failed attempt.
     tried: (Version, u64),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Plans {
 enum Bound {
     /// Restricted by the plans of all other jobs.
     AllBut(JobId),
-    /// By the first of them.
+    /// Blocked by the first job.
     First(usize),
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Renewed {
 }
 
 impl Plans {
-    /// In the order of a queue, made so often at most.
+    /// Plans in the order of a queue, made at most this often.
     pub(crate) fn new(
         order: Option<Arc<dyn Order>>,
         (interval_ms, window_ms): (u64, u64),
@@ -142,7 +142,7 @@ impl Plans {
         self.waiting.iter().take(depth).any(|place| place.id == id)
     }
 
-    /// Whether there is no job without room.
+    /// Whether every job has been placed.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -229,7 +229,7 @@ impl Plans {
         }
     }
 
-    /// Whether there are plans that a job must keep clear of.
+    /// Whether plans restrict a job.
     pub(crate) fn binds(&self, id: JobId) -> bool {
         if self.by_row.is_empty() {
             return false;
@@ -262,7 +262,7 @@ impl Plans {
         rows.fold(0, |word, (row, _)| word | 1 << (row % BLOCK))
     }
 
-    /// The first job for which the machine in a row is kept from tasks of another one, and from when on.
+    /// The first job whose plan restricts other jobs' tasks on the machine in a row, and its start.
     pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
         let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
@@ -276,7 +276,7 @@ impl Plans {
         self.waiting.iter().take(depth).filter_map(known).collect()
     }
 
-    /// Brings the plans of the first jobs up to date, the first first, given what each of them lacks.
+    /// Updates the plans of the first jobs, in order, given the missing tasks of each.
     pub(crate) fn renew(
         &mut self,
         head: Vec<(JobId, Lack)>,
@@ -325,8 +325,8 @@ impl Plans {
         }
     }
 
-    /// The plan of a job from now on, and whether it is new. Plans of the jobs before it are final;
-    /// `after` are the others, as they are.
+    /// The updated plan of a job, and whether it is new. Plans of earlier jobs are final; `after`
+    /// are the current plans of later ones.
     fn next_plan(
         &self,
         (id, old, lack): (JobId, Option<Planned>, Lack),

@@ -38,8 +38,8 @@ pub(super) struct Hold {
 /// First extension of a task that exceeds its run time.
 const OVERRUN_MS: u64 = 10_000;
 
-/// Expected end of a task. One that exceeds its run time gets ten seconds more, then twice as much
-/// each time.
+/// Expected end of a task. A task over its estimate gets ten more seconds, then twice as many each
+/// time.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;

@@ -1,4 +1,4 @@
-//! The arguments of the built-in plugins, and what arguments of any plugin may be made of.
+//! Arguments of the built-in plugins, and types for arguments of any plugin.
 
 use crate::plugins::SCORED_KINDS_MAX;
 use omega_core::{KindId, Kinds};
@@ -15,9 +15,9 @@ use toml::Spanned;
 pub struct ArgumentError {
     /// Path of the argument, such as `kinds[1].name`.
     pub argument: String,
-    /// Error in it.
+    /// The error.
     pub why: String,
-    /// Its byte range in the file, if known more exactly than that of all arguments.
+    /// Byte range of the argument in the file, if known.
     place: Option<Range<usize>>,
 }
 

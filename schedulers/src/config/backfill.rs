@@ -20,7 +20,7 @@ fn one() -> u32 {
     1
 }
 
-/// As often as the time of a served cell moves.
+/// Default interval: the interval at which a served cell's time advances.
 fn ten() -> u32 {
     10
 }
@@ -33,11 +33,11 @@ const DEPTH_MAX: u32 = 1024;
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Depth {
-    /// Number of the jobs that find no room are promised machines, the first of the queue first.
+    /// Number of unschedulable jobs, from the front of the queue, that get plans.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = DEPTH_MAX)))]
     depth: u32,
-    /// Time after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
+    /// Least time between two searches for the plan of a job, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
     /// Latest begin of a plan from now, in seconds of the cell's time; without it, as far as

@@ -43,11 +43,12 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
-    /// Time for which a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
+    /// Milliseconds that a job waits for a machine that it prefers, from the time at which another
+    /// machine was available.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
-    /// Time for which it then waits for a machine in the rack of one that it prefers.
+    /// Milliseconds that it then waits for a machine in the rack of a preferred one.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,

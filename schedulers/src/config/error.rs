@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
 
 /// Error of a profile file in one line, `LINE:COLUMN: FIELD: what is wrong`, to be printed after
-/// the file's name and a colon. The operator changes the file.
+/// the file's name and a colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// The line, from 1.
@@ -19,7 +19,7 @@ pub struct ConfigError {
     pub column: usize,
     /// The path of the field; empty if the fault is not in one field.
     pub field: String,
-    /// Mistake.
+    /// The error.
     pub fault: Fault,
 }
 

@@ -362,7 +362,7 @@ struct Better {
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     #[serde(deserialize_with = "super::arguments::small_weight")]
     weight: u32,
-    /// Requirement of the labels.
+    /// Required labels.
     #[serde(deserialize_with = "some_labels")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     labels: Vec<Label>,

@@ -42,7 +42,7 @@ impl Profiles {
     /// Checks that each profile can be bound to a cell with these kinds.
     ///
     /// # Errors
-    /// The first that cannot, as [`ProfileSpec::bind`] tells it.
+    /// The error of [`ProfileSpec::bind`] for the first that cannot.
     pub fn check(&self, kinds: &Kinds) -> Result<(), ConfigError> {
         self.iter().try_for_each(|profile| profile.bind(kinds).map(drop))
     }

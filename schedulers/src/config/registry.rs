@@ -119,7 +119,7 @@ impl Plugin {
     /// a cell with these kinds; each call may be for another cell. Let serde reject unknown fields
     /// of `A`, so that typing errors are found.
     ///
-    /// The name is the one that [`Filter::name`] gives, in snake case.
+    /// The name is that of [`Filter::name`], in snake case.
     pub fn filter<A, F>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
@@ -156,7 +156,8 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
-    /// A filter for one aspect of the volumes that a profile is bound to. It brings the others along.
+    /// A filter for one aspect of the volumes that a profile is bound to. Naming one adds the
+    /// others.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
         A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -299,7 +300,7 @@ impl Plugin {
         self.description.schema(generator)
     }
 
-    /// Its arguments, read. `None` for the cell's own filters.
+    /// The parsed arguments; `None` for the cell's own filters.
     pub(super) fn read(
         &self,
         arguments: ValueDeserializer<'_>,
@@ -339,7 +340,7 @@ impl Registry {
     /// Returns `self` with one more plugin.
     ///
     /// # Errors
-    /// If one of its names is taken at its point.
+    /// If another plugin of its extension point has one of its names.
     pub fn with(mut self, plugin: Plugin) -> Result<Registry, NameTaken> {
         if let Some(name) = plugin.names().find(|name| self.find(plugin.point, name).is_some()) {
             return Err(NameTaken { point: plugin.point, name: name.to_owned() });

@@ -28,7 +28,7 @@ fn minute() -> u32 {
     60_000
 }
 
-/// Sixty of them.
+/// One hour.
 fn hour() -> u32 {
     3_600_000
 }
@@ -38,7 +38,7 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// Expected run time for which one younger job may overtake, in milliseconds.
+    /// Milliseconds of expected run time per younger job that may overtake.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,

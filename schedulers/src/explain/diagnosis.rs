@@ -12,26 +12,26 @@ use std::cmp::Reverse;
 /// Number of different misses a diagnosis has: enough to see what they have in common.
 const MISSES_MAX: usize = 5;
 
-/// Machines that miss being feasible by the same.
+/// Machines that are infeasible for the same obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// The first of them.
+    /// The first such machine.
     pub example: MachineId,
     /// Their number.
     pub machines: usize,
-    /// All that each of them lacks; never empty.
+    /// Obstacles of each of these machines; never empty.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// Obstacle that keeps a task from finding a machine.
+/// Why a task has no machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// Number of machines there are.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of those that would take the task now.
+    /// Number of machines feasible now.
     pub feasible: usize,
-    /// Number of machines that each applicable filter of the profile removes of those that the
-    /// filters before it left.
+    /// Number of machines rejected by each applicable filter of the profile, after the filters
+    /// before it.
     pub removed: Vec<(&'static str, usize)>,
     /// The machines that come nearest: those that lack nothing but room first, then by how many
     /// things they lack, and among equals by the worst shortage as a share of the request.
@@ -94,7 +94,7 @@ fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usi
     removed
 }
 
-/// The first misses, those that lack the same as one.
+/// The first near misses, grouped by equal obstacles.
 fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
     let mut nearest: Vec<Miss> = Vec::new();
     for miss in misses {

@@ -25,12 +25,12 @@ use omega_core::{KindId, Reason};
 /// Reasons for which the machines of a cell reject a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// Number of machines there are.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of those that would take the task now.
+    /// Number of machines feasible now.
     pub feasible: usize,
     /// Rejected machines by reason, most frequent first. A machine short of several kinds counts
-    /// for each of them.
+    /// for each kind.
     pub refused: Vec<(Reason, usize)>,
     /// Machines that each further filter of the profile removes.
     pub filtered: Vec<(&'static str, usize)>,

@@ -8,7 +8,7 @@ use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
 use omega_cellstate::{BLOCK, CoresLeft, GroupRef, QuotaLack, RuleFamily};
 use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 
-/// One thing that keeps a task off one machine.
+/// An obstacle that keeps a task off a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
@@ -33,21 +33,21 @@ pub enum Obstacle {
     Reserved(String),
     /// Batch is at its share at this hour; the end of the peak, as a clause.
     Peak(String),
-    /// There is too little of a kind left.
+    /// Too little of a kind is free.
     Room {
         /// The resource kind.
         kind: KindId,
         /// Missing amount of the request, in the kind's unit.
         missing: u64,
     },
-    /// There are too few devices with enough left.
+    /// Too few devices have enough free.
     Devices {
-        /// Number of more that are needed.
+        /// Number missing.
         missing: u32,
     },
-    /// There are too few cores left for tasks that need some to themselves.
+    /// Too few exclusive cores are free.
     Cores {
-        /// Number of more that are needed: on one NUMA node, if they must be together.
+        /// Number missing; on one NUMA node, if they must be together.
         missing: u32,
     },
     /// A rule about other tasks: the first of its family.
@@ -95,7 +95,8 @@ impl Obstacle {
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// All that keeps a task off the machine in a row, which must be there. Nothing if it would run.
+/// All obstacles that keep a task off the machine in a row, which must exist; none if it is
+/// feasible.
 #[must_use]
 pub fn obstacles(
     tasks: &Tasks<'_>,
@@ -151,7 +152,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     found
 }
 
-/// The rest of it.
+/// The obstacles other than rules.
 fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     let (view, need) = (tasks.view, tasks.need);
     let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {

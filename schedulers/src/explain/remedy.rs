@@ -16,9 +16,9 @@ pub struct Shortage {
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// Number of more devices with enough that left are needed.
+    /// Number of missing devices with enough free.
     pub devices: u32,
-    /// Number of more cores that are needed that tasks may have to themselves.
+    /// Number of missing exclusive cores.
     pub cores: u32,
 }
 
@@ -106,7 +106,7 @@ pub enum Remedy {
     Lift {
         /// Kind: never room.
         obstacle: Obstacle,
-        /// Number of machines it alone keeps the task off.
+        /// Number of machines for which it is the only obstacle.
         machines: usize,
     },
 }
@@ -123,7 +123,7 @@ impl Remedy {
     }
 }
 
-/// Counts a machine that one obstacle alone keeps the task off.
+/// Counts a machine with only one obstacle.
 pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
     match lifts.iter_mut().find(|(known, _)| known == obstacle) {
         Some((_, machines)) => *machines += 1,

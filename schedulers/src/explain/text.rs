@@ -1,4 +1,4 @@
-//! The words for reasons, obstacles and remedies: the one place where they become text.
+//! Texts of reasons, obstacles and remedies.
 
 use super::obstacle::Obstacle;
 use super::remedy::{Remedy, Shortage};
@@ -57,7 +57,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// Required change where one obstacle is all there is.
+/// Change that removes an only obstacle.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),

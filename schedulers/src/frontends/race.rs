@@ -13,14 +13,14 @@ use std::sync::Barrier;
 const TASKS: u32 = 600;
 const REQUEST: [u64; 2] = [100, 1];
 
-/// A job for one of the clients. All of them need what 30 of 40 machines have: it is crowded, and all fit.
+/// A job for one of the clients. Together they need 30 of 40 machines: crowded, but all fit.
 fn job(cell: &SharedCell, scheduler: &str, tenant: &str) -> JobId {
     let mut job = Job::batch(format!("{tenant}-job"), TaskGroup::new(TASKS, Amounts::new(REQUEST)));
     (job.scheduler, job.tenant) = (scheduler.into(), tenant.into());
     submit_job(cell, job)
 }
 
-/// Steps until all its tasks are placed. The answer is how many it placed, and how many were refused.
+/// Steps until all its tasks are placed. Returns the numbers of placed and rejected claims.
 fn scheduler(cell: &SharedCell, name: &str) -> (usize, usize) {
     let settings = Settings { claims_max: 7, ..Settings::new(name) };
     let mut scheduler = Scheduler::new(cell, Profile::batch(), settings).unwrap();

@@ -26,7 +26,7 @@ pub(crate) struct Session {
     pub(crate) task_index: TaskIndex,
     pub(crate) totals: Totals,
     unknown: Option<Transaction>,
-    /// Jobs of which what the view compiled is out of date, while claims of them may have no answer.
+    /// Jobs whose compiled data in the view is outdated, with claims that may be unanswered.
     stale: BTreeSet<JobId>,
 }
 
@@ -71,10 +71,10 @@ impl Session {
         open.map(|(task, ..)| task).chain(unknown).collect()
     }
 
-    /// Sends the transaction again whose outcome is unknown, if there is one.
+    /// Resends the transaction with unknown outcome, if any.
     ///
     /// # Errors
-    /// If its outcome is as unknown as before.
+    /// If its outcome is still unknown.
     pub(crate) fn ask_again(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -93,7 +93,7 @@ impl Session {
     /// Submits the open claims and releases. `None` if there are neither.
     ///
     /// # Errors
-    /// If the outcome is unknown: [`Session::ask_again`] comes next.
+    /// If the outcome is unknown: call [`Session::ask_again`] next.
     pub(crate) fn submit(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

@@ -18,12 +18,11 @@ use std::sync::Arc;
 pub(crate) enum Mark {
     /// It waits for a machine.
     Waiting,
-    /// This front has claimed a machine for it, and the answer is not known yet.
+    /// This frontend has claimed a machine for it, and the answer is pending.
     Claimed,
     /// The task has a machine.
     Placed(MachineId),
-    /// The task is not to be placed: it has ended, or the next sync brings the reason of its
-    /// rejection.
+    /// Not to be placed: the task has ended, or the next sync explains its rejection.
     Over,
 }
 
@@ -159,12 +158,12 @@ impl TaskIndex {
         self.jobs.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Resources that the tasks of a tenant's jobs use, as far as this front places them.
+    /// Resources used by tasks of a tenant's jobs of this frontend.
     pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }
 
-    /// Jobs of which what a view compiled is out of date. They are not named again.
+    /// Takes the jobs whose compiled data in the view is outdated.
     pub(crate) fn take_stale(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.stale)
     }
@@ -201,8 +200,7 @@ impl TaskIndex {
         }
     }
 
-    /// Applies a sync. `is_claimed` says which tasks have unanswered claims, whose state the cell
-    /// does not know yet.
+    /// Applies a sync. `is_claimed` tells which tasks have unanswered claims, unknown to the cell.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = match delta.full {
             true => self.forget_all(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a peak begins                                        it is over
-//!   batch holds more than its share of a machine         tasks want more, and it is free
+//!   batch exceeds its share of a machine         tasks want more, and it is free
 //!      ├─ tasks give up what they hold beyond             └─ they grow again
 //!      │  their request: they run on
 //!      └─ if that is not enough, tasks are released:
@@ -61,13 +61,13 @@ pub struct Kept {
     pub grown: u64,
     /// Changes that the cell rejected.
     pub refused: u64,
-    /// Machines on which batch still exceeds its share: further changes follow, or budgets prevent
-    /// them.
+    /// Machines on which batch tasks still exceed their share, until further changes or because of
+    /// budgets.
     pub over: u64,
 }
 
 impl Kept {
-    /// Adds a later step's counters; the rest is taken from it.
+    /// Adds a later step's counters, and takes its other values.
     pub fn add(&mut self, later: Kept) {
         self.throttled += later.throttled;
         self.released += later.released;
@@ -114,17 +114,18 @@ impl PeakController {
         &self.view
     }
 
-    /// Whether the view does not show yet what the last step did. Then a step does nothing: look again soon.
+    /// Whether the view does not yet include the last step's changes. Then a step does nothing:
+    /// call again soon.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.view.version() < self.answered
     }
 
-    /// Syncs, and throttles or restores tasks as needed, at most as many as one transaction may
-    /// have.
+    /// Syncs, and throttles or restores tasks as needed, at most one transaction.
     ///
     /// # Errors
-    /// If the cell cannot be reached, or whether it took the transaction is not known: the next step sees.
+    /// If the cell cannot be reached, or the outcome of the transaction is unknown: the next step
+    /// finds out.
     pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<Kept, HandleError> {
         self.view.sync(cell)?;
         if self.view.delta().full {

@@ -170,11 +170,11 @@ pub struct Limit {
     pub batch_percent: u32,
 }
 
-/// Filter: with the task, no more of the machine is in use than its kind of job may have. See the head of
-/// the file.
+/// Filter: with the task, the machine's use stays below the limit for its kind of job. See the head
+/// of the file.
 ///
-/// So a machine whose tasks use little accepts more, up to the cell's bound on overcommit, and a
-/// hot one accepts less. The cell does not check it.
+/// So a machine with low use accepts more, up to the cell's bound on overcommit, and a hot one
+/// less. The cell does not check it.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {
     half_life: HalfLife,

@@ -9,7 +9,7 @@ const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
 /// Filter: the machine is not cordoned, or the task tolerates that.
 ///
-/// A machine that drains takes nobody's. One that only has the taint takes those that tolerate it.
+/// A drained machine accepts no tasks. One that only has the taint accepts tasks that tolerate it.
 #[derive(Clone, Debug)]
 pub struct NodeUnschedulable {
     closed: MachineSet,

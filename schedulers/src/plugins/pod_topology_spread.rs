@@ -171,7 +171,7 @@ fn score_of(raw: i64, least: i64, most: i64) -> i32 {
     points as i32 * POINT
 }
 
-/// To the nearest whole number, and from halfway away from zero: without a call for each machine.
+/// Rounds to the nearest integer, halves away from zero, inline.
 fn rounded(value: f64) -> i64 {
     let whole = value as i64;
     let rest = value - whole as f64;

@@ -1,6 +1,6 @@
-//! Queues that look at time: by when a job should have ended, and for how long its tasks run.
+//! Queue orders by deadline and by run time.
 //!
-//! What is queued is not sorted again, so both orders use keys that time does not change.
+//! Queued jobs are not sorted again, so both orders use keys that do not change with time.
 //!
 //! **Least slack** (least laxity, Mok 1983; with equal run times earliest deadline first): the slack of a job is
 //! what is left until it is due, less the time that it runs. Time takes as much from everybody's slack, so

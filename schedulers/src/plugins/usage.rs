@@ -1,16 +1,16 @@
 //! Usage of a kind, and exact shares of it.
 //!
-//! Kubernetes scores in integers that it divides and rounds down; answers that are to equal its own
-//! need the same quotients. Vector units divide no integers, so the quotient comes from a division
-//! of doubles, which is off by one at most, and the remainder tells which way.
+//! Kubernetes' scores are integer quotients, rounded down, and equal scores need the same
+//! quotients. Vector units cannot divide integers, so a quotient of doubles, which is off by at
+//! most one, is corrected by its remainder.
 
 use crate::plugin::Tasks;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::{KindId, Kinds};
 
-/// After the name of a kind, names the kind of what tasks count for in scores where it is more
-/// than they claim: Kubernetes reckons with 100 thousandths of a core and 200 MiB for a container
-/// that asks for none. Machines have as much of it as fits any task.
+/// Suffix of the kind with a task's nominal request for scores, if that is above its request:
+/// Kubernetes assumes 100 thousandths of a core and 200 MiB for a container without requests.
+/// Machines have enough of it for any task.
 const NOMINAL: &str = " (nominal)";
 
 /// Kinds by which a machine is scored even for a task that requests none.

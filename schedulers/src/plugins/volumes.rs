@@ -1,13 +1,13 @@
-//! Volumes: where tasks can have those that they claim. (Kubernetes' VolumeBinding, VolumeZone,
-//! NodeVolumeLimits and VolumeRestrictions.)
+//! Plugins for volumes. (Kubernetes' VolumeBinding, VolumeZone, NodeVolumeLimits and
+//! VolumeRestrictions.)
 //!
-//! Each filter asks the process's [`Volumes`] one thing; what is reserved is judged in full, once
-//! more and under one lock, so that of two schedulers that choose one volume one gets it. A profile
-//! has all of the filters and the reservation, or none of it.
+//! Each filter checks one aspect of the process's [`Volumes`]; a reservation checks all of them
+//! again under one lock, so that of two schedulers that choose one volume one gets it. A profile
+//! has all of the filters and the reservation, or none.
 //!
-//! Tasks without volumes cost nothing. Those with some are searched one by one, because one task's
-//! choice is another's limit. Preemption does not help them: who has a volume is not seen from the
-//! view.
+//! Tasks without volumes cost nothing. Others are searched one by one, because one task's choice
+//! limits the next. Preemption does not help them, because the view does not know who uses a
+//! volume.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks};
@@ -218,9 +218,9 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// Returns `self` with the filters for these volumes, and with the plugin that reserves them. The filters belong
-    /// together: what is reserved is judged by all of them, and a machine that a filter let pass
-    /// and the reservation refuses would be chosen again and again.
+    /// Returns `self` with the filters for these volumes, and with the plugin that reserves them.
+    /// They belong together: the reservation checks what all filters check, and a machine that a
+    /// missing filter accepts would be chosen again and again.
     #[must_use]
     pub fn with_volumes(self, volumes: &Volumes) -> Profile {
         let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, volumes));

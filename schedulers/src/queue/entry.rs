@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TaskMark {
     Waiting,
-    /// In a transaction that was not answered yet. It still counts as waiting.
+    /// In an unanswered transaction. It still counts as pending.
     Taken,
     /// Its claim waits for a permit. It counts as pending.
     Held,
@@ -43,7 +43,7 @@ pub(super) enum Turn {
     Deciding,
     /// Waits until this time.
     Waiting(Nanos),
-    /// In backoff until this time; with the count of news at its rejection.
+    /// In backoff until this time, with the event count at its rejection.
     Cooling(Nanos, u64),
     /// Sleeps until one of these events, or this time at the latest.
     Sleeping(Nanos, Events),
@@ -68,11 +68,11 @@ pub(super) struct Totals {
 /// counts are short.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Kind.
+    /// The job as submitted.
     pub(super) job: Arc<Job>,
-    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
+    /// State by task number, without an allocation for one group of few tasks.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
-    /// By group: pending tasks, the next one last. May contain tasks that are no longer pending.
+    /// Pending tasks by group, the next one last. May contain tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     pub(super) waiting: u32,
     /// Number of tasks that wait for a permit.

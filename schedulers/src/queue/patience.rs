@@ -1,8 +1,8 @@
-//! Time for which jobs wait that failed.
+//! Delays of jobs whose tasks could not be placed.
 
 use super::Nanos;
 
-/// Time for which jobs wait that failed.
+/// Delays of jobs whose tasks could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// The first wait after a failure; it doubles with each further one.
@@ -14,8 +14,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// From a millisecond, about a thousand decisions, to a second; and five minutes of sleep, as
-    /// in kube-scheduler.
+    /// Backoff from a millisecond (about a thousand decisions) to a second; five minutes of sleep,
+    /// as in kube-scheduler.
     fn default() -> Patience {
         const SECOND: Nanos = 1_000_000_000;
         Patience { backoff_min: SECOND / 1000, backoff_max: SECOND, sleep_max: 300 * SECOND }

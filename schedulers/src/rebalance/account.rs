@@ -224,7 +224,7 @@ impl Account {
         &self.capacity[row * kinds..][..kinds]
     }
 
-    /// Amount of would be gained for each task, if all tasks on a row went: where to begin.
+    /// Gain for each task if all tasks on a row moved away, to order the search.
     pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
         if tasks.is_empty() {
             return 0;

@@ -51,16 +51,16 @@ impl Scheduler {
         }
     }
 
-    /// Before a decision: who is it that is decided on?
+    /// Tells the plans which job is about to be decided.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         if let Some(backfill) = &self.profile.backfill {
             backfill.plans().write().begin_turn(id, job);
         }
     }
 
-    /// After a decision: a job that found no room has a plan if it is one of the first, before anybody else is
-    /// decided on; one that is in the transaction now needs it no more. One that waits for what belongs to no machine,
-    /// such as a quota, is not in the way of others.
+    /// After a decision: plans a job without room if it is among the first, before any other
+    /// decision, and drops the plan of a job that is in the transaction now. A job that waits for a
+    /// quota or a cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         let concerns = {

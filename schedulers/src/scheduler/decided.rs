@@ -9,12 +9,12 @@ use omega_core::JobId;
 pub(super) struct Decided {
     pub(super) job: JobId,
     pub(super) asked: usize,
-    /// Number of them that are in the transaction.
+    /// Number of tasks in the transaction.
     pub(super) placed: usize,
     /// Whether tasks found no machine. False if the transaction was full: then the cell may have
     /// room for the remaining tasks.
     pub(super) short: bool,
-    /// Number of those that wait for a permit.
+    /// Number of tasks that wait for a permit.
     pub(super) held: usize,
     /// Whether a plugin rejected claims after the decision.
     pub(super) turned_away: bool,

@@ -1,7 +1,7 @@
-//! Which jobs are at fault for the claims that the cell refused, and what they wait for.
+//! Rejected claims by job, and the events that their jobs wait for.
 //!
-//! Most were refused for what others did in the meantime, and are tried again in time. For a quota
-//! time does nothing.
+//! Most were rejected because of concurrent commits, and are retried after a backoff. A job over
+//! its quota waits for an event.
 
 use super::Decided;
 use crate::events::Events;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) job: JobId,
-    /// Whether all of them were for its tenant's quota, and what that did to its gang.
+    /// Whether all rejections were for its tenant's quota, and the effect on its gang.
     only_quota: bool,
     quota: bool,
 }
@@ -33,7 +33,7 @@ impl Fault {
         }
     }
 
-    /// To try again in time is of no use to a job over its quota: it waits for less to be claimed.
+    /// A job over its quota is not retried after a delay: it waits until its tenant uses less.
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
         match self.quota && self.only_quota {
             true => {

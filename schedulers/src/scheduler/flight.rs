@@ -36,7 +36,7 @@ pub(super) struct Flight {
 /// Flights of one step. Most cells have one at a time, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
 
-/// Submits them, and waits for the answers.
+/// Submits the transactions, and waits for the answers.
 fn submit(
     cell: &(impl CellHandle + ?Sized),
     flights: &Flights,
@@ -51,7 +51,8 @@ fn submit(
 }
 
 impl Scheduler {
-    /// Decides and submits as many transactions as may be on their way, and settles their answers.
+    /// Decides and submits transactions up to the limit of unanswered ones, and settles their
+    /// answers.
     pub(super) fn fly(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

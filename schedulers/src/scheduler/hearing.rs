@@ -103,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    /// Notes that own claims were given back, which others may have been decided around.
+    /// Records that own claims were undone; other decisions may have depended on them.
     pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
         let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
@@ -120,7 +120,7 @@ impl Scheduler {
     }
 }
 
-/// Information that a delta gives, with what the view counted before and after it.
+/// Events that a delta implies, given the view's counts before and after.
 fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
     if delta.full {
         return Events::ALL;

@@ -29,8 +29,7 @@ pub trait Observer {
     /// Counters of backfill, at each step of a scheduler whose profile has it.
     fn backfill(&mut self, _figures: BackfillFigures) {}
 
-    /// A decision has panicked with this message. Its job is set aside, and the scheduler continues
-    /// with the others.
+    /// A decision panicked with this message. Its job is set aside, and the scheduler continues.
     fn set_aside(&mut self, _job: JobId, _panic: &str) {}
 
     /// No job has its turn at this version.

@@ -1,8 +1,8 @@
-//! Tasks that take what they want where it is free: see [`TaskGroup::wants`](omega_core::TaskGroup::wants).
+//! Placement of tasks with optional resources.
 //!
-//! The tasks of a group are placed with what they want as far as there is room for that, and then the others
-//! without. So each of both is one search for many tasks, as for any group. Nothing is evicted for what is only
-//! wanted, and no task of the group waits because another one took more than its request.
+//! The tasks of a group are placed with their optional resources as far as these fit, and then the
+//! others without: two searches for many tasks, as for any group. Optional resources cause no
+//! evictions, and no task of the group stays pending because another one took them.
 
 use super::Scheduler;
 use omega_cellstate::GroupRef;
@@ -53,7 +53,7 @@ impl Scheduler {
         (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
     }
 
-    /// Undoes the last claims, and with them results that depend on them.
+    /// Undoes the last claims, and results that depend on them.
     fn take_back(&mut self, count: usize) {
         self.view.drop_claims(count);
         self.failures.forget();

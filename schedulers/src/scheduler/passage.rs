@@ -82,7 +82,7 @@ impl Way {
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
 
-    /// Events that may help the job whose claims were rejected.
+    /// Events after which the job whose claims were rejected is tried again.
     fn refusers(&self) -> Refusers {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
         Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))
@@ -290,7 +290,7 @@ impl Scheduler {
         (!rest.is_empty()).then_some(Part { job, spec, claims: rest })
     }
 
-    /// Notes that claims of a job which had waited were given back.
+    /// Records that waiting claims of a job were undone.
     fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
         self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
         let by = way.refusers();
@@ -367,7 +367,7 @@ impl Scheduler {
     }
 }
 
-/// Has all plugins give back what they set aside for a claim, the last first.
+/// Calls `unreserve` of all plugins for a claim, in reverse order.
 fn unreserve(profile: &mut Profile, claimed: &Claimed<'_>) {
     profile.chain.reserve.iter_mut().rev().for_each(|plugin| plugin.unreserve(claimed));
 }

@@ -1,8 +1,8 @@
 //! A scheduler after a panic in a decision.
 //!
-//! A panic is a bug, of a plugin or of ours, and the same decision would run into it again. So the job is set aside,
-//! and view and queue begin anew: what the panic left in them is not to be trusted. Transactions whose outcome is
-//! unknown are forgotten, because the first sync tells what was taken.
+//! A panic is a bug, in a plugin or in the library, and the same decision would repeat it. So the
+//! job is set aside, and view and queue are rebuilt, because the panic may have corrupted them.
+//! Transactions with an unknown outcome are dropped, because the first sync shows their results.
 
 use super::{Scheduler, Settings};
 use crate::crowding::Crowding;
@@ -30,11 +30,11 @@ pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> 
 }
 
 impl Scheduler {
-    /// Sets the job aside whose decision has panicked, and begins anew. The answer is that job. It has no turn any
-    /// more as long as this scheduler lives.
+    /// Sets aside the job whose decision has panicked, rebuilds view and queue, and returns the
+    /// job. It gets no further turn while this scheduler lives.
     ///
-    /// `None` if the scheduler cannot go on: no decision was under way, or plugins have set something aside for claims,
-    /// which nobody would give back.
+    /// `None` if the scheduler cannot continue: no decision was in progress, or plugins have
+    /// reservations that could not be released.
     pub fn recover(&mut self) -> Option<JobId> {
         let job = self.deciding.take()?;
         if self.profile.chain.guards() {

@@ -1,10 +1,16 @@
-//! Rounds of a scheduler: whole, in two halves, or only a look.
+//! Rounds of a scheduler: complete, in two halves, or read-only.
 
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
-use omega_cellstate::{CellHandle, HandleError};
+use omega_cellstate::{CellHandle, HandleError, Wake};
 
 impl Scheduler {
+    /// Asks a cell to wake this scheduler when a round would see something new. Returns whether that suffices, beside
+    /// [`Step::until`]: not where the handle cannot do so, or where permits come from other threads.
+    pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
+        !self.shared && cell.watch(self.view.interest(), wake)
+    }
+
     /// Syncs the view and the queue, and places nothing: diagnoses then refer to the cell's present
     /// state.
     ///

@@ -13,12 +13,11 @@ pub struct Settings {
     pub name: Text,
     /// Scheduler name of the jobs to place.
     pub takes: Text,
-    /// Share of those jobs, if several workers divide them.
+    /// This worker's share of the jobs, if several workers divide them.
     pub share: Share,
     /// Settings of placement.
     pub placement: Placement,
-    /// Whether a rejected task spares the others of its class the search, until an event that may
-    /// help them.
+    /// Whether a rejection applies to all tasks of a class, until an event that may help them.
     pub failures: bool,
     /// Number of claims it puts into one transaction.
     pub claims_max: usize,
@@ -26,22 +25,22 @@ pub struct Settings {
     /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
     /// the profile evicts, reserves or permits, it is one at a time.
     pub commits_in_flight: usize,
-    /// Time for which it keeps a transaction with room for more claims open when no job has its turn, so that jobs that
-    /// come soon share it. 0: not at all. Where the profile evicts, reserves or permits, it is 0. A job then waits for so
-    /// much longer; what it saves is commits, which cost a write on disks.
+    /// Time for which it keeps a transaction with room open while no job has its turn, so that jobs
+    /// that arrive soon share it. A job waits longer by this time; it saves commits, which cost a
+    /// disk write each. 0 by default, and in profiles that evict, reserve or permit.
     pub hold: Nanos,
-    /// Handling of the rest of a transaction of which a part conflicts.
+    /// Whether the other items of a transaction are committed when some conflict.
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
-    /// Time for which jobs wait that failed.
+    /// Delays of jobs whose tasks could not be placed.
     pub patience: Patience,
     /// The seed of its choices.
     pub seed: u64,
 }
 
-/// Claims in one transaction by default: enough that sync and commit no longer count, few enough
-/// that what a transaction collides with stays small.
+/// Default number of claims of a transaction: enough to amortize sync and commit, few enough to
+/// keep conflicts small.
 const CLAIMS_DEFAULT: usize = 100;
 
 impl Settings {

@@ -7,10 +7,10 @@ use omega_core::TaskGroup;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use proptest::prelude::*;
 
-/// As much as all machines of the naive cell have.
+/// Total capacity of the naive cell.
 const WHOLE: u64 = 1000;
 
-/// Handling of the tenants of a cell.
+/// Events about the tenants of a cell.
 #[derive(Clone, Debug)]
 enum Event {
     Comes { id: u64, tenant: usize, precedence: i32 },

@@ -1,8 +1,8 @@
-//! The list itself: what is there, and how it changes.
+//! The list of volumes, claims and classes, and its changes.
 //!
-//! Invariants: a volume is of at most one claim, and a claim has at most one volume; a class's free
-//! volumes are those that no claim has; a machine's volumes are those of the claims that tasks on it
-//! use, each counted as often as it is used.
+//! Invariants: a volume is bound to at most one claim, and a claim to at most one volume; a class's
+//! free volumes are its unbound ones; a machine's volumes are those of the claims that its tasks
+//! use, with use counts.
 
 use super::ClaimState;
 use super::free::Free;
@@ -12,7 +12,7 @@ use crate::waiting::Waiting;
 use omega_core::{TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reason for which the list was not changed.
+/// Error of a change of the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
@@ -24,7 +24,7 @@ pub enum VolumeError {
         /// Claim of the volume.
         claim: Text,
     },
-    /// A claim keeps its volume: take the claim away and put another one there.
+    /// A claim keeps its volume: remove the claim and add another one.
     #[error("the claim {claim:?} has the volume {volume:?}")]
     HasAnotherVolume {
         /// The claim.
@@ -37,10 +37,10 @@ pub enum VolumeError {
     InUse {
         /// The claim.
         claim: Text,
-        /// Number of those that use it.
+        /// Number of tasks that use it.
         tasks: usize,
     },
-    /// There is none of this name: it was taken away already, or never there.
+    /// There is none of this name: it was removed already, or never added.
     #[error("there is no {name:?}")]
     Unknown {
         /// The unknown name.
@@ -52,7 +52,7 @@ pub enum VolumeError {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) volume: Volume,
-    /// Whether it was made for the claim that has it, and goes with it.
+    /// Whether it was provisioned for its claim, and is removed with it.
     pub(super) made: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Held {
 pub(super) struct Claim {
     pub(super) spec: Option<VolumeClaim>,
     pub(super) volume: Option<Text>,
-    /// Whether it keeps the volume if the task is not placed.
+    /// Whether the claim keeps the volume if the task is not placed.
     pub(super) is_final: bool,
     pub(super) users: BTreeSet<TaskId>,
     /// The machines that they are on, each with how many.
@@ -73,16 +73,16 @@ pub(super) struct Claim {
 pub(super) struct Catalog {
     pub(super) classes: BTreeMap<Text, StorageClass>,
     pub(super) volumes: BTreeMap<Text, Held>,
-    /// By volume, which need not be there: the claim that has it.
+    /// Claim of each volume, which may be unknown yet.
     whose: BTreeMap<Text, Text>,
-    /// By claim, which need not be there: the volumes that are kept for it, at least one.
+    /// Volumes reserved for each claim, which may be unknown yet.
     kept_for: BTreeMap<Text, BTreeSet<Text>>,
     pub(super) claims: BTreeMap<Text, Claim>,
-    /// By class: volumes that no claim has.
+    /// Free volumes by class.
     pub(super) free: BTreeMap<Text, Free>,
-    /// By machine and driver: how many volumes can be attached.
+    /// Maximum number of attached volumes, by machine and driver.
     pub(super) limits: BTreeMap<Text, BTreeMap<Text, u32>>,
-    /// By machine: the volumes there, each with how many tasks use it.
+    /// Attached volumes by machine, each with the number of its tasks.
     pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
     pub(super) uses: BTreeMap<TaskId, Use>,
     pub(super) listeners: Vec<Waiting>,
@@ -262,7 +262,7 @@ impl Catalog {
         }
     }
 
-    /// The claim that has a volume, or for which it is kept.
+    /// The claim that a volume is bound to or reserved for.
     fn owner(&self, volume: &str) -> Option<&Text> {
         let kept = || self.volumes.get(volume)?.volume.claim.as_ref();
         self.whose.get(volume).or_else(kept)

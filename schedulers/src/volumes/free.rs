@@ -1,8 +1,8 @@
-//! The free volumes of one class, found by the machine that is to reach one.
+//! The free volumes of one class, indexed by reachable machines.
 //!
-//! A class of local disks has a volume for each machine: to look at all of them for each machine
-//! would take the square of their number. Most reaches name a label and its values; volumes are
-//! found by that, and only the others are looked at one by one.
+//! A class of local disks has a volume for each machine: scanning all of them for each machine
+//! would be quadratic. Most reachabilities name a label and its values, and are indexed by it; the
+//! others are scanned.
 
 use super::objects::{Reach, VolumeClaim};
 use omega_core::{Machine, Operator, Text};
@@ -14,12 +14,12 @@ type BySize = BTreeMap<u64, BTreeSet<Text>>;
 /// The free volumes of each class; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// By a label that all machines of the reach have, and its value.
+    /// By a label of all reachable machines, and its value.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }
 
-/// A label of which all machines of a reach have one of some values.
+/// A label and values, one of which all reachable machines have.
 fn anchor(reach: &Reach) -> Option<(&Text, &[Text])> {
     let Reach::Matching(any) = reach else { return None };
     let [only] = &any[..] else { return None };

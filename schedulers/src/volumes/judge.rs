@@ -1,7 +1,6 @@
-//! Whether a task with some claims may run on a machine: the one place where it is decided, for the
-//! filters, which look, and for the reservation, which counts.
+//! The check of a task's claims on a machine, used by the filters and by the reservation.
 //!
-//! The claims are looked up once; then each machine costs a look at labels.
+//! The claims are looked up once; each machine then costs a comparison of labels.
 
 use super::catalog::{Catalog, Claim, Held};
 use super::objects::{BindingTime, StorageClass, VolumeClaim};
@@ -28,15 +27,15 @@ impl Aspect {
         [Aspect::Restrictions, Aspect::Limits, Aspect::Binding, Aspect::Zone];
 }
 
-/// Reason for which a claim excludes a machine.
+/// Reason why a claim excludes a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VolumeReason {
-    /// There is no such claim: it must be put there.
+    /// There is no such claim: add it.
     UnknownClaim,
     /// The claim is being deleted, so no task may begin to use it.
     IsEnding,
-    /// There is no class of the name that the claim gives.
+    /// There is no class of the claim's class name.
     UnknownClass,
     /// Its class binds early, and it has no volume: the volume controller must bind one.
     NotBound,
@@ -51,7 +50,7 @@ pub enum VolumeReason {
     UsedByTask,
     /// The claim is for one machine at a time, and a task on another machine uses it.
     UsedElsewhere,
-    /// The machine has as many volumes of its driver as it can.
+    /// The machine has the maximum number of volumes of the driver.
     TooMany,
 }
 
@@ -85,7 +84,7 @@ pub struct VolumeObstacle {
 /// Source of a claim's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// This one, which is free.
+    /// This free volume.
     Free(Text),
     /// A new one.
     Made,
@@ -237,8 +236,8 @@ impl<'a> Resolved<'a> {
 }
 
 impl<'a> Late<'a> {
-    /// The volume that the claim would get on a machine: one kept for it, if there is any, or else
-    /// a free one outside of `taken`.
+    /// The volume that the claim would get on a machine: one reserved for it, or else a free one
+    /// not in `taken`.
     fn existing(
         &self,
         catalog: &'a Catalog,

@@ -41,11 +41,11 @@ use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// Knowledge of a process of volumes. Clones are the same list. See the head of the file.
+/// A process's list of volumes. Clones share it. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// The lock is taken for one question or one change. Listeners are notified under it, so it
-    /// comes before the lock of a [`Waiting`].
+    /// Locked for one query or one change. Listeners are notified under it, so it is taken before
+    /// the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
@@ -56,7 +56,7 @@ pub struct ClaimState {
     pub claim: Option<VolumeClaim>,
     /// The volume that it has.
     pub volume: Option<Text>,
-    /// Whether it keeps that volume if the task is not placed.
+    /// Whether the volume stays bound if the task is not placed.
     pub is_final: bool,
     /// The tasks that use it, ascending.
     pub users: Vec<TaskId>,
@@ -65,15 +65,15 @@ pub struct ClaimState {
 impl Volumes {
     // --- What is there -------------------------------------------------------------------------
 
-    /// Adds a class, or replaces the one of its name.
+    /// Adds a class, or replaces the one with its name.
     pub fn put_class(&self, class: StorageClass) {
         self.change(|catalog| catalog.put_class(class));
     }
 
-    /// Adds a volume, or replaces the one of its name, which keeps its claim.
+    /// Adds a volume, or replaces the one with its name, which keeps its claim.
     ///
     /// # Errors
-    /// If it is to be for another claim than the one that has it.
+    /// If it is reserved for another claim than its current one.
     pub fn put_volume(&self, volume: Volume) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_volume(volume))
     }
@@ -174,7 +174,7 @@ impl Volumes {
     /// checked again; all or nothing.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacles.
     pub fn reserve(
         &self,
         task: TaskId,

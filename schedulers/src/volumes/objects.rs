@@ -6,7 +6,7 @@ use std::ops::BitOr;
 /// Machines from which something is reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// From all.
+    /// All machines.
     #[default]
     Everywhere,
     /// Machines that match one of these.
@@ -24,7 +24,7 @@ impl Reach {
     }
 }
 
-/// Access modes of a volume: a set of the ways that it can be, or is to be, used.
+/// A set of access modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessModes(u8);
 
@@ -85,7 +85,7 @@ pub enum BindingTime {
 /// Volumes that a class makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioning {
-    /// For tasks on which machines it makes them.
+    /// Machines for whose tasks it provisions volumes.
     pub within: Reach,
     /// Labels whose values the machines that reach a volume share with the machine it was
     /// provisioned for; without labels, the class's own reachability.

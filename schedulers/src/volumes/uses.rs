@@ -63,7 +63,7 @@ impl Catalog {
         Ok(choices.map(|(claim, choice)| (claim.clone(), choice)).collect())
     }
 
-    /// Makes a volume for a claim, of which its class makes some.
+    /// Provisions a volume for a claim from its class.
     fn make_volume(&mut self, claim: &Text, machine: &Machine) -> Text {
         let mut name: Text = format!("for {claim}").into();
         while self.volumes.contains_key(&name) {
@@ -142,7 +142,7 @@ impl Catalog {
         }
     }
 
-    /// Ends a task's use. The answer is whether there was one.
+    /// Ends a task's use. Returns whether there was one.
     fn end(&mut self, task: TaskId) -> bool {
         let Some(Use { machine, claims, .. }) = self.uses.remove(&task) else { return false };
         for name in claims {

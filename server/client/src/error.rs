@@ -1,8 +1,7 @@
-//! Why a call failed: a stable code, a sentence that says what to do, and the gRPC status that tools
-//! know.
+//! Errors of calls: a stable code, a message with the remedy, and a gRPC status.
 //!
-//! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
-//! where waiting helps. The sentence is for people and may change; the code does not.
+//! The code is sent as `google.rpc.ErrorInfo` with the domain `omega`, with `google.rpc.RetryInfo`
+//! where waiting helps. The message is for people and may change; the code does not.
 
 use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -119,7 +118,7 @@ define_codes! {
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
     /// The machine contradicts itself.
     BadMachine = "BAD_MACHINE", InvalidArgument;
-    /// The cores of a machine's NUMA nodes can change only while no task has any to itself.
+    /// The cores of a machine's NUMA nodes can change only while no task has exclusive cores.
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
     /// Too few cores of the machine are left for a task alone.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
@@ -149,7 +148,7 @@ define_codes! {
     Denied = "DENIED", PermissionDenied;
     /// A limit of the server was reached: wait for the given delay.
     Limit = "LIMIT", ResourceExhausted;
-    /// The deadline passed before there was an answer: send it again, it is not done twice.
+    /// The deadline passed before an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
     /// This server does not have the call: try another one.
     NotOffered = "NOT_OFFERED", Unimplemented;
@@ -171,10 +170,12 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// Action, for people.
     pub message: String,
-    /// Time for which to wait before trying again, if that helps.
+    /// Delay before a retry, if a retry can succeed.
     pub retry_after: Option<Duration>,
-    /// Address of the leader, if another replica leads.
+    /// Id of the leader, if another replica leads.
     pub leader: Option<String>,
+    /// Address of the leader for clients, as `host:port`, if it is known.
+    pub leader_address: Option<String>,
     /// The version of the cell, where it matters.
     pub version: Option<Version>,
 }
@@ -182,7 +183,8 @@ pub struct ApiError {
 impl ApiError {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
+        let (retry_after, leader, leader_address, version) = (None, None, None, None);
+        ApiError { code, message: message.into(), retry_after, leader, leader_address, version }
     }
 
     /// Returns the error with a time after which a retry may succeed.
@@ -240,6 +242,9 @@ impl From<ApiError> for Status {
         if let Some(leader) = error.leader {
             about.insert("leader".to_owned(), leader);
         }
+        if let Some(address) = error.leader_address {
+            about.insert("leader_address".to_owned(), address);
+        }
         if let Some(version) = error.version {
             about.insert("version".to_owned(), version.0.to_string());
         }
@@ -265,6 +270,7 @@ impl From<Status> for ApiError {
             message: status.message().to_owned(),
             retry_after: details.retry_info().and_then(|info| info.retry_delay),
             leader: about("leader"),
+            leader_address: about("leader_address"),
             version: about("version").and_then(|version| version.parse().ok()).map(Version),
         }
     }

@@ -1,9 +1,8 @@
-//! Connections that cannot work however often they are tried: one side speaks TLS and the other does not, or a
-//! certificate is refused.
+//! Connections that can never work: only one side uses TLS, or a certificate is rejected.
 //!
-//! What a transport reports of the first kind is a broken connection or a strange frame. So after a call failed, a client
-//! looks once what the other end speaks: it sends what an HTTP/2 connection begins with, and reads the first bytes of
-//! the answer. A server of TLS answers with an alert, one of HTTP/2 with its settings.
+//! A transport reports a TLS mismatch as a broken connection or an invalid frame. So after a failed
+//! call, a client probes the server once: it sends the HTTP/2 preface and reads the first bytes. A
+//! TLS server replies with an alert, an HTTP/2 server with its settings.
 
 use crate::{ApiError, ErrorCode};
 use std::error::Error;

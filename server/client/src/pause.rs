@@ -1,20 +1,20 @@
-//! Time for which a client waits before it asks again.
+//! Delays between a client's attempts.
 //!
-//! A server that takes no more says when to come again. Many clients are refused at once, so each comes up to half
-//! as much later, by chance: else all would come again at once, and be refused again. Whoever is not told
-//! waits longer each time, so that a cell in trouble is asked less and less.
+//! A busy server gives a retry delay. Many clients get one at the same time, so each adds a random
+//! part of up to half of it. Without a given delay, a client waits longer each time, so that a cell
+//! in trouble gets fewer and fewer calls.
 
 use crate::ApiError;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// First wait without a given delay: a tenth of an election.
+/// First delay if the server suggests none: a tenth of an election timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of times it is doubled: then it is as long as an election takes at most.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// Time for which to wait after a call that failed so, for the `tries`-th time in a row; the first is 0.
+/// Delay after the `tries`-th consecutive failure with this error; the first is 0.
 #[must_use]
 pub fn before_another_try(error: &ApiError, tries: u32) -> Duration {
     with_chance(error, tries, chance())
@@ -27,7 +27,7 @@ fn with_chance(error: &ApiError, tries: u32, chance: f64) -> Duration {
     least + least.mul_f64(chance / 2.0)
 }
 
-/// From 0 to 1. The keys of hash maps are drawn by chance, which is enough here.
+/// A random number from 0 to 1, from the random keys of hash maps.
 fn chance() -> f64 {
     f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
 }

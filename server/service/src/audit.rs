@@ -1,12 +1,12 @@
 //! Audit log: one line of JSON for each change and each denial.
 //!
-//! Each line holds the hash of the line before it, so that one that was changed or taken out is noticed
-//! by [`verify`], and so is a line that was put in. Lines that were cut off at the end of the newest file
-//! cannot be noticed here: send the lines on to where the server's owner cannot write. A key in them is
-//! never written: a line names who called, what, of which, and how it ended, and nothing of the content.
+//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and
+//! inserted lines. Lines cut off at the end of the newest file cannot be detected here: ship the
+//! lines to another machine. A line has caller, call, object and result, and nothing of the
+//! content, so it never contains a key.
 //!
-//! A file that has grown to its bound becomes `FILE.1`, that `FILE.2`, and so on; the oldest goes. The
-//! chain goes on from file to file.
+//! A full file is renamed to `FILE.1`, that to `FILE.2`, and so on; the oldest is removed. The
+//! chain continues from file to file.
 
 use crate::identity::Caller;
 use parking_lot::Mutex;
@@ -50,7 +50,7 @@ pub struct Event<'a> {
 pub struct AuditLog {
     path: PathBuf,
     file_bytes_max: u64,
-    /// The lock is taken for a line.
+    /// Locked while a line is written.
     end: Mutex<End>,
 }
 
@@ -63,10 +63,10 @@ struct End {
 }
 
 impl AuditLog {
-    /// Opens a log, or begins one. What a crash has left of a last line is cut off.
+    /// Opens or creates a log. An incomplete last line, left by a crash, is removed.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn open(path: &Path) -> io::Result<AuditLog> {
         AuditLog::with_bound(path, FILE_BYTES_MAX)
     }
@@ -74,7 +74,7 @@ impl AuditLog {
     /// Opens the log with files of another size.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn with_bound(path: &Path, file_bytes_max: u64) -> io::Result<AuditLog> {
         let mut file = append(path)?;
         let bytes = file.metadata()?.len();
@@ -94,7 +94,7 @@ impl AuditLog {
     /// Adds a line.
     ///
     /// # Errors
-    /// Those of the file.
+    /// I/O errors of the file.
     pub fn write(&self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
         let mut end = self.end.lock();
         if end.bytes >= self.file_bytes_max {
@@ -139,7 +139,7 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
     }
 }
 
-/// The last whole line of a file. What a crash has left of one more is cut off: it was never written.
+/// The last complete line of a file. An incomplete one after it, left by a crash, is removed.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let length = file.metadata()?.len();
     // Longer than any line, with what may be left of the next.
@@ -241,7 +241,7 @@ pub enum VerifyError {
         /// Underlying error.
         why: io::Error,
     },
-    /// The line before it was changed or is missing, or this one was.
+    /// This line or the one before was changed, or the one before is missing.
     #[error("{}:{line}: does not go on from the line before it", file.display())]
     Broken {
         /// Path of the file.
@@ -251,9 +251,10 @@ pub enum VerifyError {
     },
 }
 
-/// Checks a log with all its older files. The result is how many lines it has.
+/// Checks a log with all its older files. Returns the number of lines.
 ///
-/// The first line of the oldest file is believed, because what was before it may have gone with its file.
+/// The first line of the oldest file is trusted, because the lines before it may have been rotated
+/// away.
 ///
 /// # Errors
 /// If a line cannot be read, or is not the one that followed the line before it.
@@ -355,7 +356,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a caller is called, it is one line of ASCII, and the same word when it is read.
+        /// Any caller's name is written as one line of ASCII, and reads back as the same name.
         #[test]
         fn no_word_leaves_its_line(word in any::<String>()) {
             let text = quoted(&word);

@@ -26,10 +26,10 @@ use tonic::Status;
 /// The pieces of one backup.
 pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
 
-/// Pieces that wait to be sent: each has a mebibyte.
+/// Pieces of one MiB that wait to be sent.
 const PIECES_MAX: usize = 4;
 
-/// Time that a caller may take none of them.
+/// Time for which a caller may read nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Retry delay for a caller during another backup: the time that a large cell takes.
@@ -46,10 +46,10 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// Begins a backup of this replica's state. It ends if its reader does, or at `end`.
+    /// Starts a backup of this replica's state. It ends when its reader closes it, or at `end`.
     ///
     /// # Errors
-    /// If another one goes on.
+    /// If another backup is in progress.
     pub(crate) fn begin(
         &self,
         host: &Host,

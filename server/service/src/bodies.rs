@@ -1,10 +1,11 @@
-//! The bodies of calls on their way: messages that are not whole, and answers that are not read.
+//! Bodies of calls in progress: incomplete messages, and unread replies.
 //!
-//! A message must be whole within a time from the call's first frame, or for streams of messages, from its own first
-//! byte: a client that begins and does not go on keeps its place, and what it has sent, no longer than that.
+//! A message must be complete within a time from the call's first frame, or in a stream of
+//! messages, from its own first byte: so a client that sends a part keeps its slot and its bytes no
+//! longer than that.
 //!
-//! Answers go to the transport in small parts, the next one when it has room for it: the transport keeps what it was
-//! given until the client reads, and tells nobody how much that is.
+//! Replies go to the transport in small parts, each when it has room: the transport buffers what it
+//! gets until the client reads, and does not report how much that is.
 
 use crate::held::{Held, Holder};
 use crate::limits::Place;
@@ -33,9 +34,9 @@ const HEADER_BYTES: usize = 5;
 /// Messages of a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// There is one, which must be whole by then, with the end of the call's body.
+    /// One message, which must be complete, with the end of the body, by then.
     One(Instant),
-    /// There are many, each of which must be whole within this time. Between them the client may be silent.
+    /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
 }
 
@@ -170,16 +171,16 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The body of a stream, which keeps its place until it ends.
+    /// The body of a stream, which keeps its slot until it ends.
     pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
         let (rest, held) = (Bytes::new(), holder.nothing());
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The answer to a call, which was made. Its place is free again: an answer that nobody reads costs its bytes.
+    /// The reply to a call. The call's slot is free; an unread reply counts with its bytes.
     ///
     /// # Errors
-    /// If the caller only looked, and holds as much as he may. What was done is told in any case.
+    /// If the caller only read, and unread replies fill its share. The reply to a write is always sent.
     pub(crate) async fn answer(
         response: Response<Body>,
         holder: &Holder,
@@ -261,7 +262,7 @@ impl http_body::Body for Ended {
     }
 }
 
-/// The refusal of what a caller has no room for.
+/// Error for a caller whose memory share is full.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
     let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
@@ -275,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However the bytes of messages are cut, it is known whether one is whole.
+        /// However bytes are split, complete messages are recognised.
         #[test]
         fn messages_are_found_in_any_cuts(
             lengths in proptest::collection::vec(0..40_u32, 1..20),

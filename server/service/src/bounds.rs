@@ -37,7 +37,7 @@ struct Served {
     address: String,
 }
 
-/// A cell in memory that is served to several callers, each at an address of its own, within the same limits.
+/// A cell in memory, served to several callers at separate addresses under shared limits.
 struct Shared {
     cell: SharedCell,
     addresses: Vec<String>,
@@ -135,7 +135,7 @@ async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
 const GET_JOB: &str = "/omega.v1.JobService/GetJob";
 const COMMIT_STREAM: &str = "/omega.v1.SchedulingService/CommitStream";
 
-/// Limits by which no time passes in a test.
+/// Limits without time bounds, for tests.
 fn patient() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits { deadlines: Deadlines { usual: hour, max: hour }, ..Limits::default() }
@@ -184,7 +184,7 @@ impl Served {
         whole
     }
 
-    /// The jobs of all pages, and how many pages there are.
+    /// The jobs of all pages, and the number of pages.
     async fn listed(&self) -> (Vec<u64>, usize) {
         let mut client = JobServiceClient::new(self.channel().await);
         let mut ids = Vec::new();

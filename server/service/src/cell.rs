@@ -2,14 +2,14 @@
 
 use crate::audit::about;
 use crate::backup::{self, Backups};
-use crate::describe;
 use crate::grants::caller;
 use crate::host::Host;
 use crate::jobs::done;
 use crate::peers::Whoami;
 use crate::reach;
+use crate::responses;
 use crate::service::{Answered, deadline, stream_end};
-use crate::statistics::{statistics, survey};
+use crate::statistics::{statistics, summary};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
-/// Time for which a leader is waited for before the cell is described without one.
+/// Time to wait for a leader before the cell is described without one.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The service.
@@ -42,7 +42,11 @@ impl Cells {
         let running = self.host.running()?;
         let status = running.status();
         let (me, leader) = (self.me.replica.0, status.leadership.leader.map_or(0, |id| id.0));
-        let mut all = describe::members(&status.membership);
+        let mut all = responses::members(&status.membership);
+        for member in &mut all {
+            let address = self.host.client_address(ReplicaId(member.replica));
+            member.client_address = address.unwrap_or_default();
+        }
         // Replicas that do not lead are silent to each other.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(heard) {
@@ -70,7 +74,7 @@ pub(crate) struct Sizes {
     pub(crate) overcommitted: Vec<u64>,
     /// Claims of each kind that are saved because demand that varies over the day is not highest at once.
     pub(crate) demand_profiles_saved: Vec<u64>,
-    /// The age of the oldest among the machines' last reports of load, if there is one.
+    /// Age of the oldest of the machines' last load reports, if any.
     pub(crate) oldest_load_ms: Option<u64>,
 }
 
@@ -189,7 +193,7 @@ impl CellService for Cells {
         request: Request<proto::ListClusterResourcesRequest>,
     ) -> Answered<proto::ListClusterResourcesResponse> {
         self.host.refresh(deadline(&request)).await?;
-        let waiting = survey(&self.host).await.waiting_of_cell.clone();
+        let waiting = summary(&self.host).await.waiting_of_cell.clone();
         let (version, resources) =
             self.host.read(|cell| (cell.version(), cell.resources().clone()));
         Ok(Response::new(proto::ListClusterResourcesResponse {
@@ -219,7 +223,7 @@ impl CellService for Cells {
             });
         }
         let changed = self.host.change_members(&MembershipChange { steps }, until).await?;
-        let members = describe::members(&changed);
+        let members = responses::members(&changed);
         Ok(Response::new(proto::ChangeMembersResponse { members }))
     }
 

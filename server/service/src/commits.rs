@@ -1,16 +1,16 @@
-//! A stream of transactions: judged in the order in which they come, and answered in that order.
+//! A stream of transactions, checked and answered in their order.
 //!
-//! What has come together goes to the cell together, and is answered together: to take a lock or to wake a
-//! task costs as much as to judge a transaction.
+//! Transactions that arrive together go to the cell together, and are answered together: taking a
+//! lock or waking a task costs as much as checking a transaction.
 
 use crate::audit::Audited;
+use crate::commit_log::{self, SlowCommits};
+use crate::counters::Judged;
 use crate::gate::reword;
 use crate::grants;
 use crate::held::{Held, Holder};
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
-use crate::tally::Judged;
-use crate::told::{self, SlowCommits};
 use crate::traces::{Choice, Trace, Traces};
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
@@ -66,7 +66,7 @@ pub(crate) struct Judge {
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
-    /// Time for which a transaction may wait until it is known whether it is allowed.
+    /// Time limit of the check whether a transaction is allowed.
     pub(crate) deadline: Duration,
     /// Tracer of some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
@@ -232,7 +232,7 @@ impl Judge {
         }
         self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            answered.iter().for_each(|one| told::answered(one.0.number, judged(one), took));
+            answered.iter().for_each(|one| commit_log::answered(one.0.number, judged(one), took));
         }
         if let Some((first, _)) = answered.first() {
             let claims = answered.iter().map(|(begun, _)| begun.claims).sum();

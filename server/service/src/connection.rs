@@ -1,16 +1,15 @@
-//! Connections before anyone speaks on them: how many there may be, how long they may take to begin, and
-//! whose they are.
+//! New connections: their number, the time for their handshake, and their callers.
 //!
-//! Each connection takes a place, of all and of its address; one that finds none is closed. Within five
-//! seconds (`Limits::handshake`) it must have shown its certificate, where one is asked for, and begun HTTP/2 (or, on the listener of
-//! the web page, sent its headers: `web/listen.rs`): whoever opens connections and says nothing, or says it one
-//! byte at a time, holds his places for no longer.
+//! Each connection takes a slot of all and of its address, or is closed. Within five seconds
+//! (`Limits::handshake`) it must have completed the TLS handshake, if there is one, and begun
+//! HTTP/2 (or, on the listener of the web page, sent its headers: `web/listen.rs`): so silent or
+//! slow connections keep their slots no longer.
 //!
 //! A connection of a client whose calls find few places left is read later: `patience.rs`.
 
 use crate::identity::Caller;
 use crate::limits::{Limits, Places as Calls};
-use crate::patience::Patience;
+use crate::slowdown::Slowdown;
 use crate::tls::Certificates;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -51,14 +50,14 @@ pub enum Door {
 /// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
-    /// By programs, which show certificates.
+    /// For programs with certificates.
     Http2,
     /// Browsers and probes by HTTP/1.1. Without a certificate the caller is unidentified, and may
     /// call only what such callers may.
     Http1,
 }
 
-/// The places of a listener. Clones share them.
+/// Connection slots of a listener. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
@@ -97,8 +96,8 @@ impl Drop for Place {
 
 /// Accepted connections, after their handshake.
 ///
-/// Where no certificate is asked for, everyone is `anyone`. With the places of calls, connections are held
-/// back when few are left.
+/// Without certificates, every caller is `anyone`. Given the slots of calls, connections are
+/// delayed when few are free.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
@@ -188,7 +187,7 @@ async fn begin(
             (Stream::Tls(Box::new(tls)), Arc::new(caller))
         }
     };
-    let patience = calls.map(|calls| Patience::new(calls, caller.clone()));
+    let patience = calls.map(|calls| Slowdown::new(calls, caller.clone()));
     if language == Language::Http1 {
         let first = PREFACE.len();
         return Ok(Connection { stream, first, caller, patience, _place: place });
@@ -209,7 +208,7 @@ pub(crate) struct Connection {
     first: usize,
     caller: Arc<Caller>,
     /// Limit that slows the connection, if any.
-    patience: Option<Patience>,
+    patience: Option<Slowdown>,
     _place: Place,
 }
 

@@ -1,7 +1,7 @@
-//! The deltas of one `Sync`: what leads to the present state, and then what changes.
+//! The deltas of one `Sync`: first the present state, then changes.
 //!
-//! A delta is made when the transport asks for it, which is when the reader has room for it; what changes until then
-//! comes as one delta. A large one goes in pieces (`snapshots.rs`).
+//! A delta is made when the transport has room for it; changes until then are one delta. A large
+//! one is sent in pieces (`snapshots.rs`).
 
 use crate::held::Holder;
 use crate::host::Host;

@@ -1,9 +1,9 @@
-//! Why a job waits, found out beside the commits.
+//! Explanations of pending jobs, outside of the commit path.
 //!
-//! The services know no scheduler, and it takes one to tell why a job has no machine. So whoever starts a
-//! server brings an [`Explainer`]; without one, the call is refused. It looks at the cell as a scheduler does,
-//! through its deltas, on a thread of its own, and a few at a time: what it costs is the copy that any
-//! new scheduler gets, and time on a processor.
+//! Services know no scheduler, but an explanation needs one. So the program that starts a server
+//! passes an [`Explainer`]; without one, the call is rejected. It reads the cell through deltas, as
+//! a scheduler does, on its own thread, and a few at a time: its cost is the copy of a new
+//! scheduler, and processor time.
 
 use crate::host::Host;
 use crate::jobs::find_any;
@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Jobs that are explained at once. Each may keep a processor busy for a second in a large cell, and the
-/// rest of them is for commits.
+/// Concurrent explanations. Each may use a processor for a second in a large cell; the other
+/// processors serve commits.
 const EXPLAINED_MAX: usize = 2;
 
 /// Retry delay for a caller who found all slots in use: the time of one explanation.
@@ -62,9 +62,9 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
 /// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    /// In a line.
+    /// Summary of one line.
     pub summary: String,
-    /// All of it, in lines.
+    /// Full text.
     pub text: String,
 }
 
@@ -93,7 +93,7 @@ impl CellHandle for Onlooker {
     }
 }
 
-/// The explainer of a server, and the places at it. Clones share them.
+/// The explainer of a server, with its slots. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Explanations {
     explainer: Option<Arc<dyn Explainer>>,
@@ -122,7 +122,7 @@ impl Explanations {
     /// Explains a job of this replica's state.
     ///
     /// # Errors
-    /// If it is not there, all places are taken, or it takes too long.
+    /// If it does not exist, no slot is free, or the time limit passes.
     pub(crate) async fn explain(
         &self,
         host: &Host,

@@ -1,7 +1,7 @@
-//! The gate before every service: it checks the caller's role, then waits for a place among the calls.
+//! The gate before every service: it checks the caller's role, then takes a slot for the call.
 //!
-//! It stands once before all services, so that no service can be added that it does not guard. What
-//! depends on the content of a call is asked where it is read: see `grants.rs`.
+//! It is one layer around all services, so that no service can be added without it. Rules that
+//! depend on the content of a call are checked where it is read: see `grants.rs`.
 
 use crate::audit::{AuditLog, Audited};
 use crate::bodies::{self, Incoming, Messages, Outgoing};
@@ -85,7 +85,7 @@ impl<S> Gate<S> {
 
 /// The caller. A connection without one is unidentified.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
-    let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
+    let nobody = || ApiError::new(ErrorCode::Unauthenticated, "the caller is not identified");
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
 }
 
@@ -182,8 +182,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Error for a message that the transport cannot read, in our words: what failed is the caller's
-/// message, and not the server.
+/// Error for a message that the transport cannot decode, as an error of the caller.
 pub(crate) fn reword(status: Status) -> Status {
     // Every error of ours has details.
     if !status.details().is_empty() {

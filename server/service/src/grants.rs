@@ -1,9 +1,9 @@
-//! Permissions that depend on the content of a call: whose jobs, which machine, under which name.
+//! Permissions that depend on the content of a call: jobs, machines and names.
 //!
-//! Each item of a transaction is looked at, not the first one. What is looked at never changes while a
-//! job is known (its scheduler, its tenant, its precedence; a scheduler's name), so what was right when
-//! it was checked is right when it is applied, on whichever replica. What this replica does not know
-//! yet is asked for once, and denied if nobody knows it: an id that somebody guessed is no way in.
+//! Every item of a transaction is checked. The checked properties never change while a job is known
+//! (its scheduler, tenant and precedence; a scheduler's name), so a check stays valid until the
+//! command is applied, on any replica. For objects unknown to this replica the leader is asked
+//! once, and unknown ids are denied.
 
 use crate::host::Host;
 use crate::identity::{Caller, Grant, Role, is_worker_of};
@@ -22,7 +22,7 @@ use tonic::Request;
 /// Caller of a call. A call without one is unidentified.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
-    known.cloned().ok_or_else(|| denied("nobody said who is calling".to_owned()))
+    known.cloned().ok_or_else(|| denied("the caller is not identified".to_owned()))
 }
 
 /// Whether the caller may register under a name.
@@ -54,7 +54,7 @@ pub(crate) fn may_end(caller: &Caller, cell: &Cell, holder: HolderId) -> Result<
 pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError> {
     match &caller.role {
         Role::Agent(own) if **own != *name => {
-            Err(denied(format!("{caller} may not speak for the machine {name:?}")))
+            Err(denied(format!("{caller} may not manage the machine {name:?}")))
         }
         _ => Ok(()),
     }
@@ -64,7 +64,7 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
 /// report its images; taints stay, and other changes (amounts, labels) require an operator.
 ///
 /// # Errors
-/// If an agent would have more come to its machine.
+/// If an agent's change would attract more tasks to its machine.
 pub(crate) fn described(
     caller: &Caller,
     known: &Machine,
@@ -95,7 +95,7 @@ pub(crate) fn described(
     )))
 }
 
-/// Labels with the one by which an agent marks its machine.
+/// Labels with the agent label added.
 fn with_agent(labels: &Labels) -> Labels {
     let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     Labels::new(labels.chain([(AGENT.into(), "true".into())]))
@@ -122,13 +122,13 @@ pub(crate) async fn may_report(
         return known;
     }
     host.refresh(until).await?;
-    look().unwrap_or_else(|| Err(denied(format!("{caller} may not speak for {machine}"))))
+    look().unwrap_or_else(|| Err(denied(format!("{caller} may not manage {machine}"))))
 }
 
 /// Whether the caller may commit a transaction.
 ///
 /// # Errors
-/// If it is another scheduler's, or touches what the caller may not.
+/// If it is another scheduler's, or contains an item outside the caller's rights.
 pub(crate) async fn may_commit(
     caller: &Caller,
     host: &Host,
@@ -148,7 +148,7 @@ pub(crate) async fn may_commit(
     })
 }
 
-/// Reason for which a transaction is denied.
+/// Reason why a transaction is denied.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     /// It belongs to another caller.
@@ -209,13 +209,13 @@ impl Grant {
     fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
         let Some(job) = known(cell, id)? else { return Ok(()) };
         match job.precedence.0 >= self.precedence_max {
-            true => Err(Refused::No(format!("job {:?} is not to be displaced", &*job.name))),
+            true => Err(Refused::No(format!("job {:?} may not be evicted", &*job.name))),
             false => Ok(()),
         }
     }
 }
 
-/// A job; none if it has ended, which the cell answers by itself.
+/// A job; `None` if it has ended, which the cell itself rejects.
 fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
     match cell.job(id) {
         None if id >= cell.next_job() => Err(Refused::Unknown(format!("{id} is not known"))),
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// The labels, without and with the one of agents.
+    /// The labels without and with the agent label.
     #[test]
     fn an_agent_offers_less_of_its_machine_and_never_more() {
         let caller = |role| Caller { role, ..Caller::local() };

@@ -1,9 +1,10 @@
-//! The bytes that clients make this process hold: requests that are not whole, and answers that are not read.
+//! Accounts of bytes in memory for clients: incomplete requests, and unread replies.
 //!
-//! Each byte is counted where it comes in or goes out (`bodies.rs`, `deltas.rs`), for the caller and for all callers
-//! together. Whoever holds as much as he may gets no further call until he has read something; his streams wait. So
-//! what a process holds for its clients is bounded whatever they send or do not read. Operators and replicas have an
-//! account of their own, and so have agents, for they must get in when everything else is full.
+//! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for the caller and
+//! for all callers together. A caller at its limit gets no further call until it has read
+//! something; its streams wait. So the memory for clients is bounded whatever they send or do not
+//! read. Operators and replicas, and agents, have accounts of their own, because they must get in
+//! when everything else is full.
 //!
 //! Invariant: `all` is the sum of `callers`, and no caller there has 0.
 
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// The accounts of a listener. Clones share them.
+/// Memory accounts of a listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
     usual: Account,
@@ -52,7 +53,7 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// Bytes held by callers; see the head of the file. The lock is taken for a look-up.
+/// Bytes held by callers; see the head of the file.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,
@@ -77,7 +78,7 @@ impl Sums {
     }
 }
 
-/// A caller, and the account on which his bytes are.
+/// A caller with its account.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     account: Account,
@@ -90,7 +91,7 @@ impl Holder {
         self.account.0.lock().has_room(&self.caller)
     }
 
-    /// Waits for that; the task is woken when there is room.
+    /// Polls for room; the task is woken when there is some.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sums = self.account.0.lock();
         if sums.has_room(&self.caller) {
@@ -116,7 +117,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts bytes that exist already, whatever the limits are.
+    /// Counts existing bytes, regardless of limits.
     pub(crate) fn add(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -127,7 +128,7 @@ impl Held {
         self.bytes += bytes;
     }
 
-    /// Counts bytes if the caller has room for any; otherwise nothing is counted, and the answer is `false`.
+    /// Counts bytes if the caller's share has room for any. Returns `false`, uncounted, otherwise.
     #[must_use]
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let has_room = self.holder.has_room();
@@ -137,7 +138,7 @@ impl Held {
         has_room
     }
 
-    /// Gives all of them back.
+    /// Releases all counted bytes.
     pub(crate) fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes == 0 {

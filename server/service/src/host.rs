@@ -1,8 +1,8 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services ask here and await; the cell and its replicas know no runtime. A replica answers by a
-//! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
-//! deltas.
+//! The services call it and await; the cell and its replicas know no async runtime. A replica
+//! replies by a callback that wakes the awaiting task, and a thread publishes the applied version
+//! for the streams of deltas.
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
@@ -11,6 +11,7 @@ use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
+use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
@@ -22,8 +23,8 @@ use tokio::time::Instant;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
-/// takes, and shorter than people wait.
+/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
+/// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Longest wait for this replica's snapshot before another state is captured: far longer than the
@@ -105,6 +106,26 @@ impl Host {
         Host { peers: Some(peers), ..self }
     }
 
+    /// Address of a replica for clients, if it is known here.
+    #[must_use]
+    pub fn client_address(&self, of: ReplicaId) -> Option<String> {
+        self.peers.as_ref()?.client_address(of)
+    }
+
+    /// Refusal of a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address, if they
+    /// are known.
+    pub(crate) fn no_leader(&self, what: &str) -> ApiError {
+        let Some(leader) = self.leadership().leader else {
+            let say = format!("{what} the leader, and nobody leads now");
+            return ApiError::new(ErrorCode::NoLeader, say);
+        };
+        let address = self.client_address(leader);
+        let at = address.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
+        let error =
+            ApiError::new(ErrorCode::NoLeader, format!("{what} the leader, which is {leader}{at}"));
+        ApiError { leader: Some(leader.0.to_string()), leader_address: address, ..error }
+    }
+
     /// Time of the last message from each other replica.
     #[must_use]
     pub fn peers_heard(&self) -> &PeersHeard {
@@ -145,7 +166,7 @@ impl Host {
         &self.metrics
     }
 
-    /// Processes that own names of schedulers, as this server knows them.
+    /// Processes that own scheduler names, as known to this server.
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -165,7 +186,7 @@ impl Host {
         }
     }
 
-    /// Reason for which the replica has stopped, with the remedy, if it has.
+    /// Reason why the replica has stopped, with the remedy, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<(String, Remedy)> {
         let status = self.running()?.status();
@@ -182,7 +203,7 @@ impl Host {
         }
     }
 
-    /// The leader. A cell in memory has no other replica, so this one does.
+    /// The leader. In a cell in memory, it is this replica.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -201,8 +222,8 @@ impl Host {
         self.begin_all(vec![(command, try_)])
     }
 
-    /// Starts to apply commands. Their order, within a call and over calls, is the order in which
-    /// they are accepted, as far as they are accepted at the first attempt.
+    /// Starts to apply commands. Commands accepted at the first attempt are applied in order,
+    /// within a call and across calls.
     #[must_use]
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
@@ -232,7 +253,7 @@ impl Host {
     /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
+    /// If it changed nothing, no leader takes it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -284,7 +305,7 @@ impl Host {
     /// Changes the membership.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,
@@ -362,7 +383,7 @@ impl Host {
         }
     }
 
-    /// Repeats a request until there is a reply, or time is up.
+    /// Repeats a request until there is a reply, or the time is over.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
@@ -418,7 +439,7 @@ pub enum Try {
     Again,
 }
 
-/// Answers that may have to be awaited, one for each request in order.
+/// Pending answers, one for each request, in order.
 #[derive(Debug)]
 pub enum Pending {
     /// The results are here.
@@ -439,7 +460,7 @@ impl Pending {
     }
 }
 
-/// Information for a caller of a request that was not done.
+/// Error for the caller of a request that was not done.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {

@@ -42,7 +42,7 @@ pub struct Caller {
 pub enum Role {
     /// Reads everything, or objects of these tenants.
     Reader(Vec<Box<str>>),
-    /// Submits jobs of its tenants, and sees and ends them.
+    /// May submit, read and kill jobs of its tenants.
     Submitter(Owner),
     /// A submitter of jobs whose names begin with its own.
     Application(Owner),
@@ -78,8 +78,7 @@ impl Role {
 /// Permissions of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The jobs that it places name this scheduler; it calls itself so, or so with a worker's number
-    /// behind it.
+    /// Scheduler that its jobs name; its own name is this, or this with a worker's number appended.
     pub scheduler: Box<str>,
     /// Tenants of the jobs it may place; empty: all.
     pub tenants: Vec<Box<str>>,
@@ -98,8 +97,8 @@ pub struct Owner {
     pub precedence_max: i32,
 }
 
-/// Reason for which a caller is not identified, mostly a defect of its certificate. The text is
-/// sent to the caller.
+/// Reason why a caller is not identified, mostly a defect of its certificate. The caller gets the
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Show one.
@@ -183,7 +182,7 @@ fn uri_names(der: &[u8]) -> Option<Vec<String>> {
     Some(names.value.general_names.iter().filter_map(uri).collect())
 }
 
-/// Whether a name can be part of such a URI. So no name needs an escape, and none has two forms.
+/// Whether a name may be part of such a URI: without escapes, so that each name has one form.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);

@@ -8,7 +8,7 @@ use crate::identity::Caller;
 use crate::jobs_watch::JobsWatch;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
-use crate::{describe, reach};
+use crate::{reach, responses};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
@@ -60,7 +60,7 @@ impl Jobs {
     }
 }
 
-/// The job that a caller means, as far as he sees it.
+/// The named job, if the caller may see it.
 pub(crate) fn find(
     cell: &Cell,
     job: Option<proto::JobRef>,
@@ -170,7 +170,9 @@ impl JobService for Jobs {
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
             let id = find(cell, request.into_inner().job, &caller)?;
-            Ok::<_, ApiError>(describe::job(cell, id))
+            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            let response = if sees { responses::job_with_programs } else { responses::job };
+            Ok::<_, ApiError>(response(cell, id))
         })?;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }
@@ -203,7 +205,7 @@ impl JobService for Jobs {
                     answer.next_page_token = page_token(id.0);
                     break;
                 }
-                answer.jobs.push(room.take(describe::job(cell, id)));
+                answer.jobs.push(room.take(responses::job(cell, id)));
             }
             answer
         });

@@ -1,4 +1,4 @@
-//! Watches of jobs: what becomes of all whose names begin alike, or of one.
+//! Watches of jobs: changes of one job, or of all with a name prefix.
 //!
 //! A stream begins with everything, and each new one does: whoever compares it with what he knew has lost
 //! nothing between two streams, and needs to remember no version. The jobs are looked through a few at a
@@ -9,9 +9,9 @@
 //! keeps its place among the jobs, or among the changes, and nothing of what it tells. So a reader who stops reading
 //! holds one message, of some [`MESSAGE_BYTES`], however large the cell is.
 
-use crate::describe;
 use crate::host::Host;
 use crate::identity::Caller;
+use crate::responses;
 use futures_util::stream::{self, Stream, StreamExt};
 use omega_cellstate::{Cell, Changed};
 use omega_client::proto::{JobTasks, WatchJobResponse, WatchJobsResponse};
@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// The time that changes gather: a program waits for them, so less than for people.
+/// Time for which changes are batched: shorter than for people, because programs wait for them.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Jobs or changes that are read under the cell's lock at once: some hundred microseconds.
@@ -55,7 +55,7 @@ enum Wanted {
 enum Place {
     /// Within the list of all jobs: at the start, or after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
-    /// Among the changes after a version.
+    /// Reads the changes after a version.
     Changes { since: Version, told: Changes },
     /// Behind the end of the stream.
     Over,
@@ -64,9 +64,9 @@ enum Place {
 /// Position in the changes after a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
-    /// Number of them.
+    /// Number of changes sent.
     count: usize,
-    /// There is more of a job that the last one of those is of.
+    /// Position in the last job, if its message did not fit.
     rest: Option<Cursor>,
     /// Whether the last message announced a continuation.
     is_open: bool,
@@ -290,9 +290,9 @@ impl Page {
         self.bytes >= MESSAGE_BYTES
     }
 
-    /// Adds a job from a task on, in place of tasks of it that are there. The answer is where to go on, if the page
-    /// was full before the job's end. A job that begins here has a task beside it, so that a job of one task is
-    /// never told of without it.
+    /// Adds a job from a task on, replacing its included tasks. Returns the place to continue from,
+    /// if the page was full before the job's end. A job that begins here has at least one task with
+    /// it.
     fn add_job(&mut self, cell: &Cell, from: Cursor) -> Option<Cursor> {
         let id = from.job;
         let spec = cell.job(id)?;
@@ -307,7 +307,7 @@ impl Page {
                 rest = Some(Cursor { job: id, task: task.index });
                 break;
             }
-            let status = describe::task(cell, task, state);
+            let status = responses::task(cell, task, state);
             self.bytes += status.encoded_len();
             told.tasks.push(status);
         }
@@ -321,7 +321,7 @@ impl Page {
         let told = self.jobs.entry(id.job);
         let told = told.or_insert_with(|| JobTasks { id: id.job.0, ..JobTasks::default() });
         if told.job.is_none() && self.tasks.insert(id) {
-            let status = describe::task(cell, id, state);
+            let status = responses::task(cell, id, state);
             self.bytes += status.encoded_len();
             told.tasks.push(status);
         }

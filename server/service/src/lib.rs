@@ -15,26 +15,25 @@
 //! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`, `told.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
-//! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
-//! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `reach.rs`, `limits.rs`, `turns.rs`, `patience.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`, `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
+//! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`,
+//! `submit_index.rs`, `counters.rs`, `agents/`, `responses.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `reach.rs`, `limits.rs`, `turns.rs`, `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`, `openmetrics.rs`, `metrics.rs`,
 //! `web/`.
 
 pub mod agents;
-mod arrivals;
 pub mod audit;
 mod backup;
 mod bodies;
 #[cfg(test)]
 mod bounds;
 mod cell;
+mod commit_log;
 mod commits;
 mod connection;
+mod counters;
 mod deltas;
-mod describe;
 mod explain;
-pub mod exposition;
 mod gate;
 mod grants;
 mod held;
@@ -46,22 +45,23 @@ mod leases;
 mod limits;
 mod machines;
 mod metrics;
-mod patience;
+pub mod openmetrics;
 mod peers;
 mod reach;
+mod responses;
 pub mod roles;
 mod scheduling;
 mod server;
 mod service;
+mod slowdown;
 mod snapshots;
 mod statistics;
-mod survey;
-mod tally;
+mod submit_index;
+mod summary;
 mod tasks;
 mod tenant_tasks;
 mod tenants;
 mod tls;
-mod told;
 mod traces;
 mod transactions;
 mod turns;

@@ -1,12 +1,11 @@
-//! Amount that a caller may ask for at once, and how often.
+//! Limits on concurrent calls and call rates of callers.
 //!
-//! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
-//! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
-//! when everything else is full, which is when they are needed. Agents and the leases of schedulers get in
-//! before others do.
+//! Calls beyond a limit are rejected at once with a retry delay; nothing queues here, so admitted
+//! calls are answered, and the newest are shed. Operators have slots of their own, so that they get
+//! in when everything else is full. Agents and schedulers' leases have priority.
 //!
-//! Refusals cost, too, so whoever nears a bound is held back first: his connections are read later, as
-//! `turns.rs` has it. Only what comes nevertheless is refused.
+//! Rejections cost, too, so callers near a limit are slowed first: their connections are read later
+//! (`turns.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::held::{Accounts, Holder};
 use crate::identity::{Caller, Role};
@@ -39,7 +38,7 @@ pub struct Limits {
     pub calls_burst: u32,
     /// Connections that are open at once.
     pub connections: u32,
-    /// Connections of one address among them.
+    /// Connections of one address.
     pub connections_each: u32,
     /// Calls and streams that are open at once on one connection.
     pub connection_streams: u32,
@@ -51,7 +50,7 @@ pub struct Limits {
     pub tenant_tasks: u32,
     /// Bytes held for one caller: of incomplete requests and of unread answers.
     pub held_bytes_each: u64,
-    /// Bytes held for all callers together except operators, who have as many again.
+    /// Bytes held for all callers except operators, who have a separate bound of the same size.
     pub held_bytes: u64,
     /// Time for a connection's TLS handshake and first HTTP/2 frame, and for a browser's headers.
     pub handshake: Duration,
@@ -80,9 +79,9 @@ impl Default for Deadlines {
 }
 
 impl Default for Limits {
-    /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
-    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection. A tenant may have
-    /// four of the largest jobs: with each task in a job of its own, some four gigabytes.
+    /// A replica answers some ten thousand calls a second: one caller gets half of it, and a burst
+    /// of two seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant
+    /// may have four of the largest jobs: with one task in each job, some four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -114,13 +113,13 @@ impl Limits {
     }
 }
 
-/// Number of callers whose rate is kept. Beyond it those with a full burst are dropped.
+/// Number of tracked callers. Beyond it, those with a full burst are dropped.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller without a slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The places among the calls. Clones share them.
+/// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     limits: Limits,
@@ -243,7 +242,7 @@ impl Places {
     /// Takes a slot for a call that was counted.
     ///
     /// # Errors
-    /// If there is none now.
+    /// If none is free.
     pub(crate) fn enter(
         &self,
         caller: &Caller,
@@ -420,7 +419,7 @@ mod tests {
     }
 
     proptest! {
-        /// However calls come, no span of time has more than its share and one burst.
+        /// No interval allows more calls than its share and one burst.
         #[test]
         fn nobody_gets_more_than_the_rate(
             per_second in 1..500_u32,

@@ -1,11 +1,11 @@
 //! Calls about machines, for operators and agents.
 
 use crate::audit::about;
-use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, unknown};
 use crate::identity::Caller;
 use crate::jobs::done;
+use crate::responses;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
@@ -251,7 +251,7 @@ impl MachineService for Machines {
         self.host.refresh(deadline(&request)).await?;
         let machine = self.host.read(|cell| {
             let id = find(cell, request.into_inner().machine)?;
-            Ok::<_, ApiError>(cell.machine(id).map(|state| describe::machine(&state)))
+            Ok::<_, ApiError>(cell.machine(id).map(|state| responses::machine(&state)))
         })?;
         Ok(Response::new(proto::GetMachineResponse { machine }))
     }
@@ -276,7 +276,7 @@ impl MachineService for Machines {
                     answer.next_page_token = page_token(state.id.slot.into());
                     break;
                 }
-                answer.machines.push(room.take(describe::machine(&state)));
+                answer.machines.push(room.take(responses::machine(&state)));
             }
             answer
         });

@@ -1,7 +1,7 @@
 //! Metrics of a server.
 //!
-//! What happens is counted where it happens, for a group of transactions and not for each; what is, is looked
-//! at when somebody asks, so that nobody pays for a figure that is not read. `metrics/text.rs` writes it down.
+//! Events are counted where they happen, for a group of transactions and not for each; gauges are
+//! computed when they are read, so an unread metric costs nothing. `metrics/text.rs` writes them.
 
 mod policies;
 mod tenants;
@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use text::text;
 
-use crate::tally::{Judged, Tallies, Tally};
+use crate::counters::{Counters, Judged, SchedulerCounters};
 use crate::tls::Certificates;
 use omega_core::SchedulerId;
 use omega_store::replica::Durations;
@@ -24,15 +24,15 @@ pub struct Metrics {
     counted: Arc<Counted>,
 }
 
-/// The counters are independent: no order between them is needed.
+/// Independent counters, without order between them.
 #[derive(Debug, Default)]
 struct Counted {
-    tallies: Tallies,
-    /// Server certificates, if there are any.
+    scheduler_counters: Counters,
+    /// Server certificates, if any.
     certificates: OnceLock<Arc<Certificates>>,
     /// Transactions that were not checked.
     failed: AtomicU64,
-    /// From the request of a transaction to its answer.
+    /// Time from the request of a transaction to its answer.
     commit: Durations,
     /// Times of groups in a cell in memory. A replica has stages instead.
     applied: Durations,
@@ -76,7 +76,7 @@ impl Metrics {
     /// Counts transactions that were checked together, with the time from request to result.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>, took: Duration) {
         let mut count = 0;
-        self.counted.tallies.judged(group.inspect(|_| count += 1));
+        self.counted.scheduler_counters.judged(group.inspect(|_| count += 1));
         self.counted.commit.note_many(took, count);
     }
 
@@ -91,8 +91,8 @@ impl Metrics {
     }
 
     /// Counters of each scheduler, and the number of transactions that were not checked.
-    pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
-        (self.counted.tallies.all(), self.counted.failed.load(Ordering::Relaxed))
+    pub(crate) fn scheduler_counters(&self) -> (BTreeMap<SchedulerId, SchedulerCounters>, u64) {
+        (self.counted.scheduler_counters.all(), self.counted.failed.load(Ordering::Relaxed))
     }
 
     /// Number of views that are kept up to date now.

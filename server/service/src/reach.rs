@@ -1,7 +1,7 @@
 //! Visible jobs of a caller: those of its tenants, and of an application those that have its name.
 //!
-//! What is looked at never changes while a job is known, so what was right when it was checked is right
-//! when the command is applied. A job that somebody may not see is to him as if it were not there.
+//! The checked properties never change while a job is known, so a check stays valid until the
+//! command is applied. A job that the caller may not see does not exist for it.
 
 use crate::identity::{Caller, Owner, Role};
 use crate::roles::denied;
@@ -31,6 +31,17 @@ impl Caller {
     /// Whether the caller sees a job.
     pub(crate) fn sees(&self, job: &Job) -> bool {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
+    }
+
+    /// Whether the caller sees what a job's tasks run, with environment and payload: operators, and the roles of its
+    /// tenant.
+    pub(crate) fn sees_programs(&self, job: &Job) -> bool {
+        match &self.role {
+            Role::Operator => true,
+            Role::Reader(tenants) => has(tenants, &job.tenant),
+            Role::Submitter(_) | Role::Application(_) => self.sees(job),
+            Role::Scheduler(_) | Role::Agent(_) | Role::Replica(_) | Role::Nobody(_) => false,
+        }
     }
 
     /// Whether the caller may see a job that the cell may have forgotten: only callers who see all
@@ -104,7 +115,7 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
 /// Whether the caller may read sums over all jobs.
 ///
 /// # Errors
-/// If he sees only some of them.
+/// If it may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
     match caller.is_bounded() {
         false => Ok(()),

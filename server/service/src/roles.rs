@@ -1,8 +1,7 @@
 //! Permissions: one table for every call of every service.
 //!
-//! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
-//! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
-//! call (whose jobs, which machine) is in `grants.rs`, and is asked by the services that read it.
+//! A call without a rule here is denied to everyone, and a test fails for it. Rules that depend on
+//! the content of a call are in `grants.rs`, and checked by the services that read it.
 
 use crate::identity::{Caller, Role};
 use crate::turns::Need;
@@ -21,7 +20,7 @@ const REPLICA: Roles = Roles(1 << 4);
 const SUBMITTER: Roles = Roles(1 << 5);
 const APPLICATION: Roles = Roles(1 << 6);
 
-/// Roles with jobs of their own: see `reach.rs` for which.
+/// Roles that own jobs: see `reach.rs`.
 const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
 /// Every role of the listener of clients.
@@ -51,7 +50,7 @@ impl Roles {
         self.0 & bit.0 != 0
     }
 
-    /// Their names, for people.
+    /// Names of the roles, as text.
     #[must_use]
     pub fn names(self) -> String {
         let all = [
@@ -73,13 +72,13 @@ impl Roles {
 pub enum Nature {
     /// It looks, and ends.
     Look,
-    /// It changes something, and ends.
+    /// A single change.
     Change,
     /// It reports a state repeatedly, and is not audited.
     Report,
     /// It runs until the caller ends it, and only reads.
     Watch,
-    /// It is a stream, and each message changes something.
+    /// A stream in which each message is a change.
     Stream,
     /// It is a stream that exports the whole state, and is audited.
     Export,
@@ -92,8 +91,8 @@ impl Nature {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
     }
 
-    /// Whether the audit log has a line of it, however it ends. What changes something with every message
-    /// has a line for each of them.
+    /// Whether the audit log has a line of each call. A stream of changes has a line for each
+    /// message.
     #[must_use]
     pub fn is_audited(self) -> bool {
         matches!(self, Nature::Change | Nature::Export)
@@ -172,6 +171,8 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.MachineService/ListPeaks", LOOKERS, Look),
     rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
     rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
+    // Of its tenant's jobs alone: see `reach.rs`.
+    rule("omega.v1.TaskService/ReadTaskLog", LOOKERS, Look),
     rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/SetTenant", OPERATOR, Change),
@@ -202,7 +203,7 @@ pub fn find(path: &str) -> Option<&'static Rule> {
 /// Whether the caller may make a call, and the call's rule.
 ///
 /// # Errors
-/// If nobody knows who it is, or the role is another one.
+/// If the caller is not identified, or its role does not allow the call.
 pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     if let Role::Nobody(why) = &caller.role {
         return Err(ApiError::new(ErrorCode::Unauthenticated, why.to_string()));

@@ -1,18 +1,18 @@
 //! Calls of schedulers: register, sync and commit.
 
 use crate::audit::about;
+use crate::commit_log::{self, SlowCommits};
 use crate::commits::{Judge, commit_of, read, transaction};
+use crate::counters::Judged;
 use crate::deltas::{DeltaStream, Reader};
-use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::leases::{self, Leases, Wish, process_name};
 use crate::reach::may_see_all;
+use crate::responses;
 use crate::server::SlowCommit;
 use crate::service::{Answered, deadline, deadlines, page_size};
 use crate::snapshots::Snapshots;
-use crate::tally::Judged;
-use crate::told::{self, SlowCommits};
 use crate::traces::{Choice, Trace, Traces};
 use crate::transactions;
 use futures_util::StreamExt;
@@ -37,7 +37,8 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
+    /// The service of a cell, and the task that maintains its leases while this replica leads.
+    /// Needs a tokio runtime.
     #[must_use]
     pub fn start(host: Host, slow: SlowCommit, traces: Option<Traces>) -> Scheduling {
         let (alive, end) = oneshot::channel();
@@ -97,7 +98,7 @@ impl SchedulingService for Scheduling {
         let caller = caller(&request)?;
         about(&request, |request| match &*request.name {
             "" => "all leases of a process".to_owned(),
-            name => format!("all leases of the process that holds {name:?}"),
+            name => format!("all leases of the process that owns {name:?}"),
         });
         let asked = request.into_inner();
         // What this replica has not heard of may be somebody else's.
@@ -127,7 +128,7 @@ impl SchedulingService for Scheduling {
         let until = deadline(&request);
         self.host.refresh(until).await?;
         let all = self.host.leases().list(&self.host)?;
-        let schedulers = all.into_iter().map(describe::scheduler).collect();
+        let schedulers = all.into_iter().map(responses::scheduler).collect();
         Ok(Response::new(proto::ListSchedulersResponse { schedulers }))
     }
 
@@ -180,7 +181,7 @@ impl SchedulingService for Scheduling {
             Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
             Err(_) => self.host.metrics().failed(1),
         }
-        told::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        commit_log::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
         Ok(Response::new((&commit?).into()))
     }
 

@@ -29,8 +29,8 @@ use tower::layer::util::{Identity, Stack};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes that a stream, and a connection, may have on the way: a scheduler's commits and the deltas to it
-/// are small, and a snapshot is taken in pieces.
+/// HTTP/2 window of a stream and of a connection: commits and deltas are small, and snapshots are
+/// sent in pieces.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
@@ -77,6 +77,7 @@ fn client_services(
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
+    let agents = Agents::start(host.clone(), extras.monitor);
     Ok(guarded(audit, (limits, places))
         .add_service(
             SchedulingServiceServer::new(Scheduling::start(
@@ -98,7 +99,7 @@ fn client_services(
                 .max_encoding_message_size(sent_max),
         )
         .add_service(
-            TaskServiceServer::new(Tasks::new(host.clone()))
+            TaskServiceServer::new(Tasks::new(host.clone(), agents.clone()))
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(sent_max),
         )
@@ -113,7 +114,7 @@ fn client_services(
                 .max_encoding_message_size(sent_max),
         )
         .add_service(
-            AgentServiceServer::new(Agents::start(host.clone(), extras.monitor))
+            AgentServiceServer::new(agents)
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(ORDERS_BYTES_MAX),
         )
@@ -172,7 +173,7 @@ impl Default for SlowCommit {
 /// agents. Without certificates every caller is an operator.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_clients(
     Entrance { listener, door, audit, limits }: Entrance,
     host: Host,
@@ -192,10 +193,10 @@ pub async fn serve_clients(
     served.map_err(io::Error::other)
 }
 
-/// Serves all callers as one, with slots that are shared with others.
+/// Serves all callers as one, with shared slots.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 #[cfg(test)]
 pub(crate) async fn serve_as(
     caller: Caller,
@@ -209,11 +210,11 @@ pub(crate) async fn serve_as(
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
-/// Receives messages of peers until `end` resolves. Without certificates every caller may be any
-/// replica.
+/// Receives messages of peers until `end` resolves. Without certificates, callers can claim to be
+/// any replica.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_peers(
     Entrance { listener, door, audit, limits }: Entrance,
     peers: PeerListener,

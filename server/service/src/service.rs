@@ -17,7 +17,7 @@ pub(crate) const PAGE_MAX: usize = 1000;
 /// item may be large, and is below another quarter by the bounds of jobs and machines.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
-/// The room that is left on a page. There is always room for one item.
+/// Remaining bytes of a page. One item always fits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     items: usize,

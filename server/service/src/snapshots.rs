@@ -1,8 +1,8 @@
-//! Large deltas on their way: encoded once, and held once for all who read the same.
+//! Large deltas: encoded once, and shared by all readers of the same state.
 //!
-//! A delta from nothing to the present state is as large as the cell, and as many readers may ask for it as there
-//! are streams. So one is made at a time, what was made is shared while somebody reads it, and its bytes are counted
-//! for whoever it was made for, who gets no other one while he holds as much as he may.
+//! A full delta is as large as the cell, and as many readers may request it as there are streams.
+//! So only one is made at a time, it is shared while it has readers, and its bytes count for the
+//! reader that it was made for, which gets no further one while it is at its limit.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
@@ -16,22 +16,23 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Slowest accepted rate of a large delta's reader, in bytes per second, beside the longest time of
-/// a call.
+/// Slowest accepted rate of a large delta's reader, in bytes per second, in addition to the longest
+/// time of a call.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
-/// The time between two looks whether it is one's turn: a part of what a large delta takes to be made.
+/// Interval at which a waiting caller checks for its turn: a fraction of the time to build a large
+/// delta.
 const TURN_LOOK: Duration = Duration::from_millis(5);
 
 /// Whole states that are read, by their content.
 type Shared = Vec<(Key, Weak<Snapshot>)>;
 
-/// The large deltas that are read now. Clones share them.
+/// The large deltas being read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    /// Whole states, by their content. The lock is taken for a look-up.
+    /// Whole states by key.
     whole: Arc<Mutex<Shared>>,
-    /// The place of the one that is made.
+    /// The slot of the one that is built.
     making: Arc<Semaphore>,
 }
 
@@ -124,7 +125,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Begins to read, within the given time plus the time for its bytes.
+    /// Starts reading, within the given time plus the time for its bytes.
     pub(crate) fn begin(snapshot: Arc<Snapshot>, patience: Duration) -> Reading {
         let bytes = snapshot.bytes() as u64;
         let patience = patience + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);

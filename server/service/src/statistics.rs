@@ -1,14 +1,14 @@
-//! Event and what waits: one answer for the web page, for `omega top` and for programs.
+//! Counters and pending work, for the web page, `omega top` and programs.
 //!
-//! Whoever shows it makes rates of counters, so that a server keeps no history. The cell is looked at once a
-//! second at most, however many ask.
+//! Clients compute rates from counters, so a server keeps no history. The cell is read at most once
+//! a second, whatever the number of requests.
 
-use crate::arrivals::Arrivals;
+use crate::counters::SchedulerCounters;
 use crate::host::Host;
 use crate::peers::Whoami;
 use crate::service::Room;
-use crate::survey::Survey;
-use crate::tally::Tally;
+use crate::submit_index::SubmitIndex;
+use crate::summary::Summary;
 use omega_client::proto;
 use omega_core::{SchedulerId, Text};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which a look is good for, and how often arrivals are noted.
+/// Time for which a summary is cached, and interval of entries in the submit index.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Statistics kept for callers.
@@ -26,10 +26,9 @@ pub(crate) struct Observer {
     /// A number that no other start has.
     started: u64,
     began: Instant,
-    arrivals: Arrivals,
-    /// The last sums. The lock is taken while they are computed, so that concurrent readers share
-    /// them.
-    survey: Mutex<Option<(Instant, Arc<Survey>)>>,
+    submit_index: SubmitIndex,
+    /// The last summary. Locked while it is computed, so that concurrent readers share it.
+    summary: Mutex<Option<(Instant, Arc<Summary>)>>,
 }
 
 impl Observer {
@@ -41,8 +40,8 @@ impl Observer {
             // integers of 53 bits.
             started: RandomState::new().hash_one(std::process::id()) >> 11,
             began: now,
-            arrivals: Arrivals::begin(next_job, now),
-            survey: Mutex::default(),
+            submit_index: SubmitIndex::begin(next_job, now),
+            summary: Mutex::default(),
         }
     }
 }
@@ -52,7 +51,7 @@ pub(crate) async fn follow(host: Host) {
     let mut versions = host.versions();
     loop {
         let next = host.read(omega_cellstate::Cell::next_job);
-        host.observer().arrivals.note(next, Instant::now());
+        host.observer().submit_index.note(next, Instant::now());
         tokio::time::sleep(FRESH).await;
         if versions.changed().await.is_err() {
             return;
@@ -61,47 +60,47 @@ pub(crate) async fn follow(host: Host) {
 }
 
 /// The cell at a glance, as it was a second ago or later.
-pub(crate) async fn survey(host: &Host) -> Arc<Survey> {
-    let mut known = host.observer().survey.lock().await;
-    if let Some((taken, survey)) = &*known
+pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
+    let mut known = host.observer().summary.lock().await;
+    if let Some((taken, summary)) = &*known
         && taken.elapsed() < FRESH
     {
-        return survey.clone();
+        return summary.clone();
     }
     let looked = host.clone();
-    let survey = tokio::task::spawn_blocking(move || Survey::of(&looked)).await;
-    let survey = Arc::new(survey.expect("looking at a cell does not panic"));
-    host.observer().arrivals.note(survey.next_job, Instant::now());
-    *known = Some((Instant::now(), survey.clone()));
-    survey
+    let summary = tokio::task::spawn_blocking(move || Summary::of(&looked)).await;
+    let summary = Arc::new(summary.expect("looking at a cell does not panic"));
+    host.observer().submit_index.note(summary.next_job, Instant::now());
+    *known = Some((Instant::now(), summary.clone()));
+    summary
 }
 
 /// Time since a job was submitted, as far as this replica saw it.
 pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
-    host.observer().arrivals.age(job, Instant::now())
+    host.observer().submit_index.age(job, Instant::now())
 }
 
 /// All of it.
 pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsResponse {
-    let survey = survey(host).await;
-    let (tallies, failed) = host.metrics().tallies();
+    let summary = summary(host).await;
+    let (scheduler_counters, failed) = host.metrics().scheduler_counters();
     let observer = host.observer();
     proto::GetStatisticsResponse {
-        version: survey.version.0,
+        version: summary.version.0,
         started: observer.started,
         uptime_ms: observer.began.elapsed().as_millis() as u64,
-        machines: survey.machines.len() as u32,
-        draining: survey.machines.iter().filter(|seen| seen.draining).count() as u32,
-        jobs: survey.jobs,
+        machines: summary.machines.len() as u32,
+        draining: summary.machines.iter().filter(|seen| seen.draining).count() as u32,
+        jobs: summary.jobs,
         tasks: Some(proto::TaskCounts {
-            pending: survey.tasks.pending,
-            placed: survey.tasks.placed,
-            running: survey.tasks.running,
-            finished: survey.tasks.finished,
-            failed: survey.tasks.failed,
-            killed: survey.tasks.killed,
+            pending: summary.tasks.pending,
+            placed: summary.tasks.placed,
+            running: summary.tasks.running,
+            finished: summary.tasks.finished,
+            failed: summary.tasks.failed,
+            killed: summary.tasks.killed,
         }),
-        schedulers: schedulers(host, &survey, &tallies),
+        schedulers: schedulers(host, &summary, &scheduler_counters),
         transactions_failed: failed,
         sync_streams: host.metrics().streams(),
         progress: progress(host, me),
@@ -112,31 +111,31 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
 /// jobs may name any number of missing schedulers.
 fn schedulers(
     host: &Host,
-    survey: &Survey,
-    tallies: &BTreeMap<SchedulerId, Tally>,
+    summary: &Summary,
+    scheduler_counters: &BTreeMap<SchedulerId, SchedulerCounters>,
 ) -> Vec<proto::SchedulerStatistics> {
-    let mut all: BTreeMap<Text, Tally> = BTreeMap::new();
-    for name in survey.waiting.keys() {
-        all.insert(name.clone(), Tally::default());
+    let mut all: BTreeMap<Text, SchedulerCounters> = BTreeMap::new();
+    for name in summary.waiting.keys() {
+        all.insert(name.clone(), SchedulerCounters::default());
     }
-    for (id, tally) in tallies {
+    for (id, one) in scheduler_counters {
         let name = host.read(|cell| cell.scheduler_name(*id).cloned());
         let name = name.unwrap_or_else(|| id.to_string().as_str().into());
-        all.entry(scheduler_of(&name)).or_default().add(tally);
+        all.entry(scheduler_of(&name)).or_default().add(one);
     }
-    let one = |(name, tally): (Text, Tally)| {
-        let waiting = survey.waiting.get(&name).cloned().unwrap_or_default();
+    let one = |(name, one): (Text, SchedulerCounters)| {
+        let waiting = summary.waiting.get(&name).cloned().unwrap_or_default();
         let oldest = waiting.oldest.as_ref();
         let count = |(reason, items): (&&str, &u64)| proto::ConflictCount {
             reason: (*reason).to_owned(),
             items: *items,
         };
         proto::SchedulerStatistics {
-            committed: tally.taken,
-            conflicted: tally.conflicted,
-            claims: tally.claims,
-            placements: tally.placements,
-            conflicts: tally.conflicts.iter().map(count).collect(),
+            committed: one.taken,
+            conflicted: one.conflicted,
+            claims: one.claims,
+            placements: one.placements,
+            conflicts: one.conflicts.iter().map(count).collect(),
             pending_tasks: waiting.tasks,
             pending_jobs: waiting.jobs,
             oldest_wait_ms: oldest.map_or(0, |(id, _)| age(host, *id).as_millis() as u64),
@@ -162,7 +161,7 @@ fn scheduler_of(name: &Text) -> Text {
     }
 }
 
-/// Progress of the replicas, as this one knows it.
+/// Progress of the replicas, as known to this one.
 fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();

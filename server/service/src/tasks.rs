@@ -1,10 +1,12 @@
 //! Calls about tasks: reports of agents, and queries.
 
+use crate::agents::Agents;
 use crate::audit::about;
 use crate::grants::{self, caller};
 use crate::host::Host;
+use crate::roles::denied;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
-use crate::{describe, jobs, machines};
+use crate::{jobs, machines, responses};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -14,17 +16,21 @@ use tonic::{Request, Response};
 /// The most reports of one call.
 const REPORTS_MAX: usize = 1000;
 
+/// Bytes of a log that one call reads.
+const LOG_BYTES_MAX: u32 = 256 << 10;
+
 /// The service.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     host: Host,
+    agents: Agents,
 }
 
 impl Tasks {
-    /// The service of a cell.
+    /// The service of a cell, and the agents that keep logs.
     #[must_use]
-    pub fn new(host: Host) -> Tasks {
-        Tasks { host }
+    pub fn new(host: Host, agents: Agents) -> Tasks {
+        Tasks { host, agents }
     }
 }
 
@@ -69,6 +75,46 @@ impl TaskService for Tasks {
         Ok(Response::new(proto::ReportTasksResponse { refused }))
     }
 
+    async fn read_task_log(
+        &self,
+        request: Request<proto::ReadTaskLogRequest>,
+    ) -> Answered<proto::ReadTaskLogResponse> {
+        let caller = caller(&request)?;
+        about(&request, |request| {
+            use proto::job_ref::Job as Given;
+            match request.job.as_ref().and_then(|job| job.job.as_ref()) {
+                Some(Given::Name(name)) => format!("{name}/{}", request.index),
+                _ => request.index.to_string(),
+            }
+        });
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let (task, state) = self.host.read(|cell| {
+            let id = jobs::find(cell, request.job, &caller)?;
+            let is_own = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            if !is_own {
+                let say = "only operators and the roles of its tenant read the logs of a job";
+                return Err(denied(format!("{caller}: {say}")));
+            }
+            let task = TaskId { job: id, index: request.index };
+            let unknown =
+                || ApiError::new(ErrorCode::UnknownTask, format!("there is no task {task}"));
+            cell.task(task).map(|state| (task, state)).ok_or_else(unknown)
+        })?;
+        let read = proto::ReadLog {
+            read: 0,
+            task: Some(task.into()),
+            stream: request.stream,
+            from: request.from,
+            tail_lines: request.tail_lines,
+            bytes_max: LOG_BYTES_MAX,
+        };
+        let proto::LogPart { from, data, end, .. } =
+            self.agents.read_log(state.machine(), read).await?;
+        let running = !state.ended();
+        Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running }))
+    }
+
     async fn list_tasks(
         &self,
         request: Request<proto::ListTasksRequest>,
@@ -100,7 +146,7 @@ impl TaskService for Tasks {
                 if room.is_full() {
                     break;
                 }
-                tasks.push(room.take(describe::task(cell, *id, *state)));
+                tasks.push(room.take(responses::task(cell, *id, *state)));
             }
             let next_page_token = match tasks.len() < rest.len() {
                 true => page_token((start + tasks.len()) as u64),

@@ -1,8 +1,9 @@
-//! A bound on the tasks of a tenant that have not ended, for tenants of which an operator said nothing.
+//! A limit on the number of a tenant's tasks that have not ended.
 //!
-//! Each task costs memory in every replica and every scheduler, and jobs are free to submit. So a server admits a job only while
-//! the tenant's tasks, those of its jobs under way here included, stay within the bound. The bound is a setting of the
-//! server (`limit-tenant-tasks`) and no part of the cell: what a tenant may ask for of each resource is (see `omega quota`).
+//! Each task costs memory in every replica and every scheduler. So a server admits a job only while
+//! the tenant's tasks, including those of jobs in progress here, stay within the limit. It is a
+//! setting of the server (`limit-tenant-tasks`), not a part of the cell; quotas limit resources
+//! (see `omega quota`).
 
 use crate::host::Host;
 use omega_client::{ApiError, ErrorCode};
@@ -19,11 +20,11 @@ type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,
-    /// The lock is taken for a look-up in the cell, whose lock is taken within.
+    /// Locked for a look-up in the cell; taken before the cell's lock.
     under_way: UnderWay,
 }
 
-/// Room for tasks of a tenant, until the state has them or they were rejected.
+/// Reserved number of tasks of a tenant, until they are in the state or rejected.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     tenant: Text,

@@ -1,8 +1,8 @@
 //! The certificates of a listener: read from files, checked, and read again when the files change.
 //!
-//! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
-//! connection shows its certificate anew, so one that has expired or was revoked, or whose authority was taken
-//! away, opens no more connections. Those that are open stay open.
+//! Both sides present a certificate, by TLS 1.3 without session resumption: each connection
+//! presents its certificate anew, so expired and revoked ones, and those of a removed authority,
+//! open no more connections. Open connections stay.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 pub struct TlsFiles {
     /// The replica's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key, readable by its owner alone.
+    /// Its key, readable only by its owner.
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
@@ -51,7 +51,7 @@ pub enum TlsError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Take the right from them.
+    /// Remove the permission.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
         /// Path of the file.
@@ -64,7 +64,7 @@ pub enum TlsError {
     Empty {
         /// Path of the file.
         file: PathBuf,
-        /// Subject of the search.
+        /// Missing object.
         what: &'static str,
     },
     /// Use a key and certificates that belong together.
@@ -72,7 +72,7 @@ pub enum TlsError {
     Unusable {
         /// The file of the certificate or of the authorities.
         file: PathBuf,
-        /// Mistake.
+        /// The error.
         why: String,
     },
 }
@@ -86,11 +86,11 @@ pub struct TlsBytes {
     pub key: Vec<u8>,
     /// The authorities.
     pub authority: Vec<u8>,
-    /// Their lists of revoked certificates.
+    /// Revocation lists of the authorities.
     pub revoked: Option<Vec<u8>>,
 }
 
-/// Without the key.
+/// Prints no key.
 impl std::fmt::Debug for TlsBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsBytes").finish_non_exhaustive()
@@ -175,7 +175,7 @@ impl Certificates {
     /// Reads the files again. Returns whether they had changed.
     ///
     /// # Errors
-    /// If they cannot be used now; what was read before is used on.
+    /// If they are unusable; the previous ones stay in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let bytes = self.files.read()?;
         if self.now.lock().bytes == bytes {
@@ -245,9 +245,9 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 
 /// Verifier of the certificates of callers.
 ///
-/// A list says which certificates of its authority are revoked, those between an authority and a caller among
-/// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let
-/// nobody in would help who can keep it from coming.
+/// A list revokes certificates of its authority, including intermediate ones. An authority without
+/// a list revokes nothing. An overdue list is still used: rejecting everyone would help an attacker
+/// who can withhold it.
 fn callers(
     roots: RootCertStore,
     revoked: Vec<CertificateRevocationListDer<'static>>,

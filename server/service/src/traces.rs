@@ -36,7 +36,7 @@ use tonic::transport::{Endpoint, Error};
 /// Export timeout of spans. Unaccepted spans are dropped silently: traces are a sample.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Time for which the end of a server waits for the last spans.
+/// Time for which a stopping server waits for the last spans.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// Sampling of traces, and their collector.
@@ -49,7 +49,7 @@ pub struct TraceSettings {
     pub fraction: f64,
 }
 
-/// Makes traces. Clones share what sends them.
+/// Source of traces. Clones share the exporter.
 #[derive(Clone, Debug)]
 pub struct Traces {
     shared: Arc<Shared>,
@@ -65,9 +65,9 @@ struct Shared {
 /// Sampler: decides whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Its sender, if the call belongs to a trace; chance, if not.
+    /// The caller's sampling decision, if the call belongs to a trace; else at random.
     Sender,
-    /// Chance alone: the call is a stream, and has too many of them.
+    /// At random only: the call is a stream of many transactions.
     Chance,
 }
 
@@ -253,7 +253,7 @@ impl Trace {
         all
     }
 
-    /// A moment by the clock on the wall.
+    /// Wall-clock time of an instant.
     fn at(&self, moment: Instant) -> SystemTime {
         self.wall + moment.saturating_duration_since(self.began)
     }

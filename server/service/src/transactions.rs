@@ -1,7 +1,7 @@
-//! Results of past transactions, from the reply cache, for people who ask for the outcome of one.
+//! Results of past transactions, from the reply cache.
 //!
-//! The cell keeps its answers so that a retry does nothing twice, and they are all that is told here: which
-//! items were refused and why, by their places, at which version. What was in a transaction is nowhere.
+//! The cell keeps results for retries, and only these are returned: the rejected items by position,
+//! the reasons, and the version. The contents of transactions are not kept.
 
 use crate::host::Host;
 use crate::service::Room;
@@ -23,7 +23,7 @@ struct Place {
 /// The result of one transaction.
 ///
 /// # Errors
-/// If there is no such scheduler, it sent no such transaction, or the answer is forgotten.
+/// If there is no such scheduler, it sent no such transaction, or the result is no longer stored.
 pub(crate) fn get(
     cell: &Cell,
     scheduler: &str,
@@ -58,10 +58,10 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     ApiError::new(code, say)
 }
 
-/// The answers of one scheduler, or of all, those of the newest version first: at most `size` after the page
-/// that ended with this token.
+/// Results of one scheduler, or of all, newest version first: at most `size` after the page that
+/// ended with this token.
 ///
-/// The cell is looked at scheduler by scheduler, so that no commit waits for those who look.
+/// The cell is read scheduler by scheduler, so that commits do not wait for it.
 ///
 /// # Errors
 /// If there is no such scheduler, or no page has ended so.
@@ -103,8 +103,8 @@ pub(crate) fn list(
     Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
 }
 
-/// The results at these places, as many as fit on a page: the other places are cut off, and `more`
-/// is set. Forgotten ones are omitted.
+/// The results at these places, as many as fit on a page; `more` is set if some did not fit.
+/// Results no longer stored are omitted.
 fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
     let mut room = Room::of_page(0);
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A page continues where the one before it ended; any other text is no token.
+        /// A page continues where the previous one ended; other texts are invalid tokens.
         #[test]
         fn a_token_is_a_place(version in any::<u64>(), scheduler in any::<u32>(), number in any::<u64>()) {
             let at = Place { version, scheduler, number };

@@ -32,11 +32,11 @@ pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 /// ones, and a connection may have no more streams (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
-/// The places of some calls. Clones share them.
+/// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane(Arc<Mutex<State>>);
 
-/// Turns of callers; see the head of the file. The lock is taken for a look-up.
+/// Turns of callers; see the head of the file.
 #[derive(Debug)]
 struct State {
     max: usize,
@@ -102,9 +102,9 @@ impl Lane {
         Some(Taken(self.clone()))
     }
 
-    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the turn if there
-    /// is nothing to be read. If not, it is woken when it may; to be asked with the same ticket then, which
-    /// is `None` at first.
+    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the
+    /// turn if there is nothing to read. If not, it is woken later; call again with the same
+    /// ticket, which is `None` at first.
     pub(crate) fn turn(
         &self,
         caller: &Arc<str>,
@@ -133,7 +133,7 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Passes the turn to the next caller, if there is room: this connection has nothing to read.
+    /// Passes the turn to the next caller, because this connection has nothing to read.
     pub(crate) fn pass_on(&self) {
         self.0.lock().call_next();
     }
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// Calls the next connection, if there is room for what may come with it.
+    /// Gives the turn to the next connection, if there is memory for its next message.
     fn call_next(&mut self) {
         if self.turns.is_empty() || !self.has_room() {
             return;
@@ -211,7 +211,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A connection that is ready to be read whenever it may be.
+    /// A connection that always has data to read.
     struct Reader {
         caller: Arc<str>,
         ticket: Option<u64>,
@@ -292,8 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// In random sequences, no connection waits while there is a free slot and no other has the
-        /// turn.
+        /// In random sequences, no connection waits while a slot is free and nobody has the turn.
         #[test]
         fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);

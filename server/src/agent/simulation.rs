@@ -199,6 +199,7 @@ mod tests {
             devices: Vec::new(),
             cores: Vec::new(),
             grace_ms: 0,
+            program: Default::default(),
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn named(text: &str) -> Result<Named, String> {
 }
 
 impl Named {
-    /// The amounts, with the flag that named them.
+    /// The amounts by kind, or an error that names the flag.
     pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
         (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
     }
@@ -97,7 +97,7 @@ pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, A
     })
 }
 
-/// The time that a call is given.
+/// Parses the timeout of a call.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time.is_zero() || time > TIMEOUT_MAX {

@@ -1,8 +1,9 @@
-//! `omega backup`: all that a cell knows in one file, from which `omega restore` makes a new cell.
+//! `omega backup`: the whole state of a cell in one file, from which `omega restore` creates a new
+//! cell.
 //!
-//! The pieces go into a file of another name, which gets its own only when every byte of it was read
-//! again and checked: whatever has the name that was asked for is a backup. A stream that breaks is
-//! begun anew, at the next replica.
+//! The pieces go into a temporary file, which gets its final name only after every byte was read
+//! again and checked: so a file with the final name is a backup. A broken stream is started again
+//! at the next replica.
 
 use super::call::{Caller, another_try_may_help};
 use super::show::{self, facts};
@@ -142,7 +143,7 @@ fn publish(partial: &Path, file: &Path) -> io::Result<()> {
     File::open(folder_of(file))?.sync_all()
 }
 
-/// Writes every piece where it belongs. The answer is the version of the cell that is in them.
+/// Writes every piece at its offset. Returns the version of the cell.
 async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
     let mut pieces = caller
         .ask(&proto::BackupRequest {}, |channel, mut request| async move {

@@ -1,7 +1,6 @@
-//! Calls from the command line: round the replicas until one answers or the time is up.
+//! Calls from the command line: the replicas are tried in turn until one answers or time is up.
 //!
-//! Every call of the API may be sent again, so a replica that does not answer costs a moment and no
-//! more: the next one is asked the same.
+//! Every call of the API may be repeated, so an unresponsive replica costs only a moment.
 
 use super::AskError;
 use omega_client::connect::Connections;
@@ -34,9 +33,9 @@ pub(super) struct Caller {
 /// A list from several pages.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
-    /// Contents.
+    /// Items of the page.
     pub(super) items: Vec<T>,
-    /// Whether there is more than the limit.
+    /// Whether more items exist beyond the limit.
     pub(super) more: bool,
     /// The version of the cell when the last page was made.
     pub(super) version: u64,
@@ -66,7 +65,7 @@ impl Caller {
     /// Sends a call until there is a reply.
     ///
     /// # Errors
-    /// If the cell refuses, or nobody answers in time.
+    /// If the cell refuses, or no replica answers in time.
     pub(super) fn call<Q: Clone, A, F>(
         &self,
         request: &Q,
@@ -115,7 +114,7 @@ impl Caller {
                 return Err(AskError::Refused(after(why, may_be_done)));
             }
             may_be_done |= matches!(why.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
-            self.connections.leave(&connection);
+            self.connections.leave_for(&connection, &why);
             let pause = before_another_try(&why, tries);
             tries += 1;
             if Instant::now() + pause >= until {
@@ -136,13 +135,13 @@ impl Caller {
         self.connections.leave(&self.connections.current());
     }
 
-    /// Leaves a replica whose stream has broken, and gives the next one a moment.
+    /// Turns to the next replica after a broken stream, with a delay.
     pub(super) async fn go_on(&self) {
         self.pass_on();
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Time for which one replica is waited for: so that each has its turn.
+    /// Timeout of one attempt, so that every replica can be tried.
     fn attempt(&self) -> Duration {
         match self.connections.count() as u32 {
             0 | 1 => self.timeout,
@@ -205,7 +204,7 @@ fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
     why
 }
 
-/// Whether the next replica, or the next moment, may bring an answer.
+/// Whether a retry, here or at the next replica, may succeed.
 pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     use ErrorCode::{Late, OutcomeUnknown};
     // A full disk does not empty itself, and people should hear of it.

@@ -1,4 +1,4 @@
-//! `omega cell`: what a cell is, and how much of it is taken.
+//! `omega cell`: identity and use of a cell.
 
 use super::shape::{self, ByKind, MemberShape};
 use super::show::{self, Align, columns, facts};

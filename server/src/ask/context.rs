@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What to do with contexts.
+/// Commands for contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// List the contexts; the current one is marked.
@@ -74,7 +74,7 @@ struct ContextShape {
     context: Context,
 }
 
-/// Does what was asked.
+/// Runs a subcommand.
 pub(crate) fn run(command: &ContextCommand) -> Result<(), AskError> {
     let file = context::path().ok_or(ContextError::NoHome)?;
     let mut all = context::read(&file)?;

@@ -1,7 +1,7 @@
-//! `omega job explain`: why a job of a live cell waits, and what would help.
+//! `omega job explain`: explains why a job of a served cell is pending.
 //!
-//! The cell is asked, which looks at its machines as a scheduler with this profile would. Nothing is
-//! written: not even a scheduler is registered.
+//! The cell computes the explanation as a scheduler with this profile would. Nothing is written:
+//! not even a scheduler is registered.
 
 use super::call::Caller;
 use super::job::by_name;

@@ -4,7 +4,7 @@ use super::call::{Caller, Page};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
-use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, listed};
+use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use super::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, task};
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What to do with jobs.
+/// Commands for jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// List the jobs and their progress.
@@ -32,6 +32,7 @@ pub(crate) enum JobCommand {
     /// Submit a job. An identical job under the same name changes nothing.
     #[command(after_help = "Examples:\n  \
         omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
+        omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello from $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
     /// Change the number of tasks of a group.
@@ -79,7 +80,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
           "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
-          "anti_affinity", "cores", "one_node"])]
+          "anti_affinity", "cores", "one_node", "env", "user", "run"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -185,7 +186,7 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     columns(&heading, &rows)
 }
 
-/// How many machines of a job are named.
+/// Largest number of a job's machines that are printed.
 const MACHINES_SHOWN: usize = 20;
 
 /// A job, and the first machines that its tasks have.
@@ -232,7 +233,7 @@ fn gang_wait(held: &super::shape::GangWaitShape) -> String {
     left.map_or(places.clone(), |left| format!("{places}, for {} s more", left.div_ceil(1000)))
 }
 
-/// What each task of a group has, in a line.
+/// Request of each task of a group, in a line.
 fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let listed = |amounts: &ByKind<u64>| listed(kinds, amounts);
     let demand_profile = |(name, points): (&String, &Vec<u64>)| {
@@ -254,7 +255,20 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
     let parts = [listed(&group.request)].into_iter().filter(|part| !part.is_empty());
     let parts = parts.chain(group.demand_profiles.iter().filter_map(demand_profile));
     let parts = parts.chain(named.map(|(what, list)| format!("{what} {list}")));
+    let parts = parts.chain(group.run.as_ref().map(|run| format!("runs {}", program(run))));
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Characters of a program that are shown.
+const PROGRAM_SHOWN: usize = 60;
+
+/// A program in a line: without what would change the line, and cut where it is long.
+fn program(run: &RunShape) -> String {
+    let words = [&run.command].into_iter().chain(&run.args);
+    let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let cut = line.chars().count() > PROGRAM_SHOWN;
+    let shown: String = line.chars().take(PROGRAM_SHOWN).collect();
+    omega_core::text::shown(&shown) + if cut { "..." } else { "" }
 }
 
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {

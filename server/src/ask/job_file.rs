@@ -7,14 +7,16 @@ use super::moment::Moment;
 use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
+use super::run_file::{self, RunFile};
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
-    OptionalResources, PlacementRules, Precedence, Preemption, TaskGroup, Unit,
+    OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup, Unit,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job.
@@ -119,12 +121,18 @@ struct GroupFile {
     /// Names of the container images.
     #[serde(default)]
     images: Vec<String>,
+    /// The program that each task runs.
+    run: Option<RunFile>,
+    /// Opaque text for agents of one's own.
+    payload: Option<String>,
+    /// A file with opaque bytes for them, at most 64 KiB; relative to the job's file.
+    payload_file: Option<PathBuf>,
     /// Names of the volume claims of each task.
     #[serde(default)]
     volumes: Vec<String>,
     /// Name of the only machine where the tasks may run, if any.
     machine: Option<String>,
-    /// Selectors of which the machine must match at least one, if given.
+    /// The machine must match at least one of these selectors, if any is given.
     required: Option<Vec<SelectorFile>>,
     /// Selectors of preferred machines.
     #[serde(default)]
@@ -195,10 +203,20 @@ fn whole() -> u16 {
     1000
 }
 
-/// A time, read by the same rule as a flag.
+/// A time, parsed like a flag.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct TimeFile(Duration);
+pub(super) struct TimeFile(Duration);
+
+impl TimeFile {
+    pub(super) const fn from_secs(seconds: u64) -> TimeFile {
+        TimeFile(Duration::from_secs(seconds))
+    }
+
+    pub(super) fn millis(self) -> u32 {
+        millis(self.0)
+    }
+}
 
 impl TryFrom<String> for TimeFile {
     type Error = String;
@@ -216,7 +234,7 @@ impl JobFile {
     pub(super) fn job(&self, kinds: &Kinds, file: &Path) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{}: group[{index}].{field}", file.display());
-            group.group(kinds, at)
+            group.group(kinds, file, at)
         });
         Ok(Job {
             name: self.name.as_str().into(),
@@ -246,7 +264,12 @@ fn millis(time: Duration) -> u32 {
 }
 
 impl GroupFile {
-    fn group(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<TaskGroup, AskError> {
+    fn group(
+        &self,
+        kinds: &Kinds,
+        file: &Path,
+        at: impl Fn(&str) -> String,
+    ) -> Result<TaskGroup, AskError> {
         let (mut request, devices) = amounts_and_devices(
             kinds,
             (&self.request, self.devices),
@@ -299,7 +322,20 @@ impl GroupFile {
             optional: (!optional_nothing).then_some(optional),
             cores,
             cluster_request: amount::amounts(kinds, of_cell, 0)?,
+            run: self.run(&at)?.map(Arc::new),
+            payload: self.payload(file, &at)?,
         })
+    }
+
+    fn run(&self, at: impl Fn(&str) -> String) -> Result<Option<Run>, AskError> {
+        let ports = || self.ports.iter().filter_map(PortFile::named).collect();
+        self.run.as_ref().map(|run| run.run(&at("run"), ports())).transpose()
+    }
+
+    fn payload(&self, file: &Path, at: impl Fn(&str) -> String) -> Result<Payload, AskError> {
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let named = self.payload_file.as_ref().map(|path| folder.join(path));
+        run_file::payload(&at("payload"), self.payload.as_deref(), named.as_deref())
     }
 
     fn demand_profiles(
@@ -427,6 +463,43 @@ mod tests {
         let file: JobFile = toml::from_str(&other).unwrap();
         let refused = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap_err();
         assert!(refused.to_string().contains("gold"), "{refused}");
+    }
+
+    #[test]
+    fn the_job_in_the_docs_has_a_program() {
+        let docs = include_str!("../../../docs/run-programs.md");
+        let (_, file) = docs.split_once("```toml").unwrap();
+        let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
+        let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
+        let run = job.groups[0].run.as_ref().unwrap();
+        assert_eq!(
+            (&*run.command, run.args.len(), run.restart.attempts),
+            ("/usr/bin/python3", 3, 3)
+        );
+        assert_eq!((&*run.ports[0].name, run.ports[0].number), ("http", 8080));
+        let health = run.health.as_ref().unwrap();
+        assert_eq!((health.interval_ms, health.timeout_ms, health.failures), (5000, 1000, 3));
+    }
+
+    #[test]
+    fn a_payload_is_a_text_or_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("bytes"), [0, 159, 1]).unwrap();
+        std::fs::write(folder.path().join("large"), vec![0; (64 << 10) + 1]).unwrap();
+        let job = |line: &str| {
+            let text = format!("name = \"a\"\n[[group]]\ncount = 1\n{line}");
+            let file: JobFile = toml::from_str(&text).unwrap();
+            file.job(&Kinds::standard(), &folder.path().join("job.toml"))
+        };
+        let payload = |line: &str| job(line).unwrap().groups[0].payload.as_bytes().to_vec();
+        assert_eq!(payload("payload = \"text\""), b"text");
+        assert_eq!(payload("payload_file = \"bytes\""), [0, 159, 1]);
+        let why = |line: &str| job(line).unwrap_err().to_string();
+        assert!(why("payload_file = \"large\"").contains("larger than 65536 bytes"));
+        assert!(why("payload_file = \"missing\"").contains("group[0].payload_file: "));
+        assert!(why("payload = \"a\"\npayload_file = \"bytes\"").contains("not both"));
+        let health = "run = { command = \"a\", health = { tcp = 1, command = [\"a\"] } }";
+        assert!(why(health).contains("exactly one of command, tcp and http"));
     }
 
     #[test]

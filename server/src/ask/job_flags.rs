@@ -5,9 +5,10 @@ use super::moment::Moment;
 use super::{AskError, pairs};
 use clap::Args;
 use omega_core::{
-    CoreRequest, Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement, Spread,
-    TaskGroup, TaskRule, TaskSelector, TopologyLevel,
+    CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement,
+    Run, Spread, TaskGroup, TaskRule, TaskSelector, TopologyLevel,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job of one group.
@@ -68,6 +69,25 @@ pub(super) struct JobFlags {
     /// At most one of its tasks in each domain: `machine`, or the key of a label.
     #[arg(long, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
+    /// An environment variable of its program. May be repeated.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
+    env: Vec<EnvVar>,
+    /// The user that its program runs as [default: the agent's].
+    #[arg(long, value_name = "NAME", requires = "run")]
+    user: Option<String>,
+    /// Its program and the program's arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    run: Vec<String>,
+}
+
+/// An environment variable: the value may have further equals signs, or be empty.
+fn variable(text: &str) -> Result<EnvVar, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok(EnvVar { name: name.into(), value: value.into() })
+        }
+        _ => Err("NAME=VALUE is needed".to_owned()),
+    }
 }
 
 impl JobFlags {
@@ -108,6 +128,7 @@ impl JobFlags {
         };
         group.rules.tasks.extend(self.spread.iter().map(spread));
         group.rules.tasks.extend(self.anti_affinity.iter().map(apart));
+        group.run = self.run().map(Arc::new);
         let mut job = Job::batch(self.name.as_deref().unwrap_or_default(), group);
         if self.service {
             job.kind = JobKind::Service;
@@ -125,5 +146,14 @@ impl JobFlags {
         job.runtime_estimate_ms = self.run_time.map(|time| time.as_millis() as u64);
         job.deadline_ms = self.deadline.map(Moment::unix_ms);
         Ok(job)
+    }
+
+    fn run(&self) -> Option<Run> {
+        let (command, args) = self.run.split_first()?;
+        Some(Run {
+            env: self.env.clone(),
+            user: self.user.as_deref().map(Into::into),
+            ..Run::new(command.as_str()).with_args(args.iter().map(String::as_str))
+        })
     }
 }

@@ -17,8 +17,8 @@ pub(crate) enum LeaseCommand {
     List(AskArgs),
     /// Revoke all names of the process that owns NAME, at once: of one that hangs and still renews.
     ///
-    /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
-    /// free then, until somebody starts a scheduler.
+    /// Its later transactions are rejected, and it exits when it learns of that; a standby takes
+    /// over. The name is free until a scheduler is started.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
         /// The scheduler's name.
@@ -94,7 +94,7 @@ fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let names: Vec<String> = held.map(|scheduler| scheduler.name.clone()).collect();
     let ended = EndedShape { process: holder.map(|h| h.process).unwrap_or_default(), names };
     show::print(ask.output, &ended, || match ended.names.is_empty() {
-        true => format!("nobody holds {name}\n"),
+        true => format!("no process owns {name}\n"),
         false => {
             let process = if ended.process.is_empty() { "a process" } else { &ended.process };
             format!("{process} does not hold {} any more\n", ended.names.join(", "))

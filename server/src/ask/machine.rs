@@ -14,7 +14,7 @@ use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What to do with machines.
+/// Commands for machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
     /// List the machines and their free resources.
@@ -29,10 +29,10 @@ pub(crate) enum MachineCommand {
         omega machine add -f machines.toml")]
     Add(Box<AddArgs>),
     /// Stop placing tasks on a machine. Running ones stay.
-    #[command(after_help = "Example:\n  omega machine drain m-1")]
+    #[command(visible_alias = "cordon", after_help = "Example:\n  omega machine drain m-1")]
     Drain(NameArgs),
     /// Resume placing tasks on a machine.
-    #[command(after_help = "Example:\n  omega machine resume m-1")]
+    #[command(visible_alias = "uncordon", after_help = "Example:\n  omega machine resume m-1")]
     Resume(NameArgs),
     /// Remove a machine. Its tasks become pending.
     #[command(after_help = "Example:\n  omega machine remove m-1")]
@@ -74,7 +74,7 @@ impl MachineState {
     }
 }
 
-/// What the machine is, or a file of machines.
+/// The machine by flags, or a file of machines.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
@@ -270,7 +270,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
 }
 
 impl Described {
-    /// The same as in a file.
+    /// The machine of the flags, in the form of a file.
     fn machine(&self) -> MachineFile {
         let named = self.amounts.named();
         let capacity: BTreeMap<String, Amount> =

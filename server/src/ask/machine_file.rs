@@ -1,4 +1,4 @@
-//! Machines as a file describes them: some with one entry, many alike with one entry and a count.
+//! Machines in a file; identical ones are one entry with a count.
 
 use super::amount::{self, Amount};
 use super::{AskError, pairs};

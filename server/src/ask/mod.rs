@@ -19,6 +19,7 @@ pub(crate) mod job;
 mod job_file;
 mod job_flags;
 pub(crate) mod lease;
+mod logs;
 pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
@@ -31,6 +32,7 @@ pub(crate) mod reservation;
 pub(crate) mod resize;
 pub(crate) mod resource;
 mod rules_file;
+mod run_file;
 mod shape;
 mod show;
 pub(crate) mod task;
@@ -45,8 +47,9 @@ use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
 use clap::Args;
-use omega_client::ApiError;
 use omega_client::convert::Malformed;
+use omega_client::{Address, ApiError};
+use omega_core::Kinds;
 use omega_store::backup::BackupError;
 use show::Format;
 use std::io;
@@ -62,7 +65,7 @@ pub(crate) struct NameArgs {
     ask: AskArgs,
 }
 
-/// Information for every verb.
+/// Options of every command that calls a cell.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
@@ -83,6 +86,17 @@ impl AskArgs {
     }
 }
 
+/// Asks a cell for its kinds of resources, for as long as an election takes.
+///
+/// # Errors
+/// If the address is none, or nobody answers.
+pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
+    Caller::new(address, KINDS_PATIENCE)?.kinds()
+}
+
+/// Time for which a cell is asked for its kinds: many elections have their time in it.
+const KINDS_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Error of a command: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
@@ -94,8 +108,16 @@ pub(crate) enum AskError {
     Amount {
         /// Flag or field.
         place: String,
-        /// Error in it.
+        /// The error.
         why: AmountError,
+    },
+    /// Correct the field of a file.
+    #[error("{place}: {why}")]
+    Field {
+        /// Which field.
+        place: String,
+        /// Rule that it breaks, and the remedy.
+        why: String,
     },
     /// Name a kind that the cell has.
     #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
@@ -104,7 +126,7 @@ pub(crate) enum AskError {
         place: String,
         /// Its value.
         kind: String,
-        /// Those that there are.
+        /// Valid values.
         has: String,
     },
     /// Correct the environment.
@@ -133,7 +155,7 @@ pub(crate) enum AskError {
     Conflicts {
         /// The number.
         refused: usize,
-        /// Of how many.
+        /// Number of items.
         items: usize,
     },
     /// Correct the context.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment. A cell that is served counts its time in milliseconds since 1970.
+/// A time. A served cell counts in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Moment {

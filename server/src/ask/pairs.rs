@@ -4,7 +4,7 @@ use omega_core::limits::{CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
 
 /// A label: `key=value`.
-pub(super) fn label(text: &str) -> Result<(String, String), String> {
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not like key=value")),

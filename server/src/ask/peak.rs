@@ -1,4 +1,4 @@
-//! `omega peak`: hours in which services need their machines, and batch steps back.
+//! `omega peak`: peak hours of services, in which batch tasks are limited.
 
 use super::reservation::selector;
 use super::shape::{DoneForShape, DoneShape};
@@ -114,10 +114,10 @@ struct CalendarShape {
 /// A peak.
 #[derive(Debug, Serialize)]
 struct PeakShape {
-    /// In milliseconds of the day.
+    /// Milliseconds since midnight.
     from_ms: u32,
     until_ms: u32,
-    /// In percent of what a machine has, by kind.
+    /// Percentage of a machine's capacity, by kind.
     batch_max: BTreeMap<String, u8>,
     /// Whether it is in effect now, by the cell's time.
     holds: bool,
@@ -235,7 +235,7 @@ fn table(shape: &PeaksShape) -> String {
         0 => {}
         over => {
             let machines = plural(over as u64, "machine");
-            text += &format!("on {machines} batch holds more than its share\n");
+            text += &format!("on {machines} batch exceeds its share\n");
         }
     }
     text

@@ -1,4 +1,4 @@
-//! `omega quota`: what the tasks of a tenant may claim together.
+//! `omega quota`: limits of the total claims of tenants.
 
 use super::amount::{self, AmountArgs};
 use super::call::Page;
@@ -27,8 +27,9 @@ pub(crate) enum QuotaCommand {
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
-    /// Limit what the jobs of a tenant may ask for together, placed or not: a job beyond it is refused when it is
-    /// submitted. A kind that is not named is not limited. Without amounts, whatever is asked for is admitted.
+    /// Limit the requests of a tenant's jobs together, placed or not: jobs beyond it are rejected
+    /// at submission. Kinds that are not given are unlimited. Without amounts, the limit is
+    /// removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
     /// Lift the limits of a tenant.

@@ -50,7 +50,7 @@ pub(crate) struct CreateArgs {
     /// Start: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
     from: Moment,
-    /// Time for which it is.
+    /// Duration.
     #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::duration)]
     length: Duration,
     #[command(flatten)]

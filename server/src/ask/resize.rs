@@ -1,7 +1,7 @@
-//! `omega task resize`: gives a task that has a machine more or less of it.
+//! `omega task resize`: resizes a placed task.
 //!
-//! It is a transaction of one resize, sent by hand as those of `omega txn commit` are. Kinds that are not named stay
-//! as they are.
+//! It is a transaction of one resize, sent like those of `omega txn commit`. Kinds that are not
+//! given stay.
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;
@@ -32,7 +32,8 @@ pub(crate) struct ResizeArgs {
     ask: AskArgs,
 }
 
-fn name(text: &str) -> Result<(String, u32), String> {
+/// Reads the name of a task.
+pub(super) fn name(text: &str) -> Result<(String, u32), String> {
     let found = task_name(text).map(|found| (found.job.to_owned(), found.index));
     found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
 }
@@ -86,7 +87,8 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
     }
 }
 
-/// Current allocation of a task, or the one it would have on a machine. A missing task is left to the cell to refuse.
+/// Current allocation of a task, or the one it would have on a machine. The cell rejects unknown
+/// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
     let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;

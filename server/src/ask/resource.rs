@@ -1,4 +1,4 @@
-//! `omega cluster-resource`: what the cell as a whole has that tasks claim, such as licences.
+//! `omega cluster-resource`: resources of the cell as a whole, such as licences.
 
 use super::amount::{self, Amount};
 use super::shape::DoneShape;
@@ -22,13 +22,13 @@ pub(crate) enum ResourceCommand {
     Set(SetArgs),
 }
 
-/// Of what, and how much.
+/// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The resource kind: one of the cell's.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Amount that there is; 0 is none.
+    /// Total amount; 0 for none.
     #[arg(value_name = "AMOUNT", allow_negative_numbers = true)]
     amount: Amount,
     #[command(flatten)]

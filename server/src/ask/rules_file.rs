@@ -1,9 +1,8 @@
-//! Placement rules in files: those of `omega-core` in a format of their own, which stays stable
-//! while the core changes.
+//! Placement rules in files: those of `omega-core`, in a stable format.
 
 use super::pairs;
 use omega_core::{
-    Affinity, LabelSelector, MachineSelector, Near, Operator, Port, Preferred, Protocol,
+    Affinity, LabelSelector, MachineSelector, NamedPort, Near, Operator, Port, Preferred, Protocol,
     Requirement, Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Text, Toleration,
     TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
@@ -115,6 +114,16 @@ pub(super) struct PortFile {
     protocol: ProtocolFile,
     /// Address of the port; every address of the machine if absent.
     address: Option<String>,
+    /// Its name, for the variable OMEGA_PORT_NAME of the task's program.
+    name: Option<String>,
+}
+
+impl PortFile {
+    /// The name with the number, if it has a name.
+    pub(super) fn named(&self) -> Option<NamedPort> {
+        let name = self.name.as_deref()?.into();
+        Some(NamedPort { name, number: self.number })
+    }
 }
 
 /// The protocol of a port.

@@ -10,7 +10,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
-    ResourceKind, TenantConfig,
+    ResourceKind, Run, TenantConfig, Text,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
-/// Setting for some machines, and how many such machines there are now.
+/// A setting for some machines, and the current number of such machines.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneForShape {
     #[serde(flatten)]
@@ -98,7 +98,7 @@ pub(super) struct JobShape {
     pub(super) gang_min: Option<u32>,
     pub(super) gang_timeout_ms: Option<u32>,
     pub(super) runtime_estimate_ms: Option<u64>,
-    /// By when it should have ended, in milliseconds since 1970.
+    /// Deadline, in milliseconds since 1970.
     pub(super) deadline_ms: Option<u64>,
     /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
@@ -145,9 +145,36 @@ pub(super) struct GroupShape {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
+    /// The program of each task; `null`: none, or only the roles of its tenant see it.
+    pub(super) run: Option<RunShape>,
+    /// Bytes of the payload.
+    pub(super) payload_bytes: usize,
 }
 
-/// Cores that a task has to itself.
+/// A program.
+#[derive(Debug, Serialize)]
+pub(super) struct RunShape {
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) working_dir: Option<String>,
+    pub(super) user: Option<String>,
+}
+
+impl From<&Run> for RunShape {
+    fn from(run: &Run) -> RunShape {
+        let optional = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+        RunShape {
+            command: run.command.to_string(),
+            args: run.args.iter().map(ToString::to_string).collect(),
+            env: run.env.iter().map(|one| (one.name.to_string(), one.value.to_string())).collect(),
+            working_dir: optional(&run.working_dir),
+            user: optional(&run.user),
+        }
+    }
+}
+
+/// Exclusive cores of a task.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CoresShape {
     pub(super) count: u16,
@@ -163,7 +190,7 @@ pub(super) struct TaskShape {
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
     pub(super) devices: Vec<u32>,
-    /// Number of cores of each NUMA node it has to itself.
+    /// Exclusive cores by NUMA node.
     pub(super) cores: Vec<u32>,
     /// Allocation on its machine; `null`: its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
@@ -175,15 +202,15 @@ pub(super) struct TenantShape {
     pub(super) name: String,
     /// `null`: nothing is limited. A kind that is `null` is not.
     pub(super) limit: Option<ByKind<Option<u64>>>,
-    /// Its own, and that of all tenants below it.
+    /// Claims of the tenant and of all below it.
     pub(super) used: ByKind<u64>,
     /// The tenant above it; `null` at the top.
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// Request of its jobs may, placed or not; as `limit` is of what they claim.
+    /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
-    /// Their request; 0 while no tenant's is limited.
+    /// Total request; 0 while no tenant has a request limit.
     pub(super) requested: ByKind<u64>,
 }
 
@@ -196,7 +223,7 @@ pub(super) struct MemberShape {
     pub(super) leads: bool,
     /// Time since the leader heard it; `null`: never, or the leader did not answer.
     pub(super) silent_ms: Option<u64>,
-    /// Its address for the other replicas; `null`: as their settings say.
+    /// Its address for the other replicas; `null`: from their settings.
     pub(super) peer_address: Option<String>,
 }
 
@@ -288,6 +315,8 @@ impl JobShape {
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
+            run: group.run.as_deref().map(RunShape::from),
+            payload_bytes: group.payload.as_bytes().len(),
         };
         Ok(JobShape {
             name: job.name.to_string(),

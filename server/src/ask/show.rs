@@ -13,9 +13,9 @@ use std::cmp::Ordering;
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns, and amounts as people read them.
+    /// Columns, with readable amounts.
     Table,
-    /// The table with more columns, where there are any.
+    /// The table with more columns, if any.
     Wide,
     /// Names alone, one in a line, for other commands.
     Name,
@@ -55,7 +55,7 @@ pub(super) fn print(
     Ok(output::print(&text)?)
 }
 
-/// One of many values, as programs read them one after the other: a line of JSON, or a YAML document.
+/// One of a stream of values: a line of JSON, or a YAML document.
 pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
     match format {
         Format::Table | Format::Wide | Format::Name => None,
@@ -106,7 +106,7 @@ pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// By way of JSON's value, so that both have the same fields in the same words.
+/// Converted through JSON, so that both have the same fields.
 fn yaml(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
     let text = serde_saphyr::to_string(&value);
@@ -114,8 +114,8 @@ fn yaml(value: &impl Serialize) -> String {
     if text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// Rows under a heading, in columns with two spaces between them. Nothing is cut: scripts read tables,
-/// too. No name in it can move the reader's cursor.
+/// Rows under a heading, in columns two spaces apart. Nothing is cut, because scripts read tables.
+/// Control characters in names are replaced.
 pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = heading.iter().map(|(name, _)| name.to_uppercase()).collect();
     let all: Vec<Vec<String>> = std::iter::once(&head)
@@ -139,7 +139,7 @@ pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String
     all.iter().map(line).collect()
 }
 
-/// Names with what they have, a line for each; those that have nothing are left out.
+/// Names and values, one a line; empty values are omitted.
 pub(super) fn facts(lines: &[(&str, String)]) -> String {
     let lines: Vec<_> = lines.iter().filter(|(_, what)| !what.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -166,7 +166,7 @@ pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = sentence(what, &shape.done);
     match shape.machines {
         None => format!("{done}\n"),
-        Some(0) => format!("{done}; no machine is like that now\n"),
+        Some(0) => format!("{done}; no machine matches now\n"),
         Some(count) => format!("{done} for {}\n", plural(count.into(), "machine")),
     }
 }
@@ -237,7 +237,7 @@ mod tests {
         "\0",
     ];
 
-    /// A value as answers have them.
+    /// Any value of an answer.
     fn any_value() -> impl Strategy<Value = Value> {
         let word = prop_oneof![
             proptest::sample::select(TRICKY).prop_map(str::to_owned),

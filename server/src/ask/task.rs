@@ -1,17 +1,18 @@
 //! `omega task`: the tasks of a job, or of a machine; `resize.rs` has the verb that gives one more or less.
 
 use super::call::{Caller, Listed, Page};
+use super::logs::LogsArgs;
 use super::resize::ResizeArgs;
 use super::shape::{ListShape, TaskShape, listed};
 use super::show::{self, Align, and_more, columns};
-use super::{AskArgs, AskError, job, machine, resize};
+use super::{AskArgs, AskError, job, logs, machine, resize};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_core::Kinds;
 
-/// What to do with tasks.
+/// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// List the tasks of a job, or those that a machine has.
@@ -19,12 +20,17 @@ pub(crate) enum TaskCommand {
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
+    /// Print what a task writes.
+    #[command(
+        after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
+    )]
+    Logs(LogsArgs),
     /// Give a task that has a machine more or less of it, while it runs.
     #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
     Resize(Box<ResizeArgs>),
 }
 
-/// Whose tasks.
+/// Selection of tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks of this job.
@@ -49,6 +55,7 @@ pub(crate) struct ListArgs {
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
     match command {
         TaskCommand::List(args) => run_list(args),
+        TaskCommand::Logs(args) => logs::run(args),
         TaskCommand::Resize(args) => resize::run(args),
     }
 }
@@ -84,7 +91,7 @@ pub(super) fn list(
     })
 }
 
-/// What few tasks have (devices, cores to themselves, other amounts than their group's) has a column where one has it.
+/// Columns of the table. Devices, exclusive cores and allocations have one only if a task has them.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let allocated = |task: &TaskShape| {
@@ -110,5 +117,5 @@ fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     columns(&heading, &rows)
 }
 
-/// What a task shows in a column.
+/// Text of a task in a column.
 type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

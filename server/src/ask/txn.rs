@@ -1,10 +1,10 @@
-//! `omega txn`: what transactions were answered, and transactions by hand.
+//! `omega txn`: results of past transactions, and transactions by hand.
 //!
-//! A transaction by hand is sent under the name of a scheduler that no process holds, so nobody's lease is
-//! touched: where a scheduler takes the name meanwhile, its numbers jump, and this one is fenced like any other
-//! that comes too late. Which bytes are sent depends on the file, on `--id` and on the ids that the names have, so
-//! that the same file under the same number is the same transaction. It is sent as one that was sent before:
-//! such a one is never refused early, so its answer is remembered even where nothing of it was committed.
+//! A transaction by hand is sent under the name of a scheduler that no process owns. If a process
+//! takes the name meanwhile, its numbers jump, and this transaction is fenced. Its bytes depend on
+//! the file, on `--id` and on the ids of the names, so the same file under the same number is the
+//! same transaction. It is sent as a retry, which is never rejected by the pre-check, so its result
+//! is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;

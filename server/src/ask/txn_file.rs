@@ -1,6 +1,7 @@
-//! A transaction as a file describes it: claims, releases, evictions and resizes, by the names of jobs and machines.
+//! A transaction in a file: claims, releases, evictions and resizes, by the names of jobs and
+//! machines.
 //!
-//! What is read here depends on the file alone. Names become ids in `txn.rs`, which asks the cell.
+//! Reading depends on the file alone. `txn.rs` resolves names to ids by the cell.
 
 use super::amount::Amount;
 use super::machine_file::NumberOrText;

@@ -1,7 +1,7 @@
-//! `omega job watch`: what happens to the tasks of a job, as it happens.
+//! `omega job watch`: prints changes of a job's tasks.
 //!
-//! When the replica that tells it goes away, the next one is asked. It begins with all tasks, and what
-//! was told already is not told again.
+//! If its replica fails, the stream is opened at the next one, which begins with all tasks; known
+//! states are not printed again.
 
 use super::call::{Caller, another_try_may_help};
 use super::job::by_name;

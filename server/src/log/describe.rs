@@ -11,7 +11,7 @@ pub(super) fn command(command: &Command) -> String {
         Command::RegisterMachine(machine) => format!("register machine {}", clean(&machine.name)),
         Command::UpdateMachine { id, .. } => format!("update machine {id}"),
         Command::DrainMachine { id, draining: true } => format!("drain machine {id}"),
-        Command::DrainMachine { id, draining: false } => format!("end the drain of machine {id}"),
+        Command::DrainMachine { id, draining: false } => format!("resume machine {id}"),
         Command::RemoveMachine { id } => format!("remove machine {id}"),
         Command::ReportLoad { id, .. } => format!("report the load of machine {id}"),
         Command::SubmitJob(job) => {
@@ -38,10 +38,10 @@ pub(super) fn command(command: &Command) -> String {
             None => format!("tenant_config of {}", clean(tenant)),
         },
         Command::SetAdmission { tenant, limit: Some(_) } => {
-            format!("limit what {} asks for", clean(tenant))
+            format!("set the request limit of {}", clean(tenant))
         }
         Command::SetAdmission { tenant, limit: None } => {
-            format!("admit whatever {} asks for", clean(tenant))
+            format!("remove the request limit of {}", clean(tenant))
         }
         Command::Reserve(reservation) => {
             format!("reserve machines as {}", clean(&reservation.name))
@@ -67,7 +67,7 @@ pub(super) fn command(command: &Command) -> String {
         Command::HoldScheduler { name, holder, .. } => {
             format!("give the scheduler's name {} to process {holder}", clean(name))
         }
-        Command::EndHolder { holder } => format!("take all names from process {holder}"),
+        Command::EndHolder { holder } => format!("revoke all names of process {holder}"),
         _ => "a command that this program does not know".to_owned(),
     }
 }

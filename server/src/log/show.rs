@@ -55,7 +55,7 @@ struct ShownSnapshot {
     index: u64,
     term: u64,
     bytes: Option<u64>,
-    /// Error in it.
+    /// Damage in it, if any.
     damage: Option<String>,
 }
 

@@ -1,8 +1,8 @@
 //! Prometheus metrics of a scheduler's workers.
 //!
-//! A worker is busy while it decides. What it decided is useful as far as its claims were taken, and wasted as far as
-//! they conflicted: that share of the time, since a decision is for many claims. A decision that found no machine
-//! was in vain. docs/metrics.md has all names.
+//! A worker is busy while it decides. A decision counts as useful by the share of its claims that
+//! were accepted, and as wasted by the share that conflicted; one without a machine counts as
+//! unschedulable. docs/metrics.md has all names.
 
 use super::aside;
 use super::plugins::PluginTimes;
@@ -10,7 +10,7 @@ use omega_cellstate::View;
 use omega_client::convert::reason_name;
 use omega_core::{Commit, JobId, Text, Transaction};
 use omega_schedulers::{BackfillFigures, Observer, Queue, WaitFigures};
-use omega_service::exposition::{self, Figure, Figures, Pen};
+use omega_service::openmetrics::{self, Figure, Figures, MetricWriter};
 use omega_store::replica::{Durations, Histogram};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -78,7 +78,7 @@ impl SchedulerFigures {
 
     /// The text that Prometheus reads.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
-        exposition::text(self.clone())
+        openmetrics::text(self.clone())
     }
 }
 
@@ -209,7 +209,7 @@ impl SchedulerFigures {
 }
 
 impl Figures for SchedulerFigures {
-    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let all = self.look();
         let help = "Workers that place; 0 while this process stands by";
         pen.gauge(Figure::new("scheduler_workers", help), all.len() as f64)?;
@@ -222,7 +222,7 @@ impl Figures for SchedulerFigures {
     }
 }
 
-fn write_busyness(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_busyness(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let busy = all.iter().flat_map(|worker| {
         let Counts { useful, wasted, unschedulable, .. } = &worker.counts;
         let of = |outcome, time: &Duration| {
@@ -241,7 +241,7 @@ fn own(worker: &Told) -> [(&'static str, &str); 1] {
     [("worker", worker.name.as_str())]
 }
 
-fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let results = all.iter().flat_map(|worker| {
         let of =
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
@@ -268,7 +268,7 @@ fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
 }
 
-fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let placed = all.iter().flat_map(|worker| {
         let WaitFigures { met, missed, .. } = worker.counts.waits;
         let of =
@@ -285,7 +285,7 @@ fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
-fn write_plans(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let each = |of: fn(&BackfillFigures) -> f64| {
         all.iter().map(move |worker| (own(worker), of(&worker.counts.backfill)))
     };
@@ -310,7 +310,7 @@ fn write_plans(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
 
-fn write_waits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+fn write_waits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
     pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
     let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));

@@ -1,7 +1,7 @@
-//! `omega scheduler`: places the jobs that name it, in a process of its own.
+//! `omega scheduler`: a scheduler process.
 //!
-//! Several processes may run schedulers of different names at once: the cell takes what holds and
-//! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
+//! Several processes may run schedulers of different names at once. Of one name, one process places
+//! jobs and others may stand by: docs/schedulers.md.
 
 mod aside;
 mod figures;
@@ -94,7 +94,7 @@ pub(crate) enum SchedulerError {
     File {
         /// Path of the file.
         file: PathBuf,
-        /// Mistake.
+        /// The error.
         why: io::Error,
     },
     /// Correct the file.
@@ -110,7 +110,7 @@ pub(crate) enum SchedulerError {
     NoProfile {
         /// Path of the file.
         file: PathBuf,
-        /// Owner.
+        /// Name of the scheduler.
         name: String,
     },
     /// Look whether the cell runs, and where.

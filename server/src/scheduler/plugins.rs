@@ -1,8 +1,7 @@
-//! Time in plugins, and machines that filters reject: one search in some dozens is measured, and
-//! stands for the others.
+//! Time in plugins, and machines rejected by filters, sampled from one search in some dozens.
 
 use omega_schedulers::{Meter, Nanos, Work};
-use omega_service::exposition::{Figure, Pen};
+use omega_service::openmetrics::{Figure, MetricWriter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +83,7 @@ impl Meter for PluginTimes {
 
 impl PluginTimes {
     /// Writes the metrics.
-    pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let times = self.times.lock().clone();
         let seconds = times.into_iter().map(|((work, plugin), nanos)| {
             let work = match work {

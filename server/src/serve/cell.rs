@@ -44,7 +44,7 @@ pub(crate) enum CellError {
     Address {
         /// The address.
         address: String,
-        /// Error in it.
+        /// The error.
         why: tonic::transport::Error,
     },
 }
@@ -52,7 +52,7 @@ pub(crate) enum CellError {
 /// A cell that can be served.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// It.
+    /// The service of the cell.
     pub(crate) host: Host,
     /// Identity of this replica.
     pub(crate) me: Whoami,
@@ -135,8 +135,7 @@ fn whoami(directory: &Directory) -> Whoami {
     Whoami { cell: identity.origin.cell, replica: identity.replica }
 }
 
-/// A cell before its first command, equal on all replicas. It keeps ended jobs for an hour, so that
-/// people can look at them.
+/// The initial cell, equal on all replicas. It keeps ended jobs for an hour.
 fn new_cell(kinds: &Kinds) -> Cell {
     let mut cell = Cell::new(kinds.clone());
     let policy = Policy { ttl_after_finished_ms: 3_600_000, ..Policy::default() };

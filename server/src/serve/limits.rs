@@ -1,8 +1,8 @@
 //! Limits on concurrent requests of clients: the table `[limits]` of the file, a flag and a
 //! variable for each of them.
 //!
-//! What nobody says is as `Limits::default` has it, with its reasons. Zero is refused everywhere: a server that lets nobody
-//! in is meant by nobody.
+//! `Limits::default` has the defaults, with reasons. Zero is rejected everywhere: a server without
+//! any clients is a mistake.
 
 use clap::Args;
 use omega_service::{Deadlines, HEADER_BYTES_MIN, Limits};
@@ -112,9 +112,9 @@ pub(crate) enum LimitsError {
         name: &'static str,
         /// The given value.
         given: u64,
-        /// The least.
+        /// Minimum.
         min: u32,
-        /// The most.
+        /// Maximum.
         max: u32,
     },
 }

@@ -85,7 +85,7 @@ impl Said {
     /// Whether a server may listen there.
     ///
     /// # Errors
-    /// If that is open to other machines, and nobody has said that it shall be.
+    /// If the address is open to other machines, without the flag that allows it.
     pub(super) fn check(&self, flag: &'static str, at: &str) -> Result<(), TlsSettingsError> {
         match !self.is_none() || self.insecure || is_local(at) {
             true => Ok(()),

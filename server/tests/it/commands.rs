@@ -272,7 +272,7 @@ fn machines_are_reserved_listed_and_given_back() {
     let create = "reservation create demo --label rack=a --machine m1 --machine m2 --tenant show";
     assert_eq!(
         cell.ok(&format!("{create} --from @4000000000 --for 30m")),
-        "reservation demo is made; no machine is like that now\n"
+        "reservation demo is made; no machine matches now\n"
     );
     cell.ok(&format!("{create} --from @4000000000 --for 30m"));
     let why = cell.fails(1, &format!("{create} --from @4000000000 --for 1h"));
@@ -507,6 +507,7 @@ fn the_help_of_each_verb_has_an_example() {
         "job watch",
         "job explain",
         "task list",
+        "task logs",
         "task resize",
         "quota list",
         "quota set",

@@ -30,12 +30,14 @@
 //! - `floods.rs`: headers without end, and a thousand watches at once.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `limits.rs`: what clients may ask for at once, where an operator said it.
+//! - `programs.rs`: real processes of agents of this machine, which die and come back.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `grace.rs`: what is told to stop has its time, and who waits for its room.
 //! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
+//! - `power_cuts.rs`: disks that fail, are full and lose their power, by a library below the servers.
 //! - `peaks.rs`: calendars of peaks by hand, and a keeper beside a scheduler.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -70,7 +72,9 @@ mod metrics;
 mod outcome;
 mod outputs;
 mod peaks;
+mod power_cuts;
 mod process;
+mod programs;
 mod quickstart;
 mod rebalance;
 mod requests;
@@ -87,3 +91,4 @@ mod traces;
 mod txn;
 mod upgrades;
 mod web;
+mod workflows;

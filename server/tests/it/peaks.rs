@@ -11,7 +11,7 @@ fn calendars_of_peaks_are_set_listed_and_removed() {
     let cell = Served::new(&[]);
     let set = "peak set web --label pool=web --machine m1 --peak";
     let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30%"));
-    assert_eq!(told, "calendar web is set; no machine is like that now\n");
+    assert_eq!(told, "calendar web is set; no machine matches now\n");
     cell.ok("machine add m1 --cpu 4 --label pool=web");
     let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30"));
     assert_eq!(told, "calendar web is set for 1 machine\n");

@@ -148,3 +148,44 @@ fn a_served_cell_is_looked_at_and_changed_only_if_that_is_asked_for() {
     assert_eq!((&done["applied"]["committed"], &done["misplaced"]), (&1.into(), &1.into()));
     assert_eq!(there(&cell), Value::Array(Vec::new()));
 }
+
+/// Two machines with room for four units, safe up to two; processes of one, one and two units on the first one.
+const MODEL: &str =
+    "1\n0 10\n2\n0 0 4 2 0 1\n0 1 4 2 1 0\n3\n0 0\n0 0\n0 0\n3\n0 1 0\n1 1 0\n2 2 0\n0\n1 1 1\n";
+
+#[test]
+fn an_instance_of_the_contest_is_searched_and_its_solution_is_written() {
+    let dir = folder(&[("model.txt", MODEL), ("start.txt", "0 0 0\n")]);
+    let files = ["--roadef", "model.txt", "start.txt", "--steps", "20000", "--out", "best.txt"];
+    let said = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let total = said.stdout.lines().find(|line| line.contains("total")).unwrap();
+    // Two units of load at 10 each; or one move, which costs 1 for its service and 1 between the machines.
+    let words: Vec<&str> = total.split_whitespace().collect();
+    assert_eq!(words, ["total", "20", "2"]);
+    let best = std::fs::read_to_string(dir.path().join("best.txt")).unwrap();
+    assert_eq!(best, "0 0 1\n");
+    let trail = std::fs::read_to_string(dir.path().join("trail.csv")).unwrap();
+    assert!(trail.starts_with("seconds,cost\n0.000,20\n"), "{trail}");
+}
+
+#[test]
+fn a_bad_instance_of_the_contest_is_refused_with_its_place() {
+    let cut = &MODEL[..MODEL.len() - 4];
+    let dir = folder(&[
+        ("model.txt", MODEL),
+        ("cut.txt", cut),
+        ("start.txt", "0 0 0\n"),
+        ("two.txt", "0 2 0\n"),
+    ]);
+    let ended = rebalance(dir.path(), &["--roadef", "cut.txt", "start.txt"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("the weight of service moves"), "{}", ended.stderr);
+    let wrong = rebalance(dir.path(), &["--roadef", "model.txt", "two.txt"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(
+        wrong.stderr.contains("two.txt: line 1: the machine of process 1: \"2\""),
+        "{}",
+        wrong.stderr
+    );
+}

@@ -1,7 +1,7 @@
-//! Commands as version 3 of the bytes has them: what [`Machine`], [`Job`], [`TaskGroup`] and [`Policy`] were then.
-//! What came later was not asked for.
+//! Commands in version 3 of the encoding: [`Machine`], [`Job`], [`TaskGroup`] and [`Policy`]
+//! without later fields.
 //!
-//! Only commands with one of these differ from those of today, so the rest is read as it is.
+//! Other commands are encoded as today.
 
 use super::{CodecError, part};
 use omega_core::{

@@ -14,9 +14,9 @@ pub enum CreateDirectoryError {
     /// Open it, or choose another place: no replica is ever written over.
     #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
     Exists(PathBuf),
-    /// Choose an empty folder: this one has a log or snapshots, and nobody knows whose. If it was the
-    /// directory of a replica, that one cannot be trusted any more: remove it from the cell, delete
-    /// the folder, and add a new one.
+    /// Choose an empty folder: this one has a log or snapshots of an unknown replica. If it was a
+    /// replica's directory, remove that replica from the cell, delete the folder, and add a new
+    /// one.
     #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
     NotEmpty(PathBuf),
     /// Stop the other process.
@@ -50,9 +50,9 @@ pub enum OpenDirectoryError {
     /// Create it, or name the right folder. If its creation was interrupted, create it again.
     #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
     Missing(PathBuf),
-    /// There is a log or a snapshot, and nothing says whose. If the creation of the directory was
-    /// interrupted, create it again: that finishes it, and touches no log that holds anything. Else
-    /// put the file back, or remove the replica from the cell and add a new one.
+    /// There is a log or a snapshot of an unknown replica. If the creation of the directory was
+    /// interrupted, create it again, which changes no log with content. Otherwise restore the file,
+    /// or remove the replica from the cell and add a new one.
     #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
         the file back, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),
@@ -110,7 +110,7 @@ pub enum OpenDirectoryError {
         path: PathBuf,
         /// Engine of the directory.
         found: EngineKind,
-        /// Request.
+        /// Requested engine.
         wanted: EngineKind,
     },
     /// Stop the other process: two of them would destroy the log.

@@ -64,8 +64,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory of a new replica, with an empty log. When this returns, it survives a
-    /// loss of power. What an interrupted creation left is finished.
+    /// Creates the directory of a new replica, with an empty log, durably. An interrupted creation
+    /// is completed.
     ///
     /// # Errors
     /// If there is one, the folder holds something else, or the disk fails.

@@ -46,26 +46,26 @@ pub enum HistoryError {
     LostTail {
         /// Path of the directory.
         path: PathBuf,
-        /// Commit.
+        /// Last entry known to be committed.
         committed: LogIndex,
-        /// Everything there is.
+        /// Last entry of the log.
         last: LogIndex,
     },
     /// Ask for a later version: what led to this one was thrown away.
     #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
     TooOld {
-        /// Request.
+        /// Requested version.
         wanted: Version,
-        /// Everything there is.
+        /// Oldest available version.
         oldest: Version,
     },
     /// Ask for an earlier version, look at a replica that is further, or take the entries, too, that
     /// are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
-        /// Request.
+        /// Requested version.
         wanted: Version,
-        /// Everything there is.
+        /// Version reached.
         newest: Version,
         /// The last entry that was replayed.
         last: LogIndex,
@@ -92,7 +92,7 @@ pub enum HistoryError {
     Audit {
         /// The version.
         version: Version,
-        /// Mistake.
+        /// The violated invariant.
         source: AuditError,
     },
 }

@@ -93,9 +93,8 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
     Ok(History { directory, snapshots, log })
 }
 
-/// The cell as it was at a version, from the directory of a replica. What a replica applied last is
-/// often not known in its directory to be committed: then the version is reached with [`Which::All`]
-/// only.
+/// The cell at a version, from the directory of a replica. The last applied entries are often not
+/// recorded as committed there: then the version is reached with [`Which::All`] only.
 ///
 /// # Errors
 /// As [`open`], or if the version is not there any more or not yet.

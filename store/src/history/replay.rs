@@ -45,8 +45,8 @@ pub struct Replay {
 }
 
 impl History {
-    /// Replays entries on the newest state that is not after `to`, or, where the end is wanted, on the
-    /// oldest that there is, so that all entries are checked.
+    /// Replays entries on the newest snapshot not after `to`, or, without `to`, on the oldest one,
+    /// so that all entries are checked.
     ///
     /// # Errors
     /// If the version is not there, an entry cannot be applied, or the cell is found wrong.

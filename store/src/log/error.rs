@@ -75,7 +75,7 @@ pub enum OpenError {
         record: u64,
         /// The entry that would come next.
         index: LogIndex,
-        /// Error in it.
+        /// The damage.
         damage: Damage,
     },
     /// The files of a log that another library keeps are damaged or missing. Remove this replica and

@@ -97,7 +97,7 @@ impl Position {
     }
 }
 
-/// Subject of an entry.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.
@@ -111,7 +111,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name.
     pub position: Position,
-    /// Its subject.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Its content, which the log does not look into. Clones share it.
     pub data: Bytes,
@@ -235,11 +235,11 @@ pub trait LogEngine: fmt::Debug + Send {
     /// If the batch does not follow: see [`Batch::check`].
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
-    /// Makes safe all that was written. Called after one or more appends, as rarely as those who
-    /// wait allow.
+    /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting
+    /// requests allow.
     ///
     /// # Errors
-    /// If the disk fails; what was not synced before is then neither safe nor lost.
+    /// If the disk fails; unsynced batches may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
     /// Reads entries from an index on, at least one if there is one, and more while all together
@@ -286,23 +286,23 @@ pub trait LogEngine: fmt::Debug + Send {
     /// If the disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
 
-    /// Does ahead what a later append would wait for, such as room. Best called when those who
-    /// waited for a sync were answered; it is never needed.
+    /// Does work ahead of a later append, such as allocating space. Optional; best called after the
+    /// requests that waited for a sync are answered.
     ///
     /// # Errors
-    /// If the disk fails. That it is full is no error here.
+    /// If the disk fails. A full disk is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 
-    /// State that the replica may have acknowledged before it was started, and the log does not have: its end was
-    /// torn by a loss of power before it was safe, or damaged afterwards, and nobody here can tell which.
-    /// `None` as soon as the log holds as much.
+    /// State that the replica may have acknowledged before its start, and the log does not have:
+    /// its end was torn by a loss of power, or damaged afterwards, which cannot be distinguished.
+    /// `None` once the log contains as much.
     fn doubt(&self) -> Option<Promise> {
         None
     }
 
-    /// Accepts the possible loss of a torn end. It is safe when this returns.
+    /// Accepts the possible loss of a torn end, durably.
     ///
     /// # Errors
     /// If the disk fails.
@@ -332,8 +332,9 @@ pub enum WriteError {
         /// Path of the file or folder.
         path: PathBuf,
     },
-    /// Unknown outcome: data written since the last sync may or may not survive. Answer no request, and do not try
-    /// again: a second sync that succeeds proves nothing. Mend the disk and start the replica again.
+    /// Unknown outcome: data written since the last sync may be lost. Answer no request, and do not
+    /// retry: a second sync that succeeds proves nothing. Repair the disk and start the replica
+    /// again.
     #[error(
         "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
         path.display()

@@ -1,23 +1,23 @@
-//! Changes of the membership: what a leader proposes, and what every replica makes of it.
+//! Membership changes: proposed by the leader, applied by every replica.
 //!
-//! The leader proposes no change that removes itself, but it may be elected with another leader's
-//! change in its log. When that change is committed it leads a cell in which it does not vote.
-//! Raft lets it go on: it proposes nothing any more, and its heartbeats keep all others from being
-//! elected. So it steps down when it applies the change, and the others elect one of them.
+//! A leader proposes no change that removes itself, but it may be elected with another leader's
+//! change in its log. When that is committed, it leads a cell in which it has no vote; its
+//! heartbeats would keep the others from being elected. So it steps down when it applies the
+//! change.
 
 use super::Node;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
-/// Number of entries a learner may lack to be promoted: the leader sends so many in an instant.
+/// Number of entries a learner may lack to be promoted: few enough to replicate at once.
 const BEHIND_MAX: u64 = 64;
 
 impl Node {
     /// Proposes a change of the membership.
     ///
     /// # Errors
-    /// If it does not lead, or the change is not possible now.
+    /// If it is not the leader, or the change is not possible now.
     pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader {
@@ -68,8 +68,8 @@ impl Node {
         true
     }
 
-    /// Asks the voter that is furthest along to lead, if a majority has this entry without this replica. The
-    /// answer is who was asked.
+    /// Asks the most advanced voter to lead, if a majority without this replica has this entry.
+    /// Returns that voter.
     pub fn hand_over(&mut self, index: LogIndex) -> Option<ReplicaId> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader || self.membership.is_joint() {

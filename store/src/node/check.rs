@@ -1,9 +1,9 @@
 //! Checks of a message before raft gets it.
 //!
-//! Raft trusts its peers: a message that cannot be makes it panic. So what comes from another
-//! replica is checked here against what this replica knows. Most of what fails is a message from
-//! nobody we know, or a forged one, and is dropped. Two things are worse, because they prove that
-//! somebody has lost what it promised to keep; a replica must not go on with them.
+//! Raft trusts its peers and panics on impossible messages. So messages are checked against this
+//! replica's state before. Most invalid ones come from unknown senders or are forged, and are
+//! dropped. Two kinds prove that a replica has lost entries that it had acknowledged; then the
+//! replica must stop.
 
 use super::message::{Message, MessageKind};
 use super::window::Window;
@@ -15,12 +15,10 @@ use raft::{RawNode, StateRole};
 /// Terms beyond this are forged: at one election a millisecond they would take ten million years.
 const TERM_MAX: u64 = 1 << 58;
 
-/// Entries in one message: raft sends at most so many bytes, and no entry is empty but a leader's
-/// first.
+/// Entries in one message: it is bounded in bytes, and no entry is empty except a leader's first.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Longest context that is returned with a reply: raft's own are a word, and the id of a read is
-/// three.
+/// Longest context returned with a reply: raft's own has one word, and the id of a read three.
 const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Error of a message that was rejected.
@@ -30,10 +28,10 @@ pub enum MessageError {
     /// Its receiver is another replica, or its sender this one.
     #[error("the message is not from another replica to this one")]
     Misdirected,
-    /// It contradicts itself: forged, or damaged on its way.
+    /// It is inconsistent: forged, or damaged on its way.
     #[error("the message is invalid: {0}")]
     Malformed(&'static str),
-    /// It refers to entries that this replica, its leader, does not have.
+    /// It refers to entries that this replica, the leader, does not have.
     #[error("the message is about an entry that its leader does not have")]
     Beyond,
     /// The leader knows that this replica had entries up to an index that it does not have: its log
@@ -57,7 +55,7 @@ pub enum MessageError {
     Contradiction {
         /// Index of the entry.
         index: LogIndex,
-        /// Former kind.
+        /// Term in which it was committed.
         committed: Term,
         /// Term in the message.
         offered: Term,
@@ -150,7 +148,7 @@ fn check_form(message: &Message) -> Result<(), MessageError> {
     Ok(())
 }
 
-/// Whether entries follow one another after a position, in a term.
+/// Checks that entries are consecutive after a position, in a term.
 fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
     if entries.len() > ENTRIES_MAX {
@@ -177,8 +175,8 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
     Ok(())
 }
 
-/// Whether a snapshot ends with an entry that is not another one here. Raft would take it for a newer
-/// state if it ends where this replica has committed.
+/// Checks that the last entry of a snapshot does not contradict this log. Raft would accept a
+/// snapshot that ends at the commit index as newer.
 fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
@@ -193,7 +191,7 @@ fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), Messag
     }
 }
 
-/// Whether entries leave alone what is committed here.
+/// Checks that entries do not replace committed ones.
 fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);

@@ -10,11 +10,10 @@ use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 use serde::{Deserialize, Serialize};
 
-/// One message of the agreement. Which fields mean anything depends on the kind; the others are as
-/// in `Default`.
+/// A Raft message. The kind determines which fields are used; the others have their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Kind.
+    /// Kind of the message.
     pub kind: MessageKind,
     /// Sender.
     pub from: ReplicaId,
@@ -31,9 +30,9 @@ pub struct Message {
     pub entries: Vec<Entry>,
     /// Whether the answer is no.
     pub reject: bool,
-    /// Index at which the logs may agree, if entries were rejected.
+    /// Index at which the logs may match, if entries were rejected.
     pub hint: LogIndex,
-    /// Whether, and from where on, the sender wants a snapshot.
+    /// Index from which the sender needs a snapshot, if any.
     pub wants_snapshot: LogIndex,
     /// Returned with the reply.
     pub context: Bytes,
@@ -61,7 +60,7 @@ pub enum MessageKind {
     Vote,
     /// The answer.
     Voted,
-    /// A replica asks whether it would be elected.
+    /// A replica asks whether it would be elected (pre-vote).
     PreVote,
     /// The answer.
     PreVoted,
@@ -71,11 +70,11 @@ pub enum MessageKind {
     Heard,
     /// The follower is so far behind that it needs a snapshot.
     Snapshot,
-    /// The leader asks its successor to stand for election at once.
+    /// The leader asks its successor to start an election at once.
     StandNow,
     /// A follower asks the leader to let another one lead.
     Transfer,
-    /// A follower asks how far it must apply before it may answer a read.
+    /// A follower asks up to which index it must apply before it answers a read.
     ReadIndex,
     /// The answer.
     ReadIndexIs,
@@ -117,7 +116,7 @@ impl Message {
         }
     }
 
-    /// A message of raft in our words; `None` for those that are not for other replicas.
+    /// Converts raft's message; `None` if it is not for another replica.
     pub(super) fn from_raft(
         message: eraftpb::Message,
         snapshot: Option<SnapshotOffer>,
@@ -140,7 +139,7 @@ impl Message {
         })
     }
 
-    /// Message in raft's types; `None` if an entry is malformed.
+    /// Converts to raft's types; `None` if an entry is malformed.
     pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
         let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
         let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();

@@ -47,16 +47,15 @@ use window::Window;
 /// Settings of a node. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Least silence of the leader after which a replica stands for election; at most twice as
-    /// long.
+    /// Shortest election timeout; the longest is twice this.
     pub election_ticks: usize,
     /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
     /// Bytes of entries in one message, unless one entry has more.
     pub message_bytes: u64,
-    /// Messages with entries on their way to one follower.
+    /// Unacknowledged messages with entries to one follower.
     pub messages_in_flight: usize,
-    /// Bytes of proposed entries that are not committed. Beyond it nothing is proposed.
+    /// Bytes of proposed, uncommitted entries. Beyond it, proposals are rejected.
     pub uncommitted_bytes_max: u64,
     /// Seed of the node's random timeouts. No two replicas should have the same.
     pub seed: u64,
@@ -76,12 +75,12 @@ impl Default for Settings {
     }
 }
 
-/// Initial state of a node, as it was found on the disk.
+/// Initial state of a node, from the disk.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Id of the replica.
     pub id: ReplicaId,
-    /// The last entry that is in the state.
+    /// Last entry included in the state.
     pub base: Position,
     /// Membership at that position.
     pub membership: Membership,
@@ -89,11 +88,11 @@ pub struct Start {
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
-    /// Position up to which it may have acknowledged entries that it lacks: see `votes.rs`.
+    /// Position up to which it may have acknowledged entries that it lost: see `votes.rs`.
     pub doubt: Option<Position>,
 }
 
-/// The leader that a replica knows.
+/// Role and leader, as known to a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
     /// The term.
@@ -104,7 +103,7 @@ pub struct Leadership {
     pub is_leader: bool,
 }
 
-/// A write to the log. Writes are made in order.
+/// A write to the log. Writes are executed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Number of the write, to be passed to [`Node::persisted`].
@@ -115,10 +114,10 @@ pub struct Write {
     pub batch: Batch,
 }
 
-/// Effects to carry out, in this order except for the writes, which may be in progress meanwhile.
+/// Effects to carry out, in this order; the writes may run concurrently.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<Message>,
     /// To be written.
     pub write: Option<Write>,
@@ -130,29 +129,29 @@ pub struct Effects {
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Reason for which nothing was proposed. Nothing changed.
+/// Reason why nothing was proposed. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
     /// Ask the leader.
     #[error("this replica does not lead")]
     NotLeader,
-    /// Too much is on its way already, or another replica is about to lead: try again later.
+    /// Too much is uncommitted, or leadership is being transferred: try again later.
     #[error("the leader is busy, try again later")]
     Busy,
 }
 
-/// One replica's part in the agreement. See the head of the file.
+/// The Raft state machine of one replica. See the head of the file.
 pub struct Node {
     raw: RawNode<Window>,
     membership: Membership,
     dice: Pcg64,
     settings: Settings,
-    /// The election timeout in use, and when it was drawn.
+    /// The election timeout in use, with the term and role in which it was drawn.
     timeout: (usize, Term, StateRole),
     /// Effects that wait for writes, in order.
     held: VecDeque<Held>,
-    /// The write that was given out last.
+    /// Number of the last requested write.
     written: u64,
     hard_state_written: HardState,
     /// The snapshot that was offered last.
@@ -160,13 +159,13 @@ pub struct Node {
     /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
     /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
     installing: Option<(u64, LogIndex)>,
-    /// Position up to which it may have acknowledged entries that it lacks.
+    /// Position up to which it may have acknowledged entries that it lost.
     doubt: Option<Position>,
     votes: Votes,
     outbox: Vec<Message>,
 }
 
-/// Messages that wait until a write is safe.
+/// Messages that wait for a durable write.
 struct Held {
     ready: u64,
     needs: u64,
@@ -186,7 +185,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node that continues where it stopped.
+    /// A node that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
@@ -252,8 +251,8 @@ impl Node {
         }
     }
 
-    /// Whether it leads and has applied an entry of its own term: then it has applied all that
-    /// earlier leaders committed.
+    /// Whether it leads and has applied an entry of its own term, and thus all entries committed by
+    /// earlier leaders.
     #[must_use]
     pub fn leads_with_all(&self) -> bool {
         let raft = &self.raw.raft;
@@ -278,19 +277,19 @@ impl Node {
         LogIndex(self.raw.raft.raft_log.last_index())
     }
 
-    /// The entry before those that it still has, and how many bytes they take in memory.
+    /// The entry before the ones in memory, and the size of those in bytes.
     #[must_use]
     pub fn log_in_memory(&self) -> (Position, u64) {
         (self.raw.store().base(), self.raw.store().bytes_in_memory())
     }
 
-    /// Whether a snapshot of what is applied could shorten the log.
+    /// Whether a snapshot of the applied state could shorten the log.
     #[must_use]
     pub fn can_shorten(&self) -> bool {
         self.raw.raft.raft_log.applied > self.raw.store().base().index.0
     }
 
-    /// The term of an entry that it still has.
+    /// The term of an entry in memory.
     #[must_use]
     pub fn term_of(&self, index: LogIndex) -> Option<Term> {
         self.raw.store().term_of(index)
@@ -362,10 +361,10 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a message can be.
+    /// Checks a message.
     ///
     /// # Errors
-    /// If not. If that is fatal, the replica must stop.
+    /// If it is invalid. If the error is fatal, the replica must stop.
     pub fn check(&self, message: &Message) -> Result<(), MessageError> {
         check::check(message, &self.raw)
     }
@@ -383,7 +382,7 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Asks another voter to lead. Whether it will, shows in [`Node::leadership`].
+    /// Asks another voter to lead. [`Node::leadership`] shows whether it does.
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
         self.settle();
@@ -396,12 +395,12 @@ impl Node {
         self.settle();
     }
 
-    /// A snapshot is safe: it is offered to those who are too far behind.
+    /// A snapshot is durable: offers it to replicas that are too far behind.
     pub fn snapshot_taken(&mut self, position: Position, membership: Membership) {
         self.raw.mut_store().offer(position, membership);
     }
 
-    /// Whether a replica needs a snapshot that is newer than the last one, since the last call.
+    /// Whether, since the last call, a replica has needed a snapshot newer than the last one.
     #[must_use]
     pub fn snapshot_wanted(&self) -> bool {
         self.raw.store().take_wanted()
@@ -438,7 +437,7 @@ impl Node {
         self.raw.report_unreachable(id.0);
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
         while let Some(held) = self.held.pop_front_if(|held| held.needs <= number) {
             self.raw.on_persist_ready(held.ready);
@@ -454,7 +453,7 @@ impl Node {
         self.settle();
     }
 
-    /// The last entry that is safe on this disk.
+    /// The last durable entry on this disk.
     #[must_use]
     pub fn safe(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.persisted)
@@ -483,7 +482,7 @@ impl Node {
         Some(effects)
     }
 
-    /// Turns what raft has ready into effects.
+    /// Converts raft's ready state into effects.
     fn follow(&mut self, mut ready: Ready, effects: &mut Effects) {
         let number = ready.number();
         let now = ready.take_messages();

@@ -1,9 +1,9 @@
-//! The names of reads: what comes back with the index that a read needs.
+//! Ids of reads, returned with the index that a read needs.
 
 use crate::log::ReplicaId;
 
-/// Id of a read, unique among those of all replicas and all their starts: the leader may answer
-/// several at once.
+/// Id of a read, unique among all replicas and their starts, because the leader answers several at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId {
     /// The replica that reads.

@@ -25,18 +25,18 @@ pub(super) struct Votes {
     stage: StateRole,
     /// Voters that granted their vote.
     granted: BTreeSet<ReplicaId>,
-    /// Votes that count only together with those of all others.
+    /// Votes that count only if all voters grant theirs.
     held: Vec<Message>,
 }
 
 impl Node {
-    /// Position up to which this replica may have acknowledged entries that it lacks.
+    /// Position up to which this replica may have acknowledged entries that it lost.
     #[must_use]
     pub fn doubt(&self) -> Option<Position> {
         self.doubt
     }
 
-    /// Names in a vote what this replica may have acknowledged.
+    /// Adds the position of possibly lost entries to a vote.
     pub(super) fn with_doubt(&self, mut message: Message) -> Message {
         if is_vote(&message) {
             message.at = self.doubt.unwrap_or_default();
@@ -44,7 +44,7 @@ impl Node {
         message
     }
 
-    /// Notes a vote. The answer is whether it does not count yet.
+    /// Records a vote. Returns whether it is held back.
     pub(super) fn is_held_vote(&mut self, message: &Message) -> bool {
         let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
         if !is_vote(message) || message.term != term_of(message.kind, term) {
@@ -75,13 +75,13 @@ impl Node {
         others.all(|voter| *voter == self.id() || self.votes.granted.contains(voter))
     }
 
-    /// Whether its own vote would elect this replica although it may lack entries that it
-    /// acknowledged.
+    /// Whether this replica's own vote would elect it although it may have lost acknowledged
+    /// entries.
     pub(super) fn cannot_lead_alone(&self) -> bool {
         self.doubt.is_some() && self.is_alone()
     }
 
-    /// Forgets the doubt when the log goes as far.
+    /// Ends the doubt when the log reaches its position.
     pub(super) fn settle_doubt(&mut self) {
         let end = self.end();
         self.doubt.take_if(|doubt| end.covers(*doubt));
@@ -95,8 +95,7 @@ impl Node {
     }
 }
 
-/// The term that votes for a candidate of a term have: whoever only asks whether it would be elected has not begun
-/// the next one.
+/// The term of votes for a candidate: a pre-vote does not begin the next term.
 fn term_of(kind: MessageKind, candidate: Term) -> Term {
     if kind == MessageKind::PreVoted { Term(candidate.0 + 1) } else { candidate }
 }

@@ -1,8 +1,8 @@
 //! The end of the log in memory, as raft reads it.
 //!
-//! Raft asks for entries and terms in the middle of a step, and a step must not wait for a disk. So
-//! all entries after the last compaction are here, too; how many that are is bounded by when
-//! snapshots are taken. What is on the disk is written behind, and read only at the start.
+//! Raft reads entries and terms within a step, which must not wait for a disk. So all entries after
+//! the last compaction are in memory, too; snapshots bound their number. The disk is written later,
+//! and read only at the start.
 
 use super::message::SnapshotOffer;
 use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
@@ -23,7 +23,7 @@ pub(super) struct Window {
     entries: VecDeque<Entry>,
     bytes: u64,
     start: RaftState,
-    /// The newest snapshot that could be sent.
+    /// The newest snapshot on offer.
     offer: Option<(Position, Membership)>,
     /// Whether a newer snapshot was needed.
     wanted: Cell<bool>,
@@ -48,7 +48,7 @@ impl Window {
         }
     }
 
-    /// Offers a snapshot that is safe to those who are too far behind.
+    /// Offers a durable snapshot to replicas that are too far behind.
     pub(super) fn offer(&mut self, position: Position, membership: Membership) {
         self.offer = Some((position, membership));
     }
@@ -84,7 +84,7 @@ impl Window {
         LogIndex(self.base.index.0 + self.entries.len() as u64)
     }
 
-    /// The term of an entry, if it or the base is here.
+    /// The term of an entry in the window, or of the base.
     pub(super) fn term_of(&self, index: LogIndex) -> Option<Term> {
         if index == self.base.index {
             return Some(self.base.term);
@@ -97,12 +97,12 @@ impl Window {
         self.entries.get(self.place(index)?)
     }
 
-    /// Position of an entry in the window, if it is, or would be, there.
+    /// Index of an entry within the window; `None` before it.
     fn place(&self, index: LogIndex) -> Option<usize> {
         Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
     }
 
-    /// Adds entries, in place of those from the first one's index on.
+    /// Adds entries, replacing those from the first one's index on.
     pub(super) fn append(&mut self, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
             let place = self.place(LogIndex(entry.index));
@@ -117,8 +117,7 @@ impl Window {
         }
     }
 
-    /// Forgets entries up to an index, as long as this many bytes in memory are left. Returns the
-    /// new base.
+    /// Drops entries up to an index, but keeps this many bytes in memory. Returns the new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
@@ -195,7 +194,7 @@ impl raft::Storage for Window {
     }
 }
 
-/// A snapshot in raft's words. Its content is not raft's matter.
+/// A snapshot in raft's types, without content.
 pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
@@ -205,7 +204,7 @@ pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapsh
     snapshot
 }
 
-/// An entry of raft in the words of the log.
+/// Converts raft's entry to one of the log.
 pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
     let position = Position { index: LogIndex(entry.index), term: Term(entry.term) };
     let (kind, data) = match entry.entry_type {
@@ -224,7 +223,7 @@ pub(super) fn change_of(entry: &Entry) -> MembershipChange {
     MembershipChange::from_raft(&change)
 }
 
-/// An entry of the log in raft's words; `None` if it makes no sense.
+/// Converts an entry of the log to raft's; `None` if it is malformed.
 pub(super) fn to_raft(entry: &crate::log::Entry) -> Option<Entry> {
     let (kind, data) = match entry.kind {
         EntryKind::Commands => (EntryType::EntryNormal, entry.data.clone()),

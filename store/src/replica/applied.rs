@@ -1,4 +1,4 @@
-//! The state of the cell at one replica, and how committed entries change it.
+//! The applied state of the cell at one replica.
 
 use super::{Again, Answer, Replica, Stop};
 use crate::codec;
@@ -20,10 +20,10 @@ const PIECES: usize = 4;
 /// Pause between checks whether a snapshot is captured: some pieces take as long.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The state of the cell at one replica, for all who read it.
+/// The state of the cell at one replica, shared with readers.
 #[derive(Debug)]
 pub struct Applied {
-    /// The lock is taken by the replica while it applies, and by readers while they read.
+    /// Locked by the replica while it applies, and by readers while they read.
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -35,7 +35,7 @@ pub struct State {
     pub cell: Cell,
     /// The last entry that is in it.
     pub position: Position,
-    /// Counts the snapshots of other replicas that took the place of this state.
+    /// Number of installed snapshots.
     pub installed: u64,
 }
 
@@ -45,17 +45,17 @@ impl Applied {
         Applied { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// Wakes those who wait for the state to change.
+    /// Wakes threads that wait for a change of the state.
     pub(super) fn notify(&self) {
         self.moved.notify_all();
     }
 
-    /// The state, which does not change while the guard lives.
+    /// The state, unchanged while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Waits until the cell has a version; `false` if that takes too long.
+    /// Waits until the cell has a version; `false` after the timeout.
     pub fn wait_for(&self, version: Version, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         let behind = |state: &mut State| state.cell.version() < version;
@@ -124,6 +124,7 @@ impl Replica {
             state.position = entry.position;
         }
         drop(state);
+        failpoint!("applied");
         applied.notify();
         self.node.applied(last.position.index);
         self.forget_loaded(last.position.index);
@@ -173,6 +174,7 @@ impl Replica {
         }
         let change = MembershipChange::from_bytes(&entry.data);
         let change = change.expect("a change is checked before it is in the log");
+        failpoint!("membership");
         let made = self.node.apply_change(&change);
         tracing::info!(id = %self.node.id(), ?change, made, "membership");
         if let Some(sender) = own.change {
@@ -180,5 +182,6 @@ impl Replica {
                 if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
             self.reply(sender, Answer::Changed(answer));
         }
+        self.look_for_removal();
     }
 }

@@ -7,7 +7,7 @@ use crate::snapshot::{Offer, Piece};
 use omega_core::{Command, Outcome, Rejection, Version};
 use serde::{Deserialize, Serialize};
 
-/// One request of one start of one replica.
+/// Id of a request, unique among all replicas and their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AskId {
     /// Number of the start.
@@ -17,7 +17,7 @@ pub struct AskId {
 }
 
 impl Again {
-    /// Whether repeating the request at this replica is useless.
+    /// Whether a retry at this replica is useless.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Again::Stopped | Again::Removed)
@@ -29,7 +29,7 @@ impl AskId {
     pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
 }
 
-/// Request.
+/// A request to a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Ask {
@@ -41,16 +41,15 @@ pub enum Ask {
     /// Waits until this replica has applied everything acknowledged anywhere before. Sent to the
     /// replica that is read, not to the leader.
     Read,
-    /// To change who the replicas are.
+    /// Change the membership.
     Change(MembershipChange),
-    /// To let another voter lead. It is answered when it is begun; whether it succeeds, shows in who
-    /// leads.
+    /// Transfer leadership. Answered once the transfer has begun, whether or not it succeeds.
     Transfer(ReplicaId),
 }
 
 impl Ask {
-    /// Whether the log becomes longer by what a client wants. Who leads, and who the replicas are, can
-    /// be changed even if it must not.
+    /// Whether it adds commands of clients to the log. Leadership and membership can change even
+    /// when the log is full.
     pub(super) fn adds_commands(&self) -> bool {
         matches!(self, Ask::Command(_) | Ask::Retry(_))
     }
@@ -60,26 +59,26 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The command was applied, on this and on every replica; or it was refused, and changed nothing.
+    /// The command was committed, with this result; a rejected one changed nothing.
     Outcome(Result<Outcome, Rejection>),
-    /// The replica has applied all that was answered before the question; the cell is at least at
+    /// The replica has applied everything acknowledged before the request; the cell is at least at
     /// this version.
     Fresh(Version),
     /// Membership after the change.
     Changed(Result<Membership, ChangeError>),
-    /// The change of leaders has begun.
+    /// The leadership transfer has begun.
     Begun,
-    /// Nothing was or will be done: send it again.
+    /// Nothing was or will be done: retry.
     Again(Again),
-    /// It may have been done, or may still be. Send it again with the same transaction id.
+    /// It may have been done, or may still be. Retry with the same transaction id.
     Unknown,
 }
 
-/// Reason for which nothing was done.
+/// Reason why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Again {
-    /// No leader is known, or another one than assumed.
+    /// No leader is known, or the leader has changed.
     #[error("no leader is known now")]
     Leaderless,
     /// The leader is busy.
@@ -94,7 +93,7 @@ pub enum Again {
     /// This replica has stopped.
     #[error("the replica has stopped")]
     Stopped,
-    /// This replica was removed from the cell, and its state gets older and older: ask another one.
+    /// This replica was removed from the cell, so its state is outdated: ask another one.
     #[error("this replica was removed from the cell: ask another one, and end this one")]
     Removed,
     /// The leader's log has the maximum length until a snapshot is saved. It retries by itself; if
@@ -106,19 +105,19 @@ pub enum Again {
     NoSnapshot,
 }
 
-/// All that replicas say to each other.
+/// Messages between replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PeerMessage {
     /// About the agreement.
     Agree(Message),
-    /// A request, sent on to the leader of a term.
+    /// A request forwarded to the leader of a term.
     Ask {
         /// Id of the request.
         id: AskId,
-        /// Term of the leader: other replicas do not take it.
+        /// Term of the leader; other leaders reject it.
         term: Term,
-        /// Request.
+        /// The request.
         ask: Ask,
     },
     /// Request for the description of a snapshot, or for a piece of it

@@ -1,12 +1,11 @@
-//! Time that something took, again and again: counts that many threads may add to.
+//! A histogram of durations that several threads add to.
 //!
-//! To add costs two additions in memory, however often something took so long, so that the way of a commit can be
-//! measured without being lengthened.
+//! Adding costs two additions in memory, so measuring a commit does not slow it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
+/// Number of bounds of a histogram, doubling from 1 microsecond to 8.4 seconds.
 const BOUNDS: usize = 24;
 
 /// A histogram of durations.
@@ -14,7 +13,7 @@ const BOUNDS: usize = 24;
 /// Every number only grows, and is independent: no order between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// Their number up to each bound, and above the last one.
+    /// Number of durations up to each bound, and above the last one.
     counts: [AtomicU64; BOUNDS + 1],
     nanos: AtomicU64,
 }
@@ -22,9 +21,9 @@ pub struct Durations {
 /// A copy of [`Durations`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// All of it together, in seconds.
+    /// Sum in seconds.
     pub sum: f64,
-    /// Their number up to each bound in seconds and above the one before; the last is infinite.
+    /// Number of durations by upper bound in seconds; the last is infinite.
     pub counts: Vec<(f64, u64)>,
 }
 
@@ -59,7 +58,7 @@ impl Durations {
 mod tests {
     use super::*;
 
-    /// Each duration is counted under the lowest bound that is not below it, as often as given.
+    /// Each duration is counted under the lowest bound not below it.
     #[test]
     fn what_took_so_long_is_where_it_belongs() {
         let edges = (0..36).flat_map(|bit| {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Agreed state beside the cell: it is in every snapshot.
+/// Replicated state other than the cell, in every snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Membership.
@@ -66,7 +66,7 @@ impl From<WithoutAddresses> for Agreed {
 /// Work of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
-    /// To save an image of the state.
+    /// Save an image of the state.
     Save {
         /// The last entry that is in it.
         position: Position,
@@ -100,7 +100,7 @@ pub enum FileJob {
 /// Its outcome.
 #[derive(Debug)]
 pub enum FileDone {
-    /// A snapshot is safe; or it is not, and the next one may be.
+    /// A snapshot is durable, or failed; the next one may succeed.
     Saved(Position, Membership, bool),
     /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
@@ -108,9 +108,9 @@ pub enum FileDone {
     Read(ReplicaId, Position, Piece),
     /// There is no such snapshot to be sent.
     Gone(ReplicaId, Position),
-    /// The next piece that is wanted.
+    /// Offset of the next piece to request.
     Wanted(Position, u64),
-    /// All pieces are here, and were checked: this is the state.
+    /// All pieces are received and checked: this is the state.
     Received(Position, Agreed, Box<Cell>),
     /// It cannot be received now.
     Failed(Position),
@@ -171,6 +171,7 @@ impl FileWorker {
     }
 
     fn outgoing(&mut self, position: Position) -> Option<&Outgoing> {
+        failpoint!("snapshot-offer", None);
         if self.outgoing.as_ref().is_none_or(|open| open.offer().position != position) {
             self.outgoing = match self.snapshots.outgoing(position) {
                 Ok(outgoing) => Some(outgoing),
@@ -184,6 +185,7 @@ impl FileWorker {
     }
 
     fn receive(&mut self, offer: Offer) -> FileDone {
+        failpoint!("snapshot-receive", FileDone::Failed(offer.position));
         // The file of another one must be closed first.
         self.incoming = None;
         match self.snapshots.receive(offer) {
@@ -203,7 +205,10 @@ impl FileWorker {
         let incoming = self.incoming.as_mut().filter(|one| one.offer().position == position);
         let Some(incoming) = incoming else { return FileDone::Failed(position) };
         match incoming.accept(piece) {
-            Ok(_) => self.next(position),
+            Ok(_) => {
+                failpoint!("snapshot-piece", FileDone::Failed(position));
+                self.next(position)
+            }
             Err(error) => {
                 tracing::warn!(%error, "a piece of a snapshot was not taken");
                 self.next(position)
@@ -223,6 +228,7 @@ impl FileWorker {
             tracing::warn!(%error, "a snapshot was not received");
             return FileDone::Failed(position);
         }
+        failpoint!("snapshot-load", FileDone::Failed(position));
         match restore(&self.snapshots, position) {
             Ok((agreed, cell)) => FileDone::Received(position, agreed, Box::new(cell)),
             Err(error) => {

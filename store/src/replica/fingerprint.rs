@@ -1,10 +1,10 @@
-//! One number for the whole history: replicas that applied the same entries with the same outcomes
-//! have the same.
+//! Fingerprint of the history: equal for replicas that applied the same entries with the same
+//! outcomes.
 //!
-//! To hash the whole state takes too long to do it often. So each outcome is added to a hash of all
-//! those before it: a few nanoseconds. Where two replicas come to differ, the next outcome that
-//! depends on it tells. A leader puts the fingerprint of what it has applied at the head of each
-//! entry, and a follower whose own was another at the same index stops.
+//! Hashing the whole state often would be too slow, so each outcome is added to a hash of all those
+//! before it, in a few nanoseconds. If replicas diverge, the next affected outcome differs. A
+//! leader puts the fingerprint of its applied state at the head of each entry, and a follower with
+//! another one at that index stops.
 
 use crate::log::LogIndex;
 use omega_core::{Outcome, Rejection, Version};
@@ -12,8 +12,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Fingerprints that are remembered: a leader that proposes an entry has applied all but the few
-/// that are on their way.
+/// Number of remembered fingerprints: more than the entries a leader has in flight.
 const REMEMBERED: usize = 256;
 
 /// Applied state of a leader when it proposed an entry.
@@ -50,7 +49,7 @@ impl Fingerprint {
         *self.past.back().expect("there is always the last one")
     }
 
-    /// Whether the same entry left the same fingerprint here, as far as it is remembered.
+    /// Whether the same entry had the same fingerprint here, if remembered.
     pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)

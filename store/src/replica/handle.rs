@@ -1,11 +1,11 @@
-//! A replicated cell, as a scheduler sees it: the same handle as a cell of its own process.
+//! A replicated cell as a [`CellHandle`](omega_cellstate::CellHandle) for schedulers.
 //!
-//! Reads are of this replica's state; commits go to the leader, wherever it is. A commit is answered
-//! when this replica has applied it, too, so that a scheduler finds its own commits in its view.
+//! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
+//! has applied it, too, so a scheduler finds its own commits in its view.
 //!
-//! A leader may die between taking a transaction and answering. Then the transaction is sent again
-//! under its id: if it was taken, its first answer comes again, and nothing is done twice. It is
-//! sent as a retry then, which nobody refuses early: its first copy may be on its way still.
+//! A leader may fail between accepting a transaction and its reply. Then the transaction is sent
+//! again under its id: if it was applied, its first result is returned. It is sent as a retry,
+//! which is never rejected by the pre-check, because its first copy may be in flight.
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
@@ -29,7 +29,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Number of attempts before the caller gets an error: ten seconds in all, time for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Reason for which there is no result.
+/// Reason why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -47,7 +47,7 @@ pub enum AskError {
     Rejected(#[from] Rejection),
 }
 
-/// Requests, and where the answer to each goes.
+/// Pairs requests with the destinations of their answers.
 fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
     let numbered = asks.into_iter().enumerate();
     numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
@@ -58,13 +58,13 @@ fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
 pub struct ReplicatedCell {
     mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
-    /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
-    /// sent as retries. The lock is taken for a look-up.
+    /// Highest transaction of each scheduler with an unknown outcome: it and earlier ones are sent
+    /// as retries.
     doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
 
 impl ReplicatedCell {
-    /// The cell at a replica that runs.
+    /// The cell at a running replica.
     #[must_use]
     pub fn new(replica: &Running) -> ReplicatedCell {
         ReplicatedCell {
@@ -86,7 +86,7 @@ impl ReplicatedCell {
         self.applied.image(patience)
     }
 
-    /// Asks once. The answer tells all that is known.
+    /// Sends a request once, without retries.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
         self.ask_all(vec![ask]).pop().expect("each request has an answer")
@@ -105,7 +105,7 @@ impl ReplicatedCell {
     /// Applies a command, on all replicas.
     ///
     /// # Errors
-    /// If it changed nothing, or nobody knows whether it did.
+    /// If it changed nothing, or the outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
@@ -126,10 +126,10 @@ impl ReplicatedCell {
         }
     }
 
-    /// Changes who the replicas are. The answer is who they are then.
+    /// Changes the membership. Returns the new one.
     ///
     /// # Errors
-    /// If that is not possible, or nobody knows whether it was done.
+    /// If that is not possible, or the outcome is unknown.
     pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
         match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
             Answer::Changed(changed) => Ok(changed?),
@@ -140,7 +140,7 @@ impl ReplicatedCell {
     /// Asks another voter to lead.
     ///
     /// # Errors
-    /// If it does not vote, or no leader answers.
+    /// If it is not a voter, or no leader answers.
     pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
         match self.insist(Ask::Transfer(to), Doubt::Retry)? {
             Answer::Changed(Err(error)) => Err(error.into()),
@@ -160,15 +160,15 @@ impl ReplicatedCell {
         let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
     }
 
-    /// Waits until this replica's cell is beyond a version, and no longer than `timeout`. The answer is
-    /// the version at which it is.
+    /// Waits until this replica's cell is beyond a version, at most for `timeout`. Returns the
+    /// cell's version.
     #[must_use]
     pub fn wait_past(&self, version: Version, timeout: Duration) -> Version {
         self.applied.wait_for(version.next(), timeout);
         self.read(Cell::version)
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a request until there is an answer.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
         let mut last = Again::Leaderless;
@@ -192,8 +192,8 @@ impl ReplicatedCell {
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
     }
 
-    /// Waits until this replica has applied what was answered. If it is cut off from the others for
-    /// long, the caller's next sync is of an older version.
+    /// Waits until this replica has applied an answered change. If it is isolated for long, the
+    /// caller's next sync has an older version.
     pub(super) fn catch_up_with(&self, outcome: &Outcome) {
         let known = match outcome {
             Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
@@ -213,14 +213,14 @@ impl ReplicatedCell {
     }
 }
 
-/// Time for which an answer is kept back for this replica to catch up with it: far longer than a message
-/// takes, and shorter than people wait.
+/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
+/// and short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Handling of an unknown outcome.
+/// Reaction to an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Ask again: it may be done twice without harm.
+    /// Retry: doing it twice is harmless.
     Retry,
     /// Report it.
     Tell,
@@ -295,7 +295,7 @@ impl ReplicatedCell {
         *highest = txn.id.number.max(*highest);
     }
 
-    /// The answer to a transaction, once this replica has applied it, too.
+    /// The answer to a transaction, once this replica has applied it.
     fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
         match outcome {
             Ok(outcome) => {

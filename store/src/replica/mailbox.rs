@@ -1,8 +1,8 @@
 //! Mailbox of a replica's thread.
 //!
-//! It takes all that has gathered at once. To wake a thread costs as much as to apply several
-//! transactions, so requests do not wake a replica that cannot take them yet: it will look when
-//! what it waits for has happened.
+//! It returns all collected events at once. Waking a thread costs as much as applying several
+//! transactions, so requests do not wake a replica that cannot process them yet: it will see them
+//! after the event that it waits for.
 
 use super::threads::Event;
 use parking_lot::{Condvar, Mutex};
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// The mailbox; see the head of the file.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Guards what has gathered. Held to put one event in, or to take all out.
+    /// Collected events. Locked to add one, or to take all.
     inbox: Mutex<Inbox>,
     woken: Condvar,
 }
@@ -29,7 +29,7 @@ struct Inbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heed {
     Everything,
-    /// All but requests that can wait.
+    /// All events except requests that can wait.
     Urgent,
 }
 

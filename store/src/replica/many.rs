@@ -1,8 +1,8 @@
 //! Many commands of one caller, without waiting for the disk after each.
 //!
-//! All are sent before the first answer is waited for, so they share entries and syncs. Their order
-//! is kept: a leader takes the requests of a replica in the order of their numbers, and what it did
-//! not take is sent again only if nothing after it was taken, or may have been.
+//! All are sent before the first reply is awaited, so they share entries and syncs. Their order is
+//! kept: a leader accepts the requests of a replica in the order of their numbers, and a rejected
+//! one is sent again only if no later one was or may have been accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 const AT_ONCE: usize = 1024;
 
 impl ReplicatedCell {
-    /// Applies commands in this order, on all replicas. The answers are in the same order.
+    /// Applies commands in this order, on all replicas. The results are in the same order.
     ///
-    /// A command that nobody took, while one after it was taken, is not sent again. And after one of
-    /// which nobody knows whether it was done, none is sent: see [`AskError::Unknown`].
+    /// A rejected command is not sent again after a later one was accepted. After a command with an
+    /// unknown outcome none is sent: see [`AskError::Unknown`].
     #[must_use]
     pub fn apply_all(
         &self,
@@ -52,7 +52,7 @@ impl ReplicatedCell {
         answers
     }
 
-    /// Waits until this replica has applied what was answered: all of it, if it has the last.
+    /// Waits until this replica has applied all answered commands, that is, the last of them.
     fn catch_up_with_last(&self, answers: &[Result<Outcome, AskError>]) {
         let done = |answer: &Result<Outcome, AskError>| answer.as_ref().ok().cloned();
         if let Some(last) = answers.iter().rev().find_map(done) {
@@ -61,19 +61,19 @@ impl ReplicatedCell {
     }
 }
 
-/// Result of some commands that were sent.
+/// Result of a round of commands.
 struct Round {
-    /// Information for the caller of the first ones.
+    /// Results of the first commands, for the caller.
     answers: Vec<Result<Outcome, AskError>>,
-    /// Treatment of the others.
+    /// Next step for the other commands.
     then: Then,
 }
 
-/// Handling of commands that were rejected.
+/// Next step for commands that were not done.
 enum Then {
     /// There are none.
     GoOn,
-    /// They may be sent again, because no later one was accepted.
+    /// They may be resent, because no later one was accepted.
     Again(Again),
     /// They are not sent again.
     Stop(Again),
@@ -96,7 +96,7 @@ impl Round {
     }
 }
 
-/// Information for the caller.
+/// Converts an answer to the caller's result.
 fn told(answer: Answer) -> Result<Outcome, AskError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome?),
@@ -114,7 +114,7 @@ mod tests {
         Answer::Outcome(Ok(Outcome::Done(Version(version))))
     }
 
-    /// Report on the first ones, and whether the others are sent again.
+    /// Results of the first commands, and whether the others are resent.
     fn round(given: &[Answer]) -> (usize, bool) {
         let round = Round::of(given.to_vec());
         (round.answers.len(), matches!(round.then, Then::Again(_)))

@@ -24,7 +24,7 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
+//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`, `mailbox`,
 //! `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
@@ -36,6 +36,7 @@ mod fingerprint;
 mod handle;
 mod mailbox;
 mod many;
+mod reads;
 mod reply;
 mod requests;
 mod settings;
@@ -76,15 +77,15 @@ use std::sync::Arc;
 /// Effects that a replica requests.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, as far as the network can.
+    /// Messages to send; they may be lost.
     pub messages: Vec<(ReplicaId, PeerMessage)>,
-    /// To be written to the log, in order.
+    /// Writes to the log, in order.
     pub writes: Vec<Write>,
     /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// To be done with snapshots, in order.
+    /// Snapshot operations, in order.
     pub files: Vec<FileJob>,
-    /// Answers to what was asked here.
+    /// Answers to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
@@ -105,12 +106,12 @@ pub struct Replica {
     /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time that it told the cell of its own accord.
+    /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
     /// Tick of the last message from the known leader.
     heard: u64,
-    /// Whether another replica has reported that this one was removed.
+    /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
@@ -126,17 +127,17 @@ pub struct Start {
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
-    /// The fingerprint of the history up to there.
+    /// The fingerprint of the history up to that entry.
     pub fingerprint: u64,
 }
 
 impl Replica {
-    /// A replica that continues where it stopped.
+    /// A replica that continues from its persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
         let applied = Applied::new(start.cell, position);
-        Replica {
+        let mut replica = Replica {
             node: Node::new(start.node, settings.node),
             settings,
             applied: Arc::new(applied),
@@ -155,7 +156,9 @@ impl Replica {
             output: Output::default(),
             watch: Watch::default(),
             unsafe_writes: Unsafe::default(),
-        }
+        };
+        replica.look_for_removal();
+        replica
     }
 
     /// The state, for readers.
@@ -170,20 +173,20 @@ impl Replica {
         &self.node
     }
 
-    /// Reason for which it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
-    /// waits for one of them.
+    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
+    /// of them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
-    /// The fingerprint of all that was applied.
+    /// The fingerprint of the applied history.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
@@ -218,6 +221,7 @@ impl Replica {
 
     /// A moment has passed.
     pub fn tick(&mut self) {
+        failpoint!("tick");
         self.ticks += 1;
         if !self.full || self.leadership.is_leader {
             self.node.tick();
@@ -235,12 +239,13 @@ impl Replica {
         if self.stop.is_some() {
             return;
         }
+        failpoint!("receive");
         if self.node.membership().has_removed(from) {
             // Nobody else tells it: its leader has sent it nothing since the change was made.
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
-            PeerMessage::Removed => self.note_removed(from),
+            PeerMessage::Removed => self.hear_of_removal(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -294,6 +299,7 @@ impl Replica {
 
     /// Sends a request of this process. A later output has the reply with this id.
     pub fn ask(&mut self, ask: Ask) -> AskId {
+        failpoint!("ask");
         let id = self.requests.next_id();
         if self.stop.is_some() {
             self.output.answers.push((id, Answer::Again(Again::Stopped)));
@@ -371,8 +377,9 @@ impl Replica {
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
+        failpoint!("persisted");
         self.unsafe_writes.persisted(number);
         self.node.persisted(number);
         self.watch.safe(self.node.safe());
@@ -384,7 +391,7 @@ impl Replica {
         self.full = full;
     }
 
-    /// The log failed: what it holds is unknown, so this replica ends here.
+    /// The log failed and its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -393,9 +400,7 @@ impl Replica {
         tracing::error!(id = %self.node.id(), %stop, "the replica stops");
         self.stop.get_or_insert(stop);
         self.output.answers.extend(self.requests.give_up(u64::MAX));
-        let asked = std::mem::take(&mut self.asked).into_keys();
-        let reads = std::mem::take(&mut self.reads).into_keys().map(|(_, id)| id);
-        let again = asked.chain(reads).map(|id| (id, Answer::Again(Again::Stopped)));
+        let again = self.take_reads().map(|id| (id, Answer::Again(Again::Stopped)));
         self.output.answers.extend(again);
     }
 
@@ -411,6 +416,7 @@ impl Replica {
             let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
             self.output.messages.extend(messages);
             if let Some(write) = effects.write {
+                failpoint!("write");
                 self.unsafe_writes.given(&write, self.ticks);
                 self.output.writes.push(write);
             }
@@ -436,6 +442,7 @@ impl Replica {
         if now == self.leadership {
             return;
         }
+        failpoint!("leadership");
         let id = self.node.id();
         tracing::info!(%id, term = now.term.0, leader = ?now.leader, "leadership");
         let before = std::mem::replace(&mut self.leadership, now);
@@ -458,7 +465,7 @@ impl Replica {
         }
     }
 
-    /// Puts waiting requests into an entry. The answer is whether there was one.
+    /// Proposes an entry of waiting requests. Returns whether there were any.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight
@@ -490,6 +497,7 @@ impl Replica {
             self.reply(sender, answer);
         }
         let Some(Gathered { data, commands }) = batch else { return true };
+        failpoint!("propose");
         match self.node.propose(data) {
             Ok(position) => {
                 if omega_cellstate::planted!(AnsweredWhenProposed) {
@@ -499,6 +507,7 @@ impl Replica {
                         self.reply(*sender, Answer::Outcome(outcome));
                     }
                 }
+                failpoint!("proposed");
                 self.watch.proposed(position, commands.len());
                 self.note_proposed(position, commands, None);
             }
@@ -547,27 +556,7 @@ impl Replica {
         self.reply(sender, answer);
     }
 
-    /// Answers the reads whose index is applied.
-    fn answer_reads(&mut self) {
-        let Some((&(first, _), _)) = self.reads.first_key_value() else { return };
-        let state = self.applied.lock();
-        let (reached, version) = (state.position.index, state.cell.version());
-        drop(state);
-        if first > reached {
-            return;
-        }
-        let later = self.reads.split_off(&(reached.next(), AskId::FIRST));
-        for ((_, id), _) in std::mem::replace(&mut self.reads, later) {
-            self.output.answers.push((id, Answer::Fresh(version)));
-        }
-    }
-
-    fn read_id(&self, id: AskId) -> ReadId {
-        let AskId { incarnation, number } = id;
-        ReadId { replica: self.node.id(), incarnation, number }
-    }
-
-    /// Lets go of those who have waited since this tick or longer.
+    /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
@@ -579,16 +568,9 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
-    fn retry_reads(&mut self) {
-        if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
-            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
-            reads.into_iter().for_each(|read| self.node.read(read));
-        }
-    }
-
     /// Replies to a sender.
     fn reply(&mut self, to: Sender, answer: Answer) {
+        failpoint!("reply");
         match to {
             Sender::Here(id) => self.output.answers.push((id, answer)),
             Sender::Peer(replica, id) => {

@@ -1,15 +1,15 @@
-//! Where answers go: to a thread that waits for them, or to a call.
+//! Destinations of results: a waiting thread, or a callback.
 //!
-//! Requests may be asked together, and whoever asked hears of all of their answers at once, with the
-//! last one: to wake somebody costs more than to answer.
+//! Requests may be sent together, and their caller gets all results at once, with the last one:
+//! waking a thread costs more than a result.
 
 use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// The answers to requests that were asked together.
+/// Answers to requests that were sent together.
 pub(super) struct Awaited {
-    /// Results so far. The lock is taken for one result.
+    /// Results so far.
     given: Mutex<Given>,
     complete: Condvar,
 }
@@ -17,7 +17,7 @@ pub(super) struct Awaited {
 struct Given {
     answers: Vec<Answer>,
     missing: usize,
-    /// Called with all answers; nobody waits then.
+    /// Called with all answers, instead of a waiting thread.
     then: Option<Then>,
 }
 
@@ -33,7 +33,7 @@ impl Awaited {
         Awaited::with(count, None)
     }
 
-    /// Pending results of a number of requests, at least one. The last result makes a call.
+    /// Pending results of a number of requests, at least one. The last result calls `then`.
     pub(super) fn calling(
         count: usize,
         then: impl FnOnce(Vec<Answer>) + Send + 'static,

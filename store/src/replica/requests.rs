@@ -1,5 +1,4 @@
-//! Pending requests: requests that are not proposed yet, that are on their way, and that were sent
-//! on to the leader.
+//! Pending requests: not yet proposed, in flight, or forwarded to the leader.
 
 use super::ask::{Again, Answer, Ask, AskId};
 use super::fingerprint::Head;
@@ -27,8 +26,7 @@ impl Sender {
     }
 }
 
-/// Starts of other replicas whose numbers are remembered in a term. Replicas do not start more often
-/// while a leader holds its term.
+/// Number of other replicas' starts remembered in a term, more than happen in one term.
 const SENDERS_MAX: usize = 256;
 
 /// The requests; see the head of the file.
@@ -64,10 +62,10 @@ pub(super) struct Gathered {
 /// Results of an applied entry for waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
-    /// Owner of the entry, with the commands in it.
+    /// Senders of the entry's requests, with their commands.
     pub(super) committed: Vec<(Sender, Command)>,
     pub(super) change: Option<Sender>,
-    /// Requests whose index another entry took.
+    /// Requests whose entry was replaced by another.
     pub(super) overwritten: Vec<Sender>,
 }
 
@@ -102,7 +100,7 @@ impl Requests {
         self.in_flight.len()
     }
 
-    /// Whether a request may be accepted in a term: those of each sender in order, each once.
+    /// Whether a request may be accepted in a term: each sender's requests in order, once.
     pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
         if omega_cellstate::planted!(CopiesTaken) {
             return true;
@@ -125,7 +123,7 @@ impl Requests {
         self.waiting.push_back((sender, ask, now));
     }
 
-    /// Has the cell told the time before all that waits. Nobody hears the answer.
+    /// Adds a command with the time of day before all waiting requests, without a reply.
     pub(super) fn push_time(&mut self, now_ms: u64, now: u64) {
         let sender = Sender::Here(self.next_id());
         self.waiting.push_front((sender, Ask::Command(Command::Expire { now_ms }), now));
@@ -162,8 +160,8 @@ impl Requests {
         }
     }
 
-    /// Puts commands into the bytes of one entry, as many as go in. What can be answered without
-    /// is answered.
+    /// Batches commands into the bytes of one entry, as many as fit. Commands that need no commit
+    /// are answered.
     pub(super) fn gather(
         &mut self,
         cell: &mut Cell,
@@ -199,7 +197,7 @@ impl Requests {
         (!commands.is_empty()).then_some(Gathered { data, commands })
     }
 
-    /// Notes an entry that was proposed. The answer is who waited for entries that it replaces.
+    /// Records a proposed entry. Returns the requests of entries that it replaces.
     pub(super) fn proposed(
         &mut self,
         position: Position,
@@ -216,7 +214,7 @@ impl Requests {
         replaced
     }
 
-    /// An entry is applied: whose is it?
+    /// Finds the requests of an applied entry.
     pub(super) fn resolve(&mut self, position: Position) -> Resolved {
         let mut resolved = Resolved::default();
         while let Some(front) = self.in_flight.front() {
@@ -235,8 +233,8 @@ impl Requests {
         resolved
     }
 
-    /// Lets go of those who have waited since this tick or longer. The answer is what to tell those
-    /// here; other replicas give up by themselves.
+    /// Expires requests that have waited since this tick or longer. Returns answers for local ones;
+    /// other replicas time out by themselves.
     pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
         let mut answers = Vec::new();
         while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
@@ -256,12 +254,12 @@ impl Requests {
         answers
     }
 
-    /// Lets go of those whose requests are not proposed.
+    /// Drops requests that are not proposed. Returns their senders.
     pub(super) fn drop_waiting(&mut self) -> Vec<Sender> {
         self.waiting.drain(..).map(|(sender, _, _)| sender).collect()
     }
 
-    /// Lets go of those whose requests were sent on.
+    /// Drops waiting requests that were forwarded. Returns their ids.
     pub(super) fn drop_forwarded(&mut self) -> Vec<AskId> {
         std::mem::take(&mut self.forwarded).into_keys().collect()
     }

@@ -3,15 +3,15 @@
 use crate::node;
 use std::time::Duration;
 
-/// Treatment of an end of the log that was torn by a loss of power, or damaged afterwards.
+/// Treatment of a log end that was torn by a loss of power, or damaged later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TornTail {
-    /// It may have acknowledged missing entries: it votes only for candidates that have them, and
-    /// does not start if it is alone.
+    /// Assume that missing entries were acknowledged: vote only for candidates that have them, and
+    /// do not start alone.
     #[default]
     Doubt,
-    /// It continues without them: an operator has decided that nothing was acknowledged, or that it
-    /// may be lost.
+    /// Continue without them: an operator has decided that they were not acknowledged, or may be
+    /// lost.
     Forgive,
 }
 
@@ -22,23 +22,21 @@ pub struct Settings {
     pub node: node::Settings,
     /// Number of this start of the replica, never used before.
     pub incarnation: u64,
-    /// Entries of its own that a leader has on the way. While they are, requests gather and become
-    /// one entry: so many writes are under way at once, and the others share the next one.
+    /// Entries that a leader replicates at once. Requests that arrive meanwhile are batched into the
+    /// next entry.
     pub entries_in_flight: usize,
-    /// Requests that may wait at a leader. More are turned away.
+    /// Requests that may wait at a leader. More are rejected.
     pub requests_waiting: usize,
     /// Bytes of applied entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
-    /// Bytes of entries in memory that are kept in spite of a snapshot, for replicas that are a little
-    /// behind.
+    /// Bytes of entries kept in memory after a snapshot, for replicas that are slightly behind.
     pub log_keep_bytes: u64,
     /// Bytes of entries in memory beyond which none are accepted until a snapshot is saved. Far
     /// more than the two above together, because commits continue while a snapshot is written.
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// An entry of a leader that takes longer than this until it is applied is logged. No decision
-    /// depends on it.
+    /// Time from the proposal of an entry until it is applied above which a leader logs it.
     pub slow: Duration,
     /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,

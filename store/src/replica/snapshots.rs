@@ -28,7 +28,7 @@ const PIECE_TICKS: u64 = 4;
 /// Ticks after which a snapshot is offered again to a replica that requests no piece.
 const SILENT_TICKS: u64 = 40;
 
-/// Pieces of a capture that are made at each step and each tick of the replica: a piece takes 30
+/// Pieces of a capture made at each step and each tick of the replica: a piece takes 30
 /// microseconds.
 const PIECES_A_STEP: usize = 4;
 const PIECES_A_TICK: usize = 64;
@@ -36,7 +36,7 @@ const PIECES_A_TICK: usize = 64;
 /// The transfers; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    /// Bytes of entries that were applied since the last snapshot was begun.
+    /// Bytes of entries applied since the last snapshot began.
     pub(super) since_last: u64,
     /// Snapshot being captured.
     capturing: Option<(Position, Agreed)>,
@@ -44,7 +44,7 @@ pub(super) struct Transfers {
     /// The tick at which a snapshot could not be saved, until another one is begun.
     pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
-    /// A restored state that raft does not know yet.
+    /// A restored state not yet known to raft.
     loaded: Option<(Position, Agreed, Box<Cell>)>,
     /// Time of the last request of each replica that needs a snapshot.
     asked: BTreeMap<ReplicaId, u64>,
@@ -77,7 +77,7 @@ impl Replica {
         }
     }
 
-    /// Begins a snapshot of the present state, unless one is in progress.
+    /// Starts a snapshot of the current state, unless one is in progress.
     pub fn begin_capture(&mut self) {
         let transfers = &mut self.transfers;
         let mut state = self.applied.lock();
@@ -106,6 +106,7 @@ impl Replica {
             return;
         }
         let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
+        failpoint!("snapshot-captured");
         if let Some((position, mut agreed)) = self.transfers.capturing.take() {
             if omega_cellstate::planted!(CompactedEarly) {
                 self.saved(position, agreed.membership.clone(), true);
@@ -157,8 +158,10 @@ impl Replica {
             self.transfers.failed_at = Some(self.ticks);
             return;
         }
+        failpoint!("snapshot-saved");
         self.node.snapshot_taken(position, membership);
         let base = self.node.compact(position.index, self.settings.log_keep_bytes);
+        failpoint!("snapshot-forget");
         self.output.compact = Some(base);
     }
 
@@ -301,6 +304,7 @@ impl Replica {
         }
         tracing::info!(id = %self.node.id(), index = position.index.0, "snapshot installed");
         self.applied.notify();
+        self.look_for_removal();
     }
 
     /// Forgets a state that was loaded and is older than what was applied since.

@@ -129,7 +129,7 @@ struct Watched {
     slow: Duration,
     /// Time since which the oldest request waits.
     waiting: Option<Instant>,
-    /// Start of the pre-check, and the wait of the oldest request before it.
+    /// Start of the pre-check, and the oldest request's wait before it.
     gathering: Option<(Instant, Duration)>,
     proposed: VecDeque<Proposed>,
     /// The entry that is being applied.

@@ -35,7 +35,7 @@ impl Unsafe {
         }
     }
 
-    /// All writes up to this one are safe.
+    /// All writes up to this one are durable.
     pub(super) fn persisted(&mut self, number: u64) {
         while self.writes.pop_front_if(|(write, ..)| *write <= number).is_some() {}
     }

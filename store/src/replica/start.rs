@@ -30,7 +30,7 @@ pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 /// A replica that is ready to run.
 #[derive(Debug)]
 pub struct Started {
-    /// It.
+    /// The started replica.
     pub replica: Replica,
     /// Log writer.
     pub log: LogWorker,
@@ -100,7 +100,7 @@ pub enum StartError {
         path: PathBuf,
         /// Index that may have been acknowledged.
         promised: LogIndex,
-        /// Everything there is.
+        /// Last entry of the log.
         last: LogIndex,
     },
     /// Entries known to be committed are missing: the log lost its end.
@@ -111,9 +111,9 @@ pub enum StartError {
     LostTail {
         /// Path of the folder.
         path: PathBuf,
-        /// Commit.
+        /// Last entry known to be committed.
         committed: LogIndex,
-        /// Everything there is.
+        /// Last entry of the log.
         last: LogIndex,
     },
 }
@@ -139,9 +139,9 @@ pub fn found_with(
     found_at(directory, membership, cell, 0)
 }
 
-/// Gives a new folder the state of a backup, as a founding replica of a new cell that goes on from there.
-/// All founding replicas must be given the same backup: the history of the new cell begins with the hash
-/// of the state, so replicas that were given others stop at the first entry instead of disagreeing.
+/// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it.
+/// All bootstrapping replicas need the same backup: the history of the new cell begins with the
+/// hash of the state, so others stop at the first entry.
 ///
 /// # Errors
 /// If it cannot be written.

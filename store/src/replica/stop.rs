@@ -1,6 +1,6 @@
 //! The ends of a replica: why it stops, what helps, and that it was removed.
 
-use super::{Answer, Replica};
+use super::{Again, Answer, Replica};
 use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
@@ -57,16 +57,33 @@ impl Stop {
 }
 
 impl Replica {
-    /// Records that another replica knows that this one was removed. It accepts no requests: its
-    /// state gets ever staler.
-    pub(super) fn note_removed(&mut self, by: ReplicaId) {
-        if !self.removed && by != self.node.id() {
-            tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
-            self.removed = true;
-            // What was sent on to the leader may have been taken before the change.
-            for id in self.requests.drop_forwarded() {
-                self.output.answers.push((id, Answer::Unknown));
-            }
+    /// Notes that another replica knows that this one was removed.
+    pub(super) fn hear_of_removal(&mut self, by: ReplicaId) {
+        if by != self.node.id() {
+            self.note_removed(by);
         }
+    }
+
+    /// Notes a removal that this replica has applied itself. It has no vote to ask for, so no other replica hears from
+    /// it and tells it.
+    pub(super) fn look_for_removal(&mut self) {
+        let id = self.node.id();
+        if self.node.membership().has_removed(id) {
+            self.note_removed(id);
+        }
+    }
+
+    /// Accepts no more requests: the state of a removed replica gets ever staler.
+    fn note_removed(&mut self, by: ReplicaId) {
+        if self.removed {
+            return;
+        }
+        tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
+        self.removed = true;
+        // What was sent on to the leader may have been taken before the change.
+        let forwarded = self.requests.drop_forwarded().into_iter();
+        self.output.answers.extend(forwarded.map(|id| (id, Answer::Unknown)));
+        let reads = self.take_reads();
+        self.output.answers.extend(reads.map(|id| (id, Answer::Again(Again::Removed))));
     }
 }

@@ -82,7 +82,7 @@ pub struct Status {
     pub leadership: Leadership,
     /// Membership.
     pub membership: Membership,
-    /// Reason for which it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     pub stopped: Option<String>,
     /// Remedy for the failure.
     pub remedy: Option<Remedy>,

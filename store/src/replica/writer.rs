@@ -1,12 +1,12 @@
-//! Where a replica's thread leaves its writes: with the log's thread, or at once with the disk.
+//! The writes of a replica's thread: made at once, or by the log's thread.
 //!
-//! A disk that syncs within microseconds is waited for: to hand a write over and to be told of it
-//! costs as much again. But a replica must hear its peers in time, so when a write was slow, the log's
-//! thread makes those of the next second. One that is alone has nobody to hear, and always waits.
-//! Requests and messages that come meanwhile gather in all cases, and the next sync is for all.
+//! The thread waits for a disk that syncs within microseconds, because handing a write over costs
+//! as much again. But a replica must process its peers' messages in time, so after a slow write,
+//! the log's thread makes those of the next second. A single replica has no peers, and always
+//! waits. Requests and messages collect meanwhile, and the next sync covers all of them.
 //!
-//! Writes are made in order: the replica's thread writes only when the log's thread has told of all
-//! that it was given.
+//! Writes are made in order: the replica's thread writes only when the log's thread has completed
+//! all of its jobs.
 
 use super::mailbox::Mailbox;
 use super::threads::{Event, Status};

@@ -1,9 +1,8 @@
 //! A backup: a snapshot that belongs to no replica, and from which a new cell can begin.
 //!
-//! It is a file like any other snapshot, so one piece of code writes and checks both. But it says nothing
-//! about who the replicas were: whoever restores it founds a new cell, which no replica of the old one
-//! belongs to. For the same reason a replica does not start from a backup that somebody put among its
-//! snapshots. What schedulers were answered is part of the state, so what was answered stays answered.
+//! It has the format of a snapshot, but no members: a restore bootstraps a new cell, which no
+//! replica of the old one belongs to. So a replica does not start from a backup among its
+//! snapshots. The reply cache is part of the state, so earlier results stay valid.
 
 use super::Meta;
 use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
@@ -29,8 +28,8 @@ pub struct BackupContent {
     pub cell: Cell,
 }
 
-/// Writes a backup: `put` is given bytes and the place in the file where they belong, at most a mebibyte
-/// and a little at once. The beginning of the file comes last. The answer is how long the file is.
+/// Writes a backup: `put` gets bytes and their offset in the file, at most a little over a mebibyte
+/// at once. The beginning of the file comes last. Returns the length of the file.
 ///
 /// # Errors
 /// Those of `put`, or if a part of the state is too large.

@@ -49,7 +49,7 @@ pub enum SnapshotDamage {
     /// Its length differs from its header's, or it is too short for a header.
     #[error("the file has {found} bytes, it should have {wanted}")]
     Length {
-        /// Number that it has.
+        /// Actual number.
         found: u64,
         /// Number that it should have at least.
         wanted: u64,
@@ -88,7 +88,7 @@ pub enum SnapshotDamage {
     /// The state is not the one that was saved.
     #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
     State {
-        /// Kind.
+        /// Hash of the state.
         found: u64,
         /// Expected value.
         wanted: u64,
@@ -147,7 +147,7 @@ pub enum LoadError {
         path: PathBuf,
         /// Offset of the damage.
         offset: u64,
-        /// Mistake.
+        /// The damage.
         damage: Box<SnapshotDamage>,
     },
     /// Another process has the file: stop that one.

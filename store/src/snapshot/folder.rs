@@ -31,7 +31,7 @@ type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 /// A complete snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Subject.
+    /// Description of the snapshot.
     pub meta: Meta,
     /// Number of bytes the file has.
     pub bytes: u64,
@@ -91,7 +91,7 @@ impl Snapshots {
         Ok(positions)
     }
 
-    /// Writes a snapshot and makes it safe; then removes older ones but the last [`KEPT`].
+    /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
     /// If it is not safe. Then nothing has its final name, unless the disk failed after all was
@@ -121,8 +121,10 @@ impl Snapshots {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
+        failpoint!("snapshot-create", Err(io::Error::other("injected").into()));
         let mut file = self.disk.create(partial)?;
         write::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
+        failpoint!("snapshot-sync", Err(io::Error::other("injected").into()));
         if !omega_cellstate::planted!(SnapshotNotSynced) {
             file.sync()?;
         }
@@ -136,6 +138,7 @@ impl Snapshots {
         failpoint!("snapshot-rename", Err(io::Error::other("injected")));
         self.open_files().remove(&position);
         self.disk.rename(partial, &self.path(position))?;
+        failpoint!("snapshot-renamed", Err(io::Error::other("injected")));
         if !omega_cellstate::planted!(SnapshotFolderNotSynced) {
             self.disk.sync_folder(&self.folder)?;
         }
@@ -145,6 +148,7 @@ impl Snapshots {
         })?;
         all.retain(|other| *other <= position);
         for old in all.iter().rev().skip(KEPT) {
+            failpoint!("snapshot-remove", Err(io::Error::other("injected")));
             self.disk.remove(&self.path(*old))?;
         }
         Ok(())

@@ -55,7 +55,7 @@ use crate::log::Position;
 use bytes::Bytes;
 
 /// The version of the file's layout and of the image's bytes that is written.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The oldest that is still read.
 pub const OLDEST_READABLE: u32 = 1;

@@ -1,8 +1,7 @@
-//! An image as a sequence of parts: the order in which they are written, and are read again.
+//! A snapshot state as a sequence of parts, in the order of writing and reading.
 //!
-//! A part is a row, a job, a task, an answer: small, so that neither side needs a second copy of the
-//! image in memory. How many there are is said before them, in the header or in the part they
-//! belong to.
+//! A part is a row, a job, a task or a result: small, so that neither side needs a second copy of
+//! the state in memory. The number of parts precedes them, in the header or in the enclosing part.
 
 use super::error::LoadError;
 use super::header::Counts;
@@ -11,6 +10,7 @@ use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
 use crate::codec::v2::JobV2;
 use crate::codec::v3::{JobV3, MachineV3, PolicyV3};
+use crate::codec::v4::JobV4;
 use omega_cellstate::{
     Answer, GangHold, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus,
     SchedulerImage, TaskRecord, TenantImage,
@@ -42,6 +42,9 @@ const COMMANDS_3: u32 = 4;
 /// The first format with machines, jobs and policies of version 4 of them, cores that tasks have to
 /// themselves, what the cell as a whole has, and calendars of peaks.
 const COMMANDS_4: u32 = 5;
+
+/// The first format with jobs of version 5 of them.
+const COMMANDS_5: u32 = 7;
 
 /// First format in which load reports have a time and the claims at that time.
 const LOADS_WITH_AGE: u32 = 3;
@@ -195,6 +198,11 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
         }
         COMMANDS_3..COMMANDS_4 => {
             type Parts = (JobId, JobV3, bool, Option<GangHold>, u32, u32);
+            let (id, job, resized, hold, held, tasks): Parts = body.part()?;
+            (id, job.into(), resized, hold, held, tasks)
+        }
+        COMMANDS_4..COMMANDS_5 => {
+            type Parts = (JobId, JobV4, bool, Option<GangHold>, u32, u32);
             let (id, job, resized, hold, held, tasks): Parts = body.part()?;
             (id, job.into(), resized, hold, held, tasks)
         }

@@ -66,7 +66,7 @@ impl Offer {
 pub struct Piece {
     /// Number of the piece, from 0.
     pub number: u64,
-    /// Contents.
+    /// Content.
     pub bytes: Bytes,
     /// The checksum of the number and the bytes.
     pub crc: u32,

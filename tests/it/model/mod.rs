@@ -34,7 +34,7 @@ pub(crate) enum Rule {
     RetriesInLog,
 }
 
-/// Amount that there is of everything.
+/// Sizes of the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     pub(crate) left_out: Option<Rule>,

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs so many seeds on all processors. The answer is how many failed.
+/// Runs this many seeds on all processors. Returns the number of failures.
 fn run(
     (from, count): (u64, u64),
     one: &(impl Fn(u64) -> Result<cluster::Report, cluster::Violation> + Sync),

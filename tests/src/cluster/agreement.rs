@@ -1,5 +1,6 @@
 //! Whether replicas agree: with what was agreed on and promised all along, and with each other after all faults.
 
+use super::client::Client;
 use super::host::Host;
 use super::promises::Bound;
 use super::{CALM_MAX, World};
@@ -138,6 +139,7 @@ impl World {
             self.next()?;
         }
         self.report.majority_max = self.now - self.plan.faulty_for;
+        self.well_since = self.now;
         for host in down {
             self.hosts[host].kept_down = false;
             self.restart(host)?;
@@ -170,8 +172,13 @@ impl World {
             format!("\n  {}: {at}", host.id)
         };
         let hosts: String = self.hosts.iter().map(one).collect();
+        let waits = |client: &Client| {
+            let asked = client.pending.as_ref()?;
+            Some(format!("\n  a client of {} waits: {asked:?}", client.home))
+        };
+        let waiting: String = self.clients.iter().filter_map(waits).collect();
         format!(
-            "no agreement {} us after the last fault; truth {}, asked {} of {}, operator {:?}{hosts}",
+            "no agreement {} us after the last fault; truth {}, asked {} of {}, operator {:?}{hosts}{waiting}",
             self.now - self.plan.faulty_for,
             self.truth.last(),
             self.history.asked.len(),

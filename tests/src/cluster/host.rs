@@ -75,7 +75,7 @@ pub struct Host {
     pub failing: bool,
     /// Decision of the operator on a torn end of its log.
     pub torn_tail: TornTail,
-    /// Whether it was given up.
+    /// Whether it was abandoned.
     pub gone: bool,
     /// Whether it stays without power until the others have recovered.
     pub kept_down: bool,

@@ -5,7 +5,7 @@ use std::io;
 /// Request of a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
     /// Writes, cuts and allocations.
     pub writes: u64,
@@ -37,7 +37,7 @@ pub enum Operation {
     PowerCut,
 }
 
-/// Subject of an operation that to happen has to expect.
+/// Fate of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Fine,

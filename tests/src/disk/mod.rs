@@ -16,6 +16,7 @@
 
 mod content;
 mod faults;
+pub mod interposed;
 mod names;
 
 use crate::random::Dice;
@@ -233,7 +234,7 @@ impl State {
         self.files.iter_mut().for_each(|file| file.locked = false);
     }
 
-    /// Number of so many more bytes there is room for; they are taken.
+    /// Takes up to this many bytes of free space. Returns the number taken.
     fn take_room(&mut self, wanted: u64) -> u64 {
         let left = self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used));
         let taken = wanted.min(left);

@@ -147,7 +147,7 @@ impl Replicas {
     /// Identity of the cell.
     ///
     /// # Errors
-    /// Why nobody knows.
+    /// Why they are unknown.
     pub fn describe(&self, at: usize) -> Result<proto::DescribeCellResponse, ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
         Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
@@ -166,7 +166,7 @@ impl Replicas {
     /// Tasks that run on a machine.
     ///
     /// # Errors
-    /// Why nobody knows.
+    /// Why they are unknown.
     pub fn tasks(&self, at: usize, machine: MachineId) -> Result<TasksSeen, ApiError> {
         let mut client =
             TaskServiceClient::new(self.channel(at)).max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -126,7 +126,7 @@ impl Notes {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// All that was written down.
+    /// Takes all records.
     #[must_use]
     pub fn take(&self) -> (History, Vec<Look>) {
         std::mem::take(&mut *self.written())

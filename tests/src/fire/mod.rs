@@ -83,13 +83,13 @@ impl Recorded {
     /// Whether all of it is right.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first difference.
     pub fn check(&self) -> Result<(), String> {
         verdict::check(&self.history, &self.looks, &self.done)
     }
 }
 
-/// Amount that was done and checked.
+/// Prints the numbers of operations and checks.
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: fn(&Fate) -> bool| {

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct Dice(Pcg64Mcg);
 
 impl Dice {
-    /// Creates dice; equal seeds give equal throws.
+    /// Creates a random generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64Mcg::seed_from_u64(seed))
@@ -19,7 +19,7 @@ impl Dice {
         (self.0.next_u64() % bound as u64) as usize
     }
 
-    /// True in so many cases of a hundred.
+    /// True with this probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -7,7 +7,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Has a group want something, now and then.
+    /// Now and then adds optional resources to a group.
     pub(super) fn want(&mut self, group: &mut TaskGroup) {
         let kinds = self.kinds.count();
         let Some(dice) = self.held.as_mut() else { return };
@@ -20,7 +20,7 @@ impl Generator {
         group.optional = Some(OptionalResources { amounts: amounts(dice, kinds, 2), devices });
     }
 
-    /// Has claims take what their tasks want, and tasks hold more or less, now and then.
+    /// Now and then adds optional resources to claims, and resizes tasks.
     pub(super) fn hold_otherwise(&mut self, reference: &Reference, txn: &mut Transaction) {
         let kinds = self.kinds.count();
         let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();
@@ -55,7 +55,7 @@ impl Generator {
     }
 }
 
-/// Up to `most` of each kind; now and then of a kind that there is not.
+/// Amounts up to `most` of each kind; now and then of an unknown kind.
 fn amounts(dice: &mut Dice, kinds: usize, most: usize) -> Amounts {
     let mut amounts = Amounts::zero();
     for kind in 0..kinds + usize::from(dice.chance(1)) {

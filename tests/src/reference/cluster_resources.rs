@@ -28,7 +28,7 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// Amount that the cell as a whole has of a kind.
+    /// Capacity of a cluster resource.
     #[must_use]
     pub fn cluster_capacity(&self, kind: KindId) -> u64 {
         self.cluster_capacity.get(&kind).copied().unwrap_or(0)

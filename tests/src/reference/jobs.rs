@@ -16,7 +16,7 @@ impl ReferenceTask {
         ReferenceTask { state, devices, cores, group, failures: 0, placed_ms: 0, holds: None }
     }
 
-    /// Gives it another state, without a machine. The answer is the row that it leaves.
+    /// Sets a state without a machine. Returns the row of its former machine.
     pub(super) fn leave(&mut self, state: TaskState) -> Option<usize> {
         let row = self.state.machine().map(MachineId::row);
         self.state = state;
@@ -29,13 +29,13 @@ impl ReferenceTask {
 }
 
 impl ReferenceJob {
-    /// Number of its tasks have a machine.
+    /// Number of its tasks with a machine.
     #[must_use]
     pub fn placed(&self) -> usize {
         self.tasks.iter().filter(|task| task.state.machine().is_some()).count()
     }
 
-    /// Number of its tasks have not ended.
+    /// Number of its tasks that have not ended.
     #[must_use]
     pub fn alive(&self) -> usize {
         self.tasks.iter().filter(|task| !task.state.ended()).count()

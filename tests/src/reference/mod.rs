@@ -22,6 +22,7 @@ mod jobs;
 mod judge;
 mod machines;
 mod peaks;
+mod programs;
 mod reservations;
 mod tenants;
 mod validate;
@@ -50,7 +51,7 @@ pub struct Row {
 /// A machine that is there.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Kind.
+    /// The machine as registered.
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
@@ -61,7 +62,7 @@ pub struct Host {
 /// A report of load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinLoad {
-    /// Usage.
+    /// Amounts in use.
     pub used: Amounts,
     /// Claims.
     pub claimed: Amounts,
@@ -72,7 +73,7 @@ pub struct TwinLoad {
 /// A job that is remembered.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
-    /// Request.
+    /// The job as submitted.
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<ReferenceTask>,
@@ -102,7 +103,7 @@ pub struct ReferenceTask {
     pub failures: u64,
     /// When it got its machine; 0 while it has none.
     pub placed_ms: u64,
-    /// The cores that it has to itself, by NUMA node.
+    /// Its exclusive cores, by NUMA node.
     pub cores: NodeCores,
     /// Allocation, if it was ever set otherwise than by its group.
     pub holds: Option<Amounts>,
@@ -127,7 +128,7 @@ pub struct Reference {
     version: Version,
     now_ms: u64,
     rows: Vec<Row>,
-    /// Rows without a machine, in the order in which they were left.
+    /// Rows without a machine, in order of removal.
     vacant: Vec<usize>,
     jobs: BTreeMap<JobId, ReferenceJob>,
     next_job: u64,
@@ -138,13 +139,13 @@ pub struct Reference {
     schedulers: Vec<Scheduler>,
     /// The times of evictions that count against the policy's cap.
     evicted: Vec<u64>,
-    /// Reservations that are not over, in the order in which they came.
+    /// Current and future reservations, in order of creation.
     reservations: Vec<Reservation>,
     /// Calendars of peaks, by name.
     peaks: BTreeMap<Text, PeakCalendar>,
-    /// Jobs that are over, and when that was noticed.
+    /// Ended jobs, and the time at which that was noticed.
     over: Vec<(JobId, Option<u64>)>,
-    /// Amount that the cell as a whole has, of kinds of which that was said.
+    /// Capacity of cluster resources, as far as set.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 
@@ -293,7 +294,7 @@ impl Reference {
         &self.rows
     }
 
-    /// The id of what is in a row.
+    /// Id of the machine in a row.
     #[must_use]
     pub fn machine_id(&self, row: usize) -> MachineId {
         MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
@@ -312,7 +313,7 @@ impl Reference {
         &self.jobs
     }
 
-    /// Number of schedulers there are.
+    /// Number of schedulers.
     #[must_use]
     pub fn schedulers(&self) -> usize {
         self.schedulers.len()

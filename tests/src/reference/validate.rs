@@ -1,6 +1,6 @@
 //! Validation of commands without the cell's state, written anew.
 //!
-//! Words in refusals are for people: `compare` leaves them out.
+//! `compare` ignores the texts of rejections.
 
 use super::held::taken;
 use omega_core::limits::{
@@ -14,14 +14,14 @@ use omega_core::{
     Text, TopologyLevel,
 };
 
-fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
+pub(super) fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
     match given > max {
         true => Err(Rejection::TooMany { what: "".into(), given: given as u64, max: max as u64 }),
         false => Ok(()),
     }
 }
 
-fn bad_job() -> Rejection {
+pub(super) fn bad_job() -> Rejection {
     Rejection::BadJob("".into())
 }
 
@@ -45,7 +45,7 @@ fn selector(machines: &MachineSelector) -> Result<(), Rejection> {
     all.flat_map(|one| one.values.iter().chain([&one.key])).try_for_each(value)
 }
 
-/// The texts of what points at tasks.
+/// Checks the texts of a task selector and its level.
 fn tasks(tasks: &TaskSelector, level: &TopologyLevel) -> Result<(), Rejection> {
     if let TopologyLevel::Label(key) = level {
         value(key)?;
@@ -252,6 +252,7 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.grace_ms as usize, 3_600_000)?;
+    super::programs::program(group)?;
     let mut last = None;
     for demand_profile in &group.demand_profiles {
         let highest = demand_profile.points.iter().max().copied().unwrap_or(0);

@@ -61,7 +61,7 @@ pub struct WaitingGroup {
     pub waiting: usize,
     /// Request of each task, as text.
     pub request: String,
-    /// Number of machines there are.
+    /// Number of machines.
     pub machines: usize,
     /// Number of those that would take one of the tasks now.
     pub feasible: usize,
@@ -81,7 +81,7 @@ pub struct WaitingGroup {
 pub struct NearMiss {
     /// The number.
     pub machines: usize,
-    /// The first of them.
+    /// The first such machine.
     pub example: String,
     /// All that each of them lacks.
     pub lacks: Vec<Lack>,

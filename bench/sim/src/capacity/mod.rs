@@ -23,8 +23,7 @@ use crate::shipped::ShippedError;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// Time for which a probe continues after the last arrival, in seconds, so that its job can be
-/// placed, too.
+/// Seconds that a probe continues after the last arrival, so that its job can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
 /// Quantity to search for.
@@ -37,7 +36,7 @@ pub enum Question {
     Load,
 }
 
-/// Request.
+/// Parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Quantity to search for.
@@ -72,7 +71,7 @@ impl Question {
     }
 }
 
-/// Searches. Each round of probes is told as soon as it is done.
+/// Searches, and passes each round of probes to `tell`.
 ///
 /// # Errors
 /// If the cell refuses a part of the workload, or `tell` fails.

@@ -1,7 +1,7 @@
 //! Objectives of a run: bounds on waits, on placed jobs, and on usage of the cell.
 //!
-//! Waits are those of all jobs that came: one that nobody got to, or that was never placed whole, has waited for ever.
-//! Else a cell that is much too small would look good, for the jobs that it did serve.
+//! Waits are those of all arrived jobs: one that was never attempted, or never placed completely,
+//! has an infinite wait. Otherwise a cell that is much too small would look good.
 
 use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;
@@ -9,9 +9,9 @@ use omega_core::JobKind;
 /// Measured time of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// From its submission to its first attempt.
+    /// Time from submission to the first attempt.
     Wait,
-    /// From its submission to the placement of its last task.
+    /// Time from submission to the placement of the last task.
     Placed,
 }
 
@@ -24,7 +24,7 @@ pub enum Objective {
         of: Of,
         /// Kind of the jobs; `None` is all.
         kind: Option<JobKind>,
-        /// Number of a hundred.
+        /// Percentage of the jobs.
         percent: u8,
         /// Number of seconds.
         most_s: f64,
@@ -118,7 +118,7 @@ impl Objective {
         }
     }
 
-    /// Value of the objective in a run; infinite seconds are for ever.
+    /// Value of the objective in a run, maybe infinite.
     #[must_use]
     pub fn figure(&self, outcome: &Outcome) -> f64 {
         let mine = |kind: Option<JobKind>| {

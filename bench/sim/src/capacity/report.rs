@@ -14,9 +14,9 @@ pub struct Probe {
     pub machines: usize,
     /// Number of jobs there were.
     pub jobs: usize,
-    /// Subject of each objective; seconds that never end are infinite, and null in JSON.
+    /// Value for each objective; infinite if never reached, and null in JSON.
     pub figures: Vec<f64>,
-    /// Whether all objectives hold.
+    /// Whether all objectives are met.
     pub holds: bool,
 }
 
@@ -25,7 +25,8 @@ pub struct Probe {
 pub struct Answer {
     /// The answer; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest beyond it for which they do not hold; none if they hold up to the limit.
+    /// The nearest size beyond it that misses an objective; `None` if all sizes up to the limit
+    /// meet them.
     pub fails: Option<u64>,
     /// A number that should be good and is not: more machines, or less load.
     pub contradicts: Option<u64>,
@@ -38,7 +39,7 @@ pub struct Finding {
     pub question: Question,
     /// All runs, ascending by their numbers.
     pub probes: Vec<Probe>,
-    /// Result.
+    /// The answer.
     pub answer: Answer,
 }
 
@@ -47,7 +48,7 @@ pub struct Finding {
 pub struct CapacityReport {
     /// Description of the run.
     pub workload: String,
-    /// Number of machines it has by itself.
+    /// Original number of machines.
     pub machines: usize,
     /// Seed of all random choices.
     pub seed: u64,
@@ -122,7 +123,8 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
 }
 
 impl CapacityReport {
-    /// As a page: the answers, a plot of each objective against machines or load, and the probes.
+    /// Converts to a page: the answers, a plot of each objective against machines or load, and the
+    /// probes.
     #[must_use]
     pub fn page(&self, objectives: &[Objective]) -> Page {
         let lead = format!(

@@ -5,23 +5,25 @@ use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// Amount of later a repeated job may come than the one that it repeats, in milliseconds: far enough that a scheduler sees
-/// two jobs, near enough that the hours of the day stay as they are.
+/// Largest delay of a copied job after its original, in milliseconds: enough for schedulers to see
+/// two jobs, and too little to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
-/// Key of a sort of machines. Labels are not part of it: they only say where a machine is.
+/// Key of a sort of machines. Labels are not part of it, because they only give the place of a
+/// machine.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
 /// Returns the workload with this number of machines, in the same proportions of each sort as
 /// nearly as whole machines allow.
 ///
-/// Fewer are taken evenly from each sort, and more are copies. A task that ran on a machine that is gone is placed anew.
+/// Fewer are taken evenly from each sort, and more are copies. Tasks of a removed machine are
+/// placed again.
 #[must_use]
 pub fn machines(workload: &Workload, count: usize) -> Workload {
     machines_moved(workload, count).0
 }
 
-/// Returns the scaled workload with the new position of each machine; `None` for those that are gone.
+/// Returns the scaled workload with the new position of each machine; `None` for removed ones.
 #[must_use]
 pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Option<u32>>) {
     let all = &workload.machines;
@@ -52,7 +54,7 @@ pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Optio
     (scaled, place)
 }
 
-/// Follows machines to their new places, and drops what ran on those that have none.
+/// Moves tasks with their machines, and drops tasks of removed machines.
 pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
     placed.retain_mut(|(_, machine)| match place[*machine as usize] {
         Some(new) => {
@@ -63,7 +65,7 @@ pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
     });
 }
 
-/// The positions of the machines of each sort, in the order in which sorts first appear.
+/// Positions of the machines of each shape, in order of first appearance.
 fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
     let mut sorts: Vec<Vec<usize>> = Vec::new();
@@ -78,8 +80,7 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     sorts
 }
 
-/// Machines of each sort that make up the number: whole parts first, then those with the largest
-/// remainder.
+/// Number of machines of each shape, by largest remainder.
 fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
     let mut shares: Vec<usize> =
@@ -93,8 +94,9 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     shares
 }
 
-/// Returns the workload with so many thousandths of the jobs: some left out, evenly over the list, or all and some again, up to five
-/// minutes later and not running yet. Jobs that are there at the start and never end are there at the start again.
+/// Returns the workload with a number of thousandths of the jobs: some left out, evenly over the
+/// list, or all and some again, up to five minutes later and not running yet. Jobs present from the
+/// start that never end stay at the start.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;

@@ -1,19 +1,20 @@
-//! The search for the number at which something begins or ceases to hold: by doubling or halving until it lies between
-//! two probes, then by cutting what is between into five equal parts, again and again.
+//! Search for the boundary at which objectives are met: by doubling or halving until it lies
+//! between two probes, then by dividing the interval into five equal parts, repeatedly.
 //!
-//! The probes of a round run side by side. How many there are does not depend on the machine, so neither do the probes.
+//! The probes of a round run in parallel. Their number does not depend on the machine, so the
+//! search is reproducible.
 
 use std::collections::BTreeMap;
 
-/// Probes in a round that cuts what is between.
+/// Probes in a round that divides the interval.
 const CUTS: u64 = 4;
 
 /// Side of the boundary that is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// The least: it holds from there on.
+    /// The smallest: objectives are met from there on.
     Least,
-    /// The most: it holds up to there.
+    /// The largest: objectives are met up to there.
     Most,
 }
 
@@ -22,7 +23,7 @@ pub enum Sense {
 pub struct Limits {
     /// The least number.
     pub from: u64,
-    /// The first to be tried.
+    /// The first number to try.
     pub start: u64,
     /// The largest number.
     pub to: u64,
@@ -33,9 +34,10 @@ pub struct Limits {
 pub struct Found {
     /// The answer with the requested precision; `None` if the objectives hold for no size tried.
     pub holds: Option<u64>,
-    /// The nearest beyond it for which it does not hold; `None` if it holds up to the limit.
+    /// The nearest number beyond it that misses an objective; `None` if all up to the limit meet
+    /// them.
     pub fails: Option<u64>,
-    /// A number on the good side for which it does not hold, which ought not to be.
+    /// A number on the passing side that fails, against the assumption of the search.
     pub contradicts: Option<u64>,
 }
 
@@ -89,7 +91,7 @@ pub fn search<E>(
 }
 
 impl Found {
-    /// Whether the boundary is not yet between two probes.
+    /// Whether the boundary is not yet bracketed by probes.
     fn is_open(self) -> bool {
         self.holds.is_none() || self.fails.is_none()
     }

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Request, and what must hold.
+/// Arguments: the workload, and the objectives.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega-sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
@@ -52,7 +52,7 @@ pub struct CapacityArgs {
     output: OutputArg,
 }
 
-/// Objectives to meet. All of them must hold; each may be given several times.
+/// Objectives, all of which must be met; each may be given several times.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
@@ -60,19 +60,19 @@ struct ObjectiveArgs {
     /// Half of the jobs wait at most this time for their first attempt: 30s, batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
-    /// The same for nine of ten jobs.
+    /// Nine of ten jobs wait at most this time for their first attempt.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p90: Vec<OfKind<Time>>,
-    /// The same for 99 of 100 jobs.
+    /// 99 of 100 jobs wait at most this time for their first attempt.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
     /// Half of the jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
-    /// The same for nine of ten jobs.
+    /// Nine of ten jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p90: Vec<OfKind<Time>>,
-    /// The same for 99 of 100 jobs.
+    /// 99 of 100 jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
     /// At least this share of the jobs is placed completely: 99%, batch=99.9%.
@@ -107,7 +107,7 @@ struct Time(f64);
 #[derive(Clone, Copy, Debug)]
 struct Share(f64);
 
-/// A bound as it is written.
+/// Text form of a bound.
 trait Bound: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }

@@ -13,10 +13,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Number of differences that are told; the rest are counted.
+/// Number of printed differences; the rest are counted.
 const DIFFERENCES_TOLD: usize = 20;
 
-/// Subject of the comparison.
+/// Arguments of `compat`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\

@@ -1,4 +1,4 @@
-//! The processor time that a simulation took: told to the user, and nothing that the simulation sees.
+//! Processor time of a simulation, for the user only.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,4 +1,4 @@
-//! `omega-sim fgd`: policies for tasks that share devices, on lists of tasks, beside what was published.
+//! `omega-sim fgd`: policies for tasks that share devices, compared with published figures.
 
 use super::SimError;
 use crate::fgd::fragments::Shapes;

@@ -1,4 +1,4 @@
-//! A report in a folder: the page, the same as Markdown, and each plot as a file.
+//! A report in a folder: HTML, Markdown, and a file for each plot.
 
 use super::SimError;
 use crate::page::Page;

@@ -75,16 +75,16 @@ enum OutputArg {
 /// Present and changed profiles of the schedulers.
 #[derive(Clone, Debug, Default)]
 pub struct TwoProfiles {
-    /// Of both futures, unless there are others.
+    /// Profiles of both futures, unless overridden.
     pub now: Profiles,
-    /// Of the changed one.
+    /// Profiles of the changed future.
     pub then: Option<Profiles>,
 }
 
 /// Error of a comparison: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// Say what is otherwise.
+    /// Give a change.
     #[error(
         "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]

@@ -78,7 +78,7 @@ impl EndArgs {
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {
-    /// If it does not fit any more.
+    /// If it no longer fits.
     Fit,
     /// If its machine changed at all.
     Sequence,

@@ -1,4 +1,4 @@
-//! The verbs of `omega sim`: one file below for each, with its arguments, what it prints, and how it ends.
+//! Commands of `omega sim`: one file below for each, with its arguments, output and exit codes.
 
 mod capacity;
 mod compat;
@@ -22,7 +22,7 @@ use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Simulate a cell: what it would do, rather than what it does.
+/// Simulate a cell.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Find how many machines a workload needs, and how much more load a cell carries.
@@ -67,7 +67,7 @@ pub enum SimError {
     /// A file of results could not be written.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// The reason.
         why: std::io::Error,

@@ -158,7 +158,7 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
 /// Percentiles of the wait until the first attempt, and until the placement of all tasks.
 const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
 
-/// Contents of [`TIMES`]; of nobody, nothing.
+/// Values of [`TIMES`]; empty without jobs.
 fn times(tried: (u64, Waits), placed: (u64, Waits)) -> impl Iterator<Item = Cell> {
     [tried, placed].into_iter().flat_map(|(jobs, waits)| {
         [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match jobs {

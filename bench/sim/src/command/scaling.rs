@@ -1,4 +1,4 @@
-//! Times, shares and multiples, as verbs about the size of a cell take them.
+//! Parsers of times, shares and multiples for commands about the size of a cell.
 
 /// Seconds, of `500ms`, `30s`, `2m` or `1h`.
 pub(super) fn time(text: &str) -> Result<f64, String> {

@@ -45,9 +45,9 @@ pub struct SwfArgs {
 enum PolicyChoice {
     /// First come, first served
     Fcfs,
-    /// EASY backfilling: nobody delays the first in the queue
+    /// EASY backfill: no job delays the first in the queue
     Easy,
-    /// Conservative backfilling: nobody delays anybody who came before
+    /// Conservative backfill: no job delays an earlier one
     Conservative,
     /// EASY backfilling with the shortest job first
     SjfEasy,

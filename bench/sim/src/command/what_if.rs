@@ -1,6 +1,7 @@
-//! `omega-sim what-if`: a cell that is kept in a directory or a backup, as it goes on and as it would otherwise.
+//! `omega-sim what-if`: two futures of a cell from a directory or a backup: as it is, and with a
+//! change.
 //!
-//! Here the cell is read, with the profiles; the changes and the two futures are in `future.rs`.
+//! This file reads the cell and the profiles; `future.rs` has the changes and the two futures.
 
 use super::future::{FutureArgs, TwoProfiles, WhatIfError, what_if};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The architectures of a reference file, by the names that it has for them.
+//! Architectures by their names in reference files.
 
 use crate::engine::{Granularity, Judgement};
 use omega_core::ConflictCheck;
@@ -14,7 +14,7 @@ pub enum Architecture {
     SharedState(Judgement),
 }
 
-/// The names and what they stand for.
+/// Names of the architectures.
 const NAMES: [(&str, Architecture); 6] = [
     ("mono", Architecture::Monolithic),
     ("mesos", Architecture::TwoLevel),
@@ -32,7 +32,7 @@ impl Architecture {
     /// The architecture of this name.
     ///
     /// # Errors
-    /// If there is none: what names there are.
+    /// If there is none; the text lists the names.
     pub fn named(name: &str) -> Result<Architecture, String> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, architecture)| *architecture).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The figures that are compared, and when two of them are equal.
+//! Compared figures, and their tolerances.
 
 use super::Architecture;
 use crate::engine::{JobRecord, Kind, Records, SchedulerRecord};
@@ -6,7 +6,7 @@ use crate::engine::{JobRecord, Kind, Records, SchedulerRecord};
 /// A column of a reference file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The share of the time in which a scheduler of the group was busy with what counts.
+    /// Fraction of time in which a scheduler of the group did useful work.
     Busy,
     /// The part of it without conflicts.
     Useful,
@@ -18,15 +18,15 @@ pub enum Figure {
     Failed,
     /// The second by the first.
     ConflictFraction,
-    /// Attempts that found no room.
+    /// Attempts without room.
     NoRoom,
     /// Transactions of jobs that had been tried before.
     Retried,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     Abandoned,
     /// Jobs in a queue at the end.
     LeftInQueue,
-    /// Jobs of which at least one attempt ended.
+    /// Jobs with at least one completed attempt.
     JobsAttempted,
     /// Jobs all of whose tasks were placed.
     JobsFully,
@@ -64,7 +64,7 @@ impl Figure {
         Figure::WaitMean,
     ];
 
-    /// Its column in the file.
+    /// Name of its column in the file.
     #[must_use]
     pub fn column(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl Figure {
         shared || !matches!(self, Figure::NoRoom | Figure::Retried)
     }
 
-    /// Its value for the schedulers of a group and the jobs of a kind.
+    /// The figure's value for the schedulers of a group and the jobs of a kind.
     #[must_use]
     pub fn of(self, books: &[SchedulerRecord], jobs: &[JobRecord], tasks: u64, end_s: f64) -> Got {
         let share = |of: &dyn Fn(&SchedulerRecord) -> f64| {
@@ -136,8 +136,8 @@ fn places(text: &str) -> usize {
 }
 
 impl Got {
-    /// Whether this, printed with as many places as the text has, is the text. Where it lies between two numbers of so
-    /// many places, both are right: C prints the even one, and Java the upper one.
+    /// Whether this, printed with the text's number of decimals, equals the text. A value exactly
+    /// between two such numbers equals both: C rounds to even, Java up.
     #[must_use]
     pub fn is(self, text: &str) -> bool {
         let Ok(expected) = text.parse::<f64>() else { return false };

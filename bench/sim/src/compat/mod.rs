@@ -1,7 +1,8 @@
-//! The runs of the reference simulator, made again: whether ours computes what it printed.
+//! Repetition of the reference simulator's runs, with a comparison of the results.
 //!
-//! A reference file has one row for each group of schedulers of a *point*: what was run (the job lists by name,
-//! machines, architecture, decision times, seed) and what came of it. Nothing here knows a particular file.
+//! A reference file has one row for each group of schedulers of a *point*: the settings (job lists
+//! by name, machines, architecture, decision times, seed) and the results. The code depends on no
+//! particular file.
 
 mod architecture;
 mod figure;

@@ -15,13 +15,13 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 /// Result of a point.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All that was written down.
+    /// Records of the run.
     pub books: Records,
-    /// Number of the jobs are batch jobs; they come first.
+    /// Number of batch jobs, which come first.
     batch_jobs: usize,
     /// The tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],
-    /// The schedulers of batch jobs; those behind them have the service jobs.
+    /// Number of batch schedulers; the later ones have service jobs.
     batch_schedulers: usize,
     /// Time of the last event, to which shares refer.
     end_s: f64,
@@ -57,7 +57,7 @@ impl Outcome {
         jobs_of(&self.books, self.batch_jobs, kind)
     }
 
-    /// Placed tasks, without those of the start.
+    /// Placed tasks, without initial ones.
     #[must_use]
     pub fn placed(&self) -> u64 {
         self.books.schedulers.iter().map(|book| book.claims_taken).sum()
@@ -66,7 +66,7 @@ impl Outcome {
 
 /// The jobs of a point, batch first, with what else the loop needs.
 pub struct Load {
-    /// The jobs; whoever changes one changes it before the run.
+    /// The jobs, which may be changed before the run.
     pub jobs: Vec<Job>,
     /// Request of a task of each.
     pub tasks: Vec<ReferenceJob>,
@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point whose schedulers have queues, with these jobs, whose numbers of tasks a rule gives.
+/// Runs a point whose schedulers have queues, with these jobs.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.
@@ -197,7 +197,8 @@ impl Load {
         Load::new(list(lists, &point.batch), list(lists, &point.service), point)
     }
 
-    /// Jobs go to the schedulers of their kind in turn. The counter is raised before each job, batch jobs first.
+    /// Jobs are assigned round-robin to the schedulers of their kind. The counter advances before
+    /// each job, batch jobs first.
     fn new(batch: &JobList, service: &JobList, point: &Point) -> Load {
         let of_kind = |list: &JobList, kind| {
             list.jobs.clone().into_iter().map(move |job| Job { kind, ..job })

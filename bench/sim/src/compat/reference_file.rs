@@ -1,4 +1,4 @@
-//! A reference file: points, and what is expected of the groups of schedulers of each.
+//! A reference file: points, and the expected results of each group of schedulers.
 
 use super::architecture::Architecture;
 use super::figure::Figure;
@@ -10,11 +10,12 @@ use std::path::Path;
 
 /// Machines of a cell: a hundred times the largest that was published.
 const MACHINES_MAX: u64 = 1 << 20;
-/// Schedulers of a group: far more than there are jobs at a time.
+/// Maximum number of schedulers of a group: far more than concurrent jobs.
 const SCHEDULERS_MAX: u64 = 1 << 10;
-/// Machines times schedulers: each scheduler keeps an order of all machines, and together they take a gigabyte.
+/// Maximum of machines times schedulers: each scheduler keeps an order of all machines, a gigabyte
+/// in total.
 const ORDERS_MAX: u64 = 1 << 28;
-/// The longest run, in seconds: ten years. A look is taken every second.
+/// The longest run, in seconds: ten years, sampled every second.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
 
 /// Description of the run.
@@ -58,27 +59,27 @@ pub struct Group {
 pub struct Expected {
     /// The figure.
     pub figure: Figure,
-    /// As it is printed.
+    /// Printed form.
     pub text: String,
 }
 
 /// One row.
 #[derive(Clone, Debug)]
 pub struct ReferenceRow {
-    /// Its line in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: u64,
-    /// Its point, by position in [`ReferenceFile::points`].
+    /// Index of its point in [`ReferenceFile::points`].
     pub point: usize,
     /// Its schedulers.
     pub group: Group,
-    /// Result.
+    /// Expected figures.
     pub expected: Vec<Expected>,
 }
 
 /// A whole file.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceFile {
-    /// Each point once, in the order in which they are first named.
+    /// Distinct points, in order of first appearance.
     pub points: Vec<Point>,
     /// All rows.
     pub rows: Vec<ReferenceRow>,
@@ -232,7 +233,7 @@ fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     }
 }
 
-/// `Batch`, `Service`, or one of them after a slash: a monolithic scheduler has both.
+/// Reads a group: `Batch`, `Service`, or, for a monolithic scheduler, one of them after a slash.
 fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
     let name = row.required(column)?;
     let kind = match name.rsplit('/').next() {

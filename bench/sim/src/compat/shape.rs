@@ -1,19 +1,19 @@
 //! Tolerances for two-level rows: their size and direction must agree, not their digits.
 //!
-//! The reference's offers follow the identity of objects where shares are equal, so its digits are not to be had. While
-//! offers suffice, what is computed hardly depends on it. Beyond that, small causes have large effects: runs that differ
-//! in the seed alone are as far apart as is allowed here.
+//! The reference orders equal shares by object identity, so its digits cannot be reproduced. While
+//! offers suffice, the figures hardly depend on it. Beyond that, small causes have large effects:
+//! the tolerance is the difference between runs with different seeds.
 
 use super::{Expected, Figure, Got};
 
-/// Tolerance between two figures: so much, or by such a factor.
+/// Tolerance between two figures: a difference, or a factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tolerance {
     apart: f64,
     factor: f64,
 }
 
-/// In a row that expects more abandoned jobs than this, or any left in a queue, offers do not suffice.
+/// Number of expected abandoned jobs above which a row counts as overloaded.
 const ABANDONED_CALM_MAX: f64 = 20.0;
 
 /// Allowed values, for people.
@@ -36,7 +36,8 @@ fn number(row: &[Expected], figure: Figure) -> f64 {
     found.and_then(|expected| expected.text.parse().ok()).unwrap_or(0.0)
 }
 
-/// Whether a figure of a two-level row has the shape that is expected. `got` tells what we have of each.
+/// Whether a figure of a two-level row is within its tolerance. `got` returns the simulated
+/// figures.
 pub fn agrees(row: &[Expected], expected: &Expected, got: impl Fn(Figure) -> Got) -> bool {
     let figure = expected.figure;
     let strained = is_strained(row);

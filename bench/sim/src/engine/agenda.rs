@@ -1,8 +1,8 @@
 //! Event queue, by time; events of one time keep the order in which they were added.
 //!
-//! Some sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
-//! for before the first event and so come before all others of their time, but for changes of machines, which come before
-//! them; and the look that is taken every second.
+//! Some sorts of events are outside of the heap, because they are ordered already: arrivals, which
+//! precede other events of their time, changes of machines, which precede arrivals, and the sample
+//! at each second.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;

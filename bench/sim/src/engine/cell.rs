@@ -3,7 +3,7 @@
 /// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Subject of the comparison.
+    /// Check for conflicts, coarse or fine.
     pub check: omega_core::ConflictCheck,
     /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
@@ -15,7 +15,7 @@ pub use omega_core::Granularity;
 /// Access of a scheduler to the cell during a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.
+    /// It decides on the state at the end of the decision, because no other scheduler exists.
     Live,
     /// It decides on a copy made when the decision began.
     Copy,
@@ -24,11 +24,11 @@ pub enum Access {
 /// Result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// Tasks for which the scheduler found a machine.
+    /// Tasks with a machine.
     pub claimed: u32,
     /// Committed ones among them.
     pub taken: u32,
-    /// The tasks that now run, to be ended together.
+    /// Started tasks, which end together.
     pub run: Option<Taken>,
 }
 
@@ -41,16 +41,16 @@ pub struct Taken(pub u32);
 pub struct Running {
     /// The number.
     pub tasks: u32,
-    /// To be ended together.
+    /// Tasks that end together.
     pub run: Option<Taken>,
 }
 
 /// Result of ending tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ended {
-    /// Number of those that have ended.
+    /// Number of ended tasks.
     pub tasks: u32,
-    /// In how many seconds the next of them do, if some run on and will end.
+    /// Seconds until the next of them end, if any will.
     pub again_s: Option<f64>,
 }
 
@@ -59,7 +59,7 @@ pub struct Ended {
 pub struct Lost {
     /// The number of the job.
     pub job: u32,
-    /// Number of its tasks lost their machine.
+    /// Number of its tasks that lost their machine.
     pub tasks: u32,
     /// Number of others that had none before.
     pub waiting: u32,
@@ -76,13 +76,13 @@ pub trait Cell {
         tasks
     }
 
-    /// A scheduler begins to decide: what it sees from now on is the cell as it is now.
+    /// A scheduler begins a decision on a copy of the present cell.
     fn copy(&mut self, scheduler: usize);
 
-    /// A scheduler has decided: it places so many tasks of the job on what it saw, and commits that.
+    /// A scheduler ends a decision: it places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Number of seconds it is from the beginning of tasks until the first of them end; `None` if none does.
+    /// Seconds from the start of tasks until the first of them end; `None` if none does.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
     /// The tasks of a run that end now, end.

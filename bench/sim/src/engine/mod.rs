@@ -32,13 +32,13 @@ pub use sizing::{SizedCell, SizedRun, Sizing};
 /// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Work that ends by itself.
+    /// Jobs that end.
     Batch,
     /// Work that serves.
     Service,
 }
 
-/// A job as the loop sees it. What its tasks ask for is the cell's matter.
+/// A job in the event loop, without its tasks' requests, which the cell knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Arrival time in seconds.
@@ -49,7 +49,7 @@ pub struct Job {
     pub kind: Kind,
 }
 
-/// Time for which a scheduler decides: a constant for a job, and some for each task not yet placed.
+/// Decision time: a constant for a job, plus a time for each task not yet placed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecisionTime {
     /// Seconds for a job.
@@ -91,7 +91,7 @@ impl Scheduler {
 pub struct Plan<'a> {
     /// All jobs.
     pub jobs: &'a [Job],
-    /// The numbers of the jobs in the order in which they come.
+    /// Job numbers in order of arrival.
     pub arrivals: &'a [u32],
     /// The scheduler of each job.
     pub owners: &'a [u32],
@@ -117,7 +117,7 @@ pub enum Survey {
 
 /// Time after which an incompletely placed job is queued again.
 const RETRY_S: f64 = 1.0;
-/// Attempts without placements after which a job is given up.
+/// Attempts without placements after which a job is abandoned.
 const ATTEMPTS_VAIN_MAX: u32 = 100;
-/// Attempts after which a job is given up in any case.
+/// Attempts after which a job is abandoned in any case.
 const ATTEMPTS_MAX: u32 = 1000;

@@ -1,7 +1,8 @@
-//! Two levels: an allocator offers all that is free to one scheduler after the other, which decides on it alone.
+//! Two-level scheduling: an allocator offers all free resources to one scheduler after the other.
 //!
-//! What is offered is locked until the scheduler has answered, so no claim ever conflicts, and long decisions keep
-//! the others from what they need. An allocator gathers what becomes free for a while before it offers it.
+//! Offered resources are locked until the scheduler answers, so claims never conflict, and long
+//! decisions starve the others. An allocator collects freed resources for a time before it offers
+//! them.
 
 use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
@@ -10,15 +11,15 @@ use std::collections::VecDeque;
 /// Settings of the two-level allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferSettings {
-    /// Time for which it gathers what becomes free, in seconds.
+    /// Seconds for which freed resources are collected before an offer.
     pub gather_s: f64,
-    /// Time for which it decides whom to offer it to.
+    /// Decision time of the allocator.
     pub decide_s: f64,
-    /// Of how many processors at least an offer is made.
+    /// Smallest offer in processors.
     pub processors_min: f64,
 }
 
-/// A cell that can lock what is free, and offer it.
+/// A cell with locked offers.
 pub trait OfferCell: Cell {
     /// Contents of one offer.
     type Offer;
@@ -51,7 +52,7 @@ pub trait OfferCell: Cell {
     fn locked(&self) -> f64;
 }
 
-/// Request.
+/// Event of the simulation of offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Enough was gathered: an offer is made.
@@ -88,7 +89,7 @@ struct Run<'a, C: OfferCell> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Offers by number; those that were answered are `None`, and their numbers are used again.
+    /// Offers by number; answered ones are `None`, and their numbers are reused.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
     books: Records,
@@ -148,7 +149,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Sees to it that tasks end.
+    /// Schedules the end of tasks.
     fn begin_run(&mut self, run: Option<Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {
@@ -172,7 +173,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Begins to gather what becomes free, unless the allocator is at it.
+    /// Starts to collect freed resources, unless it is doing so already.
     fn gather(&mut self) {
         if !self.gathering {
             self.gathering = true;
@@ -180,7 +181,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Offers what is free to the scheduler that has least, of those that ask.
+    /// Offers free resources to the waiting scheduler with the lowest share.
     fn offer(&mut self) {
         self.gathering = false;
         if self.cell.free_processors() < self.settings.processors_min {

@@ -13,7 +13,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Request.
+/// Event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A scheduler has decided.
@@ -33,7 +33,7 @@ struct Run<'a, C> {
     books: Records,
 }
 
-/// Runs a plan on a cell: what each scheduler and each job came to.
+/// Runs a plan on a cell. Returns the records of schedulers and jobs.
 pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Records {
     let mut run = Run {
         plan,
@@ -78,7 +78,7 @@ impl<C: Cell> Run<'_, C> {
         }
     }
 
-    /// Sees to it that tasks end.
+    /// Schedules the end of tasks.
     fn begin_run(&mut self, run: Option<super::Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {

@@ -11,7 +11,7 @@ pub struct SchedulerRecord {
     pub succeeded: u64,
     /// Transactions with one.
     pub failed: u64,
-    /// Attempts that found no room at all.
+    /// Attempts that found no feasible machine.
     pub no_room: u64,
     /// Transactions of jobs that had been tried before.
     pub retried: u64,
@@ -19,7 +19,7 @@ pub struct SchedulerRecord {
     pub claims_refused: u64,
     /// Accepted claims.
     pub claims_taken: u64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub abandoned: u64,
     /// Jobs in its queue at the end.
     pub left_in_queue: u64,
@@ -28,24 +28,24 @@ pub struct SchedulerRecord {
 /// Record of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobRecord {
-    /// Number of tasks it has: as many as were asked for, if the cell did not size it.
+    /// Number of its tasks: the requested one, unless the cell changed it.
     pub tasks: u32,
     /// Tasks without a machine.
     pub unplaced: u32,
     /// Completed attempts.
     pub attempts: u32,
-    /// From its submission to the start of the first attempt, in seconds.
+    /// Seconds from submission to the start of the first attempt.
     pub wait_s: f64,
-    /// From its submission to the attempt that placed its last task.
+    /// Time from submission to the attempt that placed the last task.
     pub placed_s: f64,
-    /// Whether it was given up.
+    /// Whether it was abandoned.
     pub abandoned: bool,
 }
 
 /// All that is written down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// By scheduler.
+    /// Records by scheduler.
     pub schedulers: Vec<SchedulerRecord>,
     /// By job.
     pub jobs: Vec<JobRecord>,
@@ -55,7 +55,7 @@ pub struct Records {
     pub events: u64,
     /// Number of samples of the cell's use.
     pub looks: u64,
-    /// The sums of what was seen then: the share of each resource that was taken (processors, memory).
+    /// Sums of the allocated shares at these samples (processors, memory).
     pub used: [f64; 2],
     /// The sum of the share of processors that was locked in offers.
     pub locked: f64,

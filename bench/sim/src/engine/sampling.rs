@@ -1,8 +1,8 @@
-//! Batch sampling with late binding, after Sparrow: no scheduler sees the cell.
+//! Batch sampling with late binding, as in Sparrow, without cell state.
 //!
-//! A scheduler asks a few machines, drawn at random, for each task of a job; each puts the job in its queue. A task is
-//! bound late: when a machine has room, it takes the next task of the first job in its queue that fits, and what is
-//! left of a job whose tasks all run is dropped. Messages take no time here.
+//! A scheduler probes a few random machines for each task of a job; each adds the job to its queue.
+//! Binding is late: a machine with room takes the next task of the first job in its queue that
+//! fits; remaining probes of a started job are dropped. Messages take no time here.
 
 use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
@@ -15,9 +15,9 @@ pub struct SamplingSettings {
     pub probes: u32,
 }
 
-/// A cell whose machines can be asked one by one.
+/// A cell whose machines are probed one by one.
 pub trait SampledCell: Cell {
-    /// Number of machines there are.
+    /// Number of machines.
     fn machines(&self) -> u32;
 
     /// A machine drawn at random.
@@ -30,12 +30,12 @@ pub trait SampledCell: Cell {
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
 }
 
-/// Request.
+/// Event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A scheduler has decided whom to ask.
+    /// A scheduler has chosen machines to probe.
     Decided(u32),
-    /// A job that no machine accepted is to be retried.
+    /// A job without a feasible machine is retried.
     Again(u32),
     /// Tasks end.
     Ended(Taken),
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Queue of each machine: the jobs for which it was probed.
+    /// Queue of each machine: jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -108,7 +108,7 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    /// Machines change: who lost one asks anew, and those that were asked may have room now.
+    /// Machines change: displaced tasks are probed again, and probed machines may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -168,7 +168,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Asks machines for the tasks of a job; those with room take them at once.
+    /// Probes machines for the tasks of a job; machines with room start them at once.
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");

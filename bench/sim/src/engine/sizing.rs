@@ -1,8 +1,8 @@
-//! Jobs whose number of tasks is chosen when their first decision begins: as many as a rule says, by what the cell has idle
-//! then. The same work in more parts ends sooner, so the time of a task shrinks as its job grows.
+//! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources.
+//! The same work in more parts ends sooner, so the run time of a task shrinks as its job grows.
 //!
-//! It is a cell around a cell. The loop asks it how many tasks a job has, and it scales how long they run; all else is
-//! the inner cell's matter.
+//! It wraps another cell: it gives the number of a job's tasks to the event loop and scales their
+//! run times.
 
 use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ pub trait Sizing {
 pub struct SizedCell<C, S> {
     inner: C,
     sizing: S,
-    /// By how much the tasks of each job run shorter; 1 where it is as asked.
+    /// Speed-up of each job's tasks; 1 for the requested number.
     speeds: Vec<f64>,
     /// The speed of each run, by its number.
     of_runs: Vec<f64>,
@@ -28,7 +28,7 @@ pub struct SizedCell<C, S> {
 
 /// Choices of a run, and the usage of the cell.
 pub struct SizedRun {
-    /// By how much the tasks of each job ran shorter.
+    /// Speed-up of each job's tasks.
     pub speeds: Vec<f64>,
     /// Allocated share of the processors at each sample.
     pub looks: Vec<f32>,
@@ -46,7 +46,7 @@ impl<C: Cell, S: Sizing> SizedCell<C, S> {
         }
     }
 
-    /// Result.
+    /// Ends the run. Returns its records.
     pub fn finish(self) -> SizedRun {
         SizedRun { speeds: self.speeds, looks: self.looks.into_inner() }
     }

@@ -24,18 +24,18 @@
 
 use super::machine::{DeviceMachine, Shape};
 
-/// The mean number of tasks that are looked ahead. Found by trial on the eight lists of the trace: with 25 as with
-/// 100 each of them still gains.
+/// Mean number of future tasks considered. Chosen by experiments on the eight lists of the trace:
+/// with 25 and with 100 each of them still gains.
 const TASKS_AHEAD: f64 = 50.0;
 
-/// All shapes with devices, by what they ask of each.
+/// All shapes with devices, by the requested part of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     /// Ascending by part.
     parts: Vec<Part>,
 }
 
-/// The shapes that ask for the same part of a device.
+/// Shapes with the same requested part of a device.
 #[derive(Clone, Debug)]
 struct Part {
     milli: i16,
@@ -44,7 +44,7 @@ struct Part {
 }
 
 impl Ahead {
-    /// Of shapes with their counts, and tasks in all.
+    /// New distribution from shapes with their counts, and the number of tasks.
     #[must_use]
     pub fn of(counts: impl IntoIterator<Item = (Shape, usize)>, tasks: usize) -> Ahead {
         let mut parts: Vec<Part> = Vec::new();
@@ -85,7 +85,8 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task requests this part of devices, and fits where so many have it.
+    /// Probability that a task requests this part of devices, and fits a machine on which this many
+    /// have it free.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

@@ -1,8 +1,8 @@
-//! The order in which tasks arrive, and that of machines, by seed.
+//! Random orders of tasks and machines.
 //!
-//! The list is shuffled; if it asks for more than wanted, tasks are struck out, else tasks of it are drawn
-//! again and appended. The machines' names get an order of their own, as in the published program: since
-//! scores are often equal, a policy would else prefer the models that come first in the list of machines.
+//! The list is shuffled, then shortened or extended by random tasks to the wanted load. The
+//! machines' names get an order of their own, as in the published program: scores are often equal,
+//! so a policy would otherwise prefer the first models of the list.
 
 use super::machine::Shape;
 use rand::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ pub const LOAD_PERCENT_MAX: i64 = 130;
 pub struct Dice(Pcg64);
 
 impl Dice {
-    /// Creates dice; equal seeds give equal throws.
+    /// Creates a random generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64::seed_from_u64(seed))

@@ -27,7 +27,7 @@ pub struct Shapes {
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     shape: Shape,
-    /// Its part of a device in [`Shapes::parts`].
+    /// Index of its part of a device in [`Shapes::parts`].
     part: usize,
     likely: f64,
 }
@@ -37,7 +37,7 @@ struct Expected {
 struct Fit {
     /// Devices with this much left.
     devices: usize,
-    /// The rest of the others.
+    /// Free amount of the other devices.
     too_small: i64,
 }
 

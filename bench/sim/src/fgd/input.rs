@@ -1,8 +1,8 @@
 //! Machines with devices and a list of tasks, from tables of the form of Alibaba's "openb" trace.
 //!
-//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are no matter here. Tasks: `cpu_milli,
-//! memory_mib, num_gpu, gpu_milli`, and if there is such a column `gpu_spec`, the models that are
-//! accepted, separated by `|`. Plain or compressed with gzip; other columns are not looked at.
+//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks:
+//! `cpu_milli, memory_mib, num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models,
+//! separated by `|`. Plain or gzip; other columns are ignored.
 
 use super::machine::{DeviceMachine, Models, Shape};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
@@ -10,7 +10,7 @@ use omega_workload::LoadError;
 use omega_workload::table::Table;
 use std::path::{Path, PathBuf};
 
-/// The models that a list of machines may have: as many as there are bits.
+/// Maximum number of device models, one bit each.
 const MODELS_MAX: usize = Models::BITS as usize;
 
 const LIST_PREFIX: &str = "openb_pod_list_";
@@ -29,7 +29,7 @@ impl Input {
     /// Reads machines and tasks.
     ///
     /// # Errors
-    /// If a file is missing or at fault, no machine has devices, or there is no task.
+    /// If a file is missing or invalid, no machine has devices, or there is no task.
     pub fn read(machines: &Path, tasks: &Path) -> Result<Input, LoadError> {
         let mut models = Vec::new();
         let list = read_machines(machines, &mut models)?;

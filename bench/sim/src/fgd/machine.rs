@@ -8,12 +8,12 @@ pub const WHOLE: i16 = DEVICE_MILLI as i16;
 /// Accepted device models, one bit each by their numbers in the input.
 pub type Models = u64;
 
-/// Request of a task. Tasks that ask for the same have one shape.
+/// Shape: request of a task. Tasks with equal requests share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processors in thousandths.
     pub cpu_milli: i64,
-    /// Of each device, in thousandths; 0 for a task without devices.
+    /// Requested thousandths of each device; 0 for a task without devices.
     pub device_milli: i16,
     /// Number of devices.
     pub devices: u8,
@@ -37,7 +37,7 @@ impl Shape {
     }
 }
 
-/// The rest of a machine.
+/// Free resources of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceMachine {
     /// Processors in thousandths.
@@ -46,27 +46,27 @@ pub struct DeviceMachine {
     pub memory_mib: i64,
     /// The number of its device model.
     pub model: u8,
-    /// Of each device.
+    /// Free thousandths of each device.
     left: Vec<i16>,
-    /// Number of tasks of each size on it: shares, then those of 1, 2, … devices.
+    /// Number of its tasks by size: parts of a device, then 1, 2, … devices.
     sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
 impl DeviceMachine {
-    /// With whole devices.
+    /// New machine with whole devices.
     #[must_use]
     pub fn new(cpu_milli: i64, memory_mib: i64, devices: u8, model: u8) -> DeviceMachine {
         let (left, sizes) = (vec![WHOLE; usize::from(devices)], [0; DEVICES_MAX as usize + 1]);
         DeviceMachine { cpu_milli, memory_mib, model, left, sizes }
     }
 
-    /// The rest of each device.
+    /// Free amount of each device.
     #[must_use]
     pub fn left(&self) -> &[i16] {
         &self.left
     }
 
-    /// The rest of all devices.
+    /// Free amount of all devices.
     #[must_use]
     pub fn left_milli(&self) -> i64 {
         self.left.iter().map(|left| i64::from(*left)).sum()
@@ -113,7 +113,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Whether it has tasks of this one's size, and whether it has others.
+    /// Whether it has tasks of this size, and whether it has others.
     #[must_use]
     pub fn sizes(&self, shape: &Shape) -> (bool, bool) {
         let own = self.sizes[size(shape)] > 0;
@@ -132,7 +132,7 @@ fn size(shape: &Shape) -> usize {
 pub struct DeviceChoice(u32);
 
 impl DeviceChoice {
-    /// Whether this device is among them.
+    /// Whether the set has this device.
     #[must_use]
     pub fn has(self, device: usize) -> bool {
         self.0 >> device & 1 == 1

@@ -93,8 +93,8 @@ impl Policy {
         }
     }
 
-    /// The score of a policy that follows the gradient, with the devices for which it is best. A task that
-    /// shares looks at each device; one that does not gets the fullest that fit.
+    /// Score of a gradient policy, with the best devices. A sharing task tries each device; others
+    /// get the fullest that fit.
     fn gradient(
         self,
         machine: &DeviceMachine,
@@ -147,9 +147,10 @@ impl Policy {
     }
 }
 
-/// Cost of a thousandth of a device that is left [`Policy::FgdAhead`]: machines in use are filled up first, and
-/// empty ones kept. Found by trial: with half as much it gains the same, with twice as much a little less; but with
-/// a quarter, tasks of a list where all share devices are spread over whole ones, and five percent of the devices are lost.
+/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are
+/// filled first. Chosen by experiments: half of it gains the same, twice as much a little less;
+/// with a quarter, a list of only sharing tasks spreads over whole devices, and five percent of the
+/// devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
 /// Score of a change of the lost part: 50 if it stays, 73 if it shrinks by a whole device.
@@ -165,8 +166,8 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
-/// From 75 where only tasks of this size run, 50 where others do too, 25 where none do, to 0 where
-/// only others do; each with up to 25 for devices in use. Without devices all are equal.
+/// 75 if only tasks of this size run there, 50 with others, 25 if empty, 0 if only others; plus up
+/// to 25 for devices in use. Equal for tasks without devices.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;

@@ -8,12 +8,12 @@ use omega_workload::table::Table;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The mean of what is in use at each load, in percent, by list and policy.
+/// Mean allocation at each load, in percent, by list and policy.
 #[derive(Clone, Debug, Default)]
 pub struct Published(HashMap<(String, String), [f64; LOADS_PERCENT.len()]>);
 
 impl Published {
-    /// Reads the table of a folder of the trace; without one there is nothing to compare with.
+    /// Reads the table in a folder of the trace; empty without one.
     ///
     /// # Errors
     /// If the table is at fault.

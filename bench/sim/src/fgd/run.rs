@@ -1,7 +1,7 @@
-//! One run: a policy, a list and a seed, and how full the devices are as tasks arrive.
+//! One run: the allocation of devices as tasks arrive, for a policy, a list and a seed.
 //!
-//! A task changes one machine only. So each score is kept beside the version of the machine that it was made
-//! for, for each shape, and made again when that shape comes and the machine has changed.
+//! A task changes one machine only. So each score is cached with the machine's version, for each
+//! shape, and recomputed when the machine has changed.
 
 use super::arrivals::{Dice, arrivals};
 use super::fragments::Shapes;
@@ -27,9 +27,9 @@ pub struct Run {
 /// State at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Usage.
+    /// Part in use.
     pub used: f64,
-    /// Free part that the next task is expected not to be able to use.
+    /// Free part that the next task is expected to be unable to use.
     pub fragment: f64,
 }
 

@@ -13,7 +13,7 @@ fn shape(cpu_milli: i64, devices: u8, device_milli: i16) -> Shape {
     Shape { cpu_milli, device_milli, devices, models: Models::MAX, memory_mib: 1 }
 }
 
-/// A machine of 32 processors with as much left on its devices.
+/// A machine of 32 processors with these free amounts on its devices.
 fn machine(left: &[i16]) -> DeviceMachine {
     let mut machine = DeviceMachine::new(32_000, 1000, left.len() as u8, 0);
     for (i, left) in left.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Subject of the comparison to find a conflict (whether the claim still fits, or whether the machine changed at all), and what is
-//! lost by one (the claim, or the whole transaction).
+//! Conflict detection (by fit, or by any change of the machine), and its granularity (the claim, or
+//! the whole transaction).
 
 use super::runs::{Both, CellPair, Found, Setting, USUAL, shared};
 use super::{DECISIONS_S, TWO_CELLS, check_on, figure, line, pairs};

@@ -9,7 +9,7 @@ use crate::page::{Check, Section};
 use crate::plot::{Axis, Plot, Style};
 
 const DECISION: &str = "decision time of a service job, seconds";
-/// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
+/// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// Figures 5 and 6.

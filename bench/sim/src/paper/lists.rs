@@ -23,7 +23,7 @@ const FOREVER_S: f64 = 1e7;
 /// Properties of the jobs of a list.
 struct Sort {
     kind: Kind,
-    /// The mean time between two of them, in seconds.
+    /// Mean seconds between two arrivals.
     gap_s: f64,
     /// The median of their run times and the sigma of the logarithm, and the least, in seconds.
     run_s: (f64, f64, f64),
@@ -89,7 +89,8 @@ fn list(sort: &Sort, seconds: f64, load: f64, mut dice: Dice) -> JobList {
     }
 }
 
-/// Chance by a seed. Logarithms and cosines come from a library, so that all machines draw the same.
+/// A seeded random generator. Logarithms and cosines come from a library, so that draws are the
+/// same on all platforms.
 pub(super) struct Dice(Pcg64);
 
 impl Dice {
@@ -106,7 +107,7 @@ impl Dice {
         -mean * libm::log(1.0 - self.even())
     }
 
-    /// Of mean 0 and deviation 1, after Box and Muller.
+    /// A normal variate of mean 0 and deviation 1, by Box and Muller.
     pub(super) fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.even()));
         radius * libm::cos(std::f64::consts::TAU * self.even())

@@ -1,4 +1,4 @@
-//! More batch jobs than usual: when one scheduler saturates, and what it brings to have several.
+//! More batch jobs than usual: the saturation of one scheduler, and the gain of several.
 
 use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};

@@ -1,8 +1,7 @@
-//! A scheduler that chooses how many workers a MapReduce job has (Figures 15 and 16): what three rules bring on the usual cell
-//! and on one that is mostly idle.
+//! A scheduler that chooses the number of workers of MapReduce jobs (Figures 15 and 16): three
+//! rules on the usual cell and on a mostly idle one.
 //!
-//! The paper's inputs (its jobs and their activities) are not public. What is assumed instead stands in [`assumed`], and is said
-//! in the report.
+//! The paper's jobs are not public. [`assumed`] has the assumptions, which the report states.
 
 use super::lists::Dice;
 use super::runs::{CellPair, CellSize, SHARED, Setting};
@@ -18,12 +17,13 @@ use rayon::prelude::*;
 mod assumed {
     /// Batch jobs per MapReduce job: about a fifth of the jobs at Google, by the paper.
     pub(super) const ONE_IN: f64 = 5.0;
-    /// Number of workers people ask for: the paper names these peaks, but not how high they are. The share of the jobs below
-    /// each, and the number.
+    /// Requested numbers of workers: the paper names these peaks, but not their heights. Cumulative
+    /// share of the jobs, and the number.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Activities by worker that was asked for are lognormal: mean and deviation of the logarithm. They are chosen so that with
-    /// room without end 60 % of the jobs have more activities than workers, and one job in five 3.5 times as many or more; so the
-    /// paper's gains without bounds are put in, and what comes out is how much of them a cell and a rule leave.
+    /// Activities per requested worker are lognormal: mean and deviation of the logarithm. With
+    /// unlimited room 60 % of the jobs have more activities than workers, and one in five at least
+    /// 3.5 times as many: so the paper's unbounded gains are an input, and the result is the part
+    /// that a cell and a rule leave.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 
@@ -34,7 +34,7 @@ const RULES: [(&str, Workers); 4] = [
     ("relative job size", Workers::RelativeSize(4)),
 ];
 
-/// The cells: a name, and how many times as many machines the medium cell has.
+/// Cells: a name, and the multiple of the medium cell's machines.
 const CELLS: [(&str, u32); 2] = [("usual", 1), ("idle", 2)];
 
 /// Result of a rule on a cell.
@@ -43,7 +43,7 @@ struct Ran {
     speedups: Vec<f64>,
     /// Allocated share of the processors at each second.
     looks: Vec<f32>,
-    /// The mean wait of batch jobs in seconds, and how many were given up.
+    /// Mean wait of batch jobs in seconds, and the number of abandoned ones.
     wait_s: f64,
     abandoned: u64,
 }
@@ -179,7 +179,7 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
 /// The largest speed-up that is drawn.
 const MOST_DRAWN: f64 = 30.0;
 
-/// Figure 16 of a cell: how full it is over the day, by means of ten minutes.
+/// Figure 16 of a cell: its allocation over the day, as means of ten minutes.
 fn utilisation(cell: &str, ran: &[Ran]) -> Plot {
     let mut plot = Plot::new(
         format!("How full the cell is: {cell} cell"),
@@ -196,7 +196,7 @@ fn utilisation(cell: &str, ran: &[Ran]) -> Plot {
     plot
 }
 
-/// Looks, one each second, of which one mean is drawn.
+/// Number of samples, one each second, averaged to one point.
 const LOOKS_DRAWN: usize = 600;
 
 fn table(cell: &str, ran: &[Ran]) -> Table {
@@ -230,7 +230,7 @@ fn table(cell: &str, ran: &[Ran]) -> Table {
     }
 }
 
-/// From this speed-up on, a job has gained.
+/// Least speed-up that counts as a gain.
 const GAIN: f64 = 1.01;
 
 fn checks(cells: &[&[Ran]]) -> Vec<Check> {

@@ -1,8 +1,8 @@
-//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as experiments that anyone can repeat: what the
-//! paper says, what comes out here, and whether the shape is the same.
+//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as repeatable experiments: the
+//! paper's claims, the results, and whether the shapes agree.
 //!
-//! The paper has no tables and its traces are not public, so what can be compared is the shape of its curves. Job lists
-//! are generated ([`CellPair::generated`]) or those of a folder.
+//! The paper has no tables and its traces are not public, so only the shapes of its curves are
+//! compared. Job lists are generated ([`CellPair::generated`]) or read from a folder.
 
 mod conflicts;
 mod decision_time;
@@ -27,7 +27,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The figures of the paper that it shows; the command line knows it by each.
     pub figures: &'static [&'static str],
-    /// Its subject.
+    /// Title.
     pub title: &'static str,
     /// Cells that it runs on.
     pub ground: Ground,
@@ -136,10 +136,10 @@ pub fn figures() -> Vec<&'static str> {
 }
 
 impl Experiment {
-    /// The experiment that shows the figure of this name.
+    /// The experiment for the figure of this name.
     ///
     /// # Errors
-    /// If there is none: why not.
+    /// If there is none; the text says why.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));
@@ -148,13 +148,13 @@ impl Experiment {
         ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Whether the input that it needs is given.
+    /// Whether its required input is given.
     #[must_use]
     pub fn has_ground(&self, lab: &CellPair) -> bool {
         self.ground == Ground::Lists || lab.trace().is_some()
     }
 
-    /// Makes it. Without its ground, there is nothing in it.
+    /// Runs it. Empty without its input.
     #[must_use]
     pub fn run(&self, lab: &CellPair) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }
@@ -198,12 +198,12 @@ const TWO_CELLS: &str = "Each point was run twice: on the cell of the reference 
      on the cell that ships (its judge, views kept up by deltas, and the placer with the ready-made profiles: best of \
      64 machines that fit, looked for from a random place in the scheduler's home).";
 
-/// A line over what was swept.
+/// A line over the swept values.
 fn line(name: &str, xs: &[f64], ys: impl Iterator<Item = f64>) -> Line {
     Line::new(name, xs.iter().copied().zip(ys).collect())
 }
 
-/// A table of figures over what was swept: one row for each value.
+/// A table of figures with one row for each swept value.
 fn table(title: &str, over: &str, xs: &[f64], columns: &[(&str, Vec<f64>)]) -> Table {
     let head = std::iter::once(over).chain(columns.iter().map(|(name, _)| *name));
     let row = |(index, x): (usize, &f64)| {

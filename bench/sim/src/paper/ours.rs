@@ -1,5 +1,5 @@
-//! The points of the paper on the cell that ships: its judge, its views, its placer and the profiles of its schedulers. The
-//! job lists and the decision times are those of the reference; only where a task goes, and what a conflict is, are ours.
+//! The paper's points on the shipped cell. Job lists and decision times are those of the reference;
+//! placement and conflict detection are Omega's.
 
 use super::runs::{Found, Group, Setting, figures};
 use crate::compat::{Architecture, JobList};

@@ -42,7 +42,7 @@ impl CellSize {
     }
 }
 
-/// Optimistic commits as the paper's defaults are: by fit, taking what still holds.
+/// Optimistic commits with the paper's defaults: conflicts by fit, incremental transactions.
 pub(super) const SHARED: Architecture =
     shared(ConflictCheck::ResourceFit, Granularity::Incremental);
 
@@ -96,7 +96,7 @@ pub(super) struct Group {
     pub(super) wait_p90_s: f64,
     /// Transactions with a conflict for each without one.
     pub(super) conflicts: f64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub(super) abandoned: f64,
     /// The share of the jobs all of whose tasks were placed.
     pub(super) placed: f64,
@@ -161,13 +161,13 @@ impl CellPair {
     /// With the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    /// If a file of it is missing or at fault: which, where and how.
+    /// If a file is missing or invalid; the text names the file and the place.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;
         Ok(CellPair { trace: Some(trace), ..self })
     }
 
-    /// The jobs of Google's trace, if it has them.
+    /// The jobs of Google's trace, if given.
     pub(super) fn trace(&self) -> Option<&Workload> {
         self.trace.as_ref()
     }
@@ -199,7 +199,7 @@ impl CellPair {
         format!("{}-prefill", cell.name())
     }
 
-    /// Runs all of them, on all processors; what came out, in their order.
+    /// Runs all points in parallel. Returns the results in order.
     pub(super) fn run(&self, settings: &[Setting]) -> Vec<Found> {
         settings
             .par_iter()

@@ -1,8 +1,8 @@
-//! Batch jobs that are shared out to several schedulers, on a real trace (Figure 13): the arrivals of a week of Google's cell of
-//! May 2011.
+//! Batch jobs divided among several schedulers, on a real trace (Figure 13): the arrivals of a week
+//! of Google's cell of May 2011.
 //!
-//! The list that is public for so long has neither the tasks of its jobs nor their requests. So what it can tell is how long
-//! schedulers keep up with the jobs of a real cell, bursts and all; not how often they conflict.
+//! The public list of this length has neither tasks nor requests. So it shows until when schedulers
+//! keep up with the jobs of a real cell, with its bursts; not how often they conflict.
 
 use super::runs::{CellPair, USUAL};
 use super::{OBJECTIVE_S, check, figure, line, table};
@@ -21,7 +21,7 @@ const SCHEDULERS: [u32; 2] = [1, 3];
 const DECISIONS_S: [f64; 11] = [0.1, 0.3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0, 15.0, 20.0];
 /// As long as in the paper.
 const WEEK_S: f64 = 7.0 * 86_400.0;
-/// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
+/// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.1;
 
 /// Result of the batch schedulers of a run.
@@ -104,8 +104,7 @@ fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     }
 }
 
-/// The decision time with which they would be busy all the time, as it is seen from the last at which they are not: busyness
-/// grows in a straight line.
+/// Decision time at saturation, extrapolated linearly from the last one below.
 fn saturated_s(ran: &[Ran]) -> f64 {
     let last = ran.iter().rposition(|ran| ran.busy < 0.99).unwrap_or(0);
     DECISIONS_S[last] / ran[last].busy

@@ -1,5 +1,5 @@
-//! Two-level scheduling by offers: what the paper found, that a slow framework holds nearly all resources while it
-//! decides, so that others are starved.
+//! Two-level scheduling by offers: the paper's result that a slow framework locks nearly all
+//! resources while it decides, and starves the others.
 
 use super::runs::{CellPair, Found, SHARED, Setting, USUAL};
 use super::{DECISIONS_S, check, figure, line, table};

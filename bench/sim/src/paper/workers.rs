@@ -1,7 +1,7 @@
-//! Number of workers a MapReduce job has: as many as were asked for, or more by what the cell has idle.
+//! Number of workers of a MapReduce job: the requested number, or more while the cell is idle.
 //!
-//! The paper has three rules for it, and a model of what they bring: a job's work is done sooner in proportion to its workers,
-//! up to its activities (the map and reduce tasks that can run at one time), beyond which workers have nothing to do.
+//! The paper has three rules, and a model of the gain: a job ends sooner in proportion to its
+//! workers, up to its activities (the map and reduce tasks that can run at one time).
 
 use crate::engine::Sizing;
 
@@ -30,7 +30,7 @@ pub(super) struct MapReduce {
 /// A rule, and the jobs that it is for.
 pub(super) struct SizeByIdle<'a> {
     pub(super) workers: Workers,
-    /// By the number of the job; `None` is no MapReduce job, and has the tasks that it asked for.
+    /// By job number; `None` is no MapReduce job, and keeps its requested tasks.
     pub(super) jobs: &'a [Option<MapReduce>],
 }
 

@@ -1,4 +1,4 @@
-//! Where everything of a plot stands on its sheet.
+//! Layout of a plot.
 //!
 //! From above: the title, the legend in as many rows as it needs, the frame with grid and lines, the labels
 //! of the ticks, the label of the axis.
@@ -97,7 +97,8 @@ impl Frame {
     }
 }
 
-/// The colour of a line, and whether it is in dashes. Once the colours are used up, dashes tell them apart.
+/// Colour of a line, and whether it is dashed: dashes distinguish lines once the colours are used
+/// up.
 fn look(index: usize, line: &Line) -> (Ink, bool) {
     let number = line.colour.unwrap_or(index);
     let again = number / COLOURS % 2 == 1;

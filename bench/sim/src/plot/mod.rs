@@ -42,9 +42,9 @@ pub struct Axis {
     pub scale: Scale,
     /// Unit of its numbers.
     pub unit: Unit,
-    /// The axis goes from here at least; what lies below is cut off on a logarithmic one.
+    /// The axis starts here or lower; a logarithmic axis cuts off lower values.
     pub least: Option<f64>,
-    /// The axis goes up to here at least.
+    /// The axis ends here or higher.
     pub most: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ pub enum Unit {
 pub struct Line {
     /// Name in the legend.
     pub name: String,
-    /// Its points, ascending by x. One that is no number is left out, and breaks the line.
+    /// Points, ascending by x. NaN is omitted and breaks the line.
     pub points: Vec<(f64, f64)>,
     /// Range of each point that is a mean, drawn as a whisker. Empty, or one for each point.
     pub spread: Vec<(f64, f64)>,
@@ -87,7 +87,7 @@ pub struct Line {
 /// Style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// From point to point, with a dot at each if they are few.
+    /// A line from point to point, with dots if there are few.
     #[default]
     Solid,
     /// A dashed line: a reference to compare with.
@@ -114,27 +114,27 @@ impl Plot {
         Plot { title: title.into(), x, y, ..Plot::default() }
     }
 
-    /// With one more line.
+    /// Returns `self` with one more line.
     #[must_use]
     pub fn line(mut self, line: Line) -> Plot {
         self.lines.push(line);
         self
     }
 
-    /// With one more height to compare with.
+    /// Returns `self` with one more horizontal reference line.
     #[must_use]
     pub fn guide(mut self, at: f64, name: impl Into<String>) -> Plot {
         self.guides.push(Guide { at, name: name.into() });
         self
     }
 
-    /// As an SVG document, which also may stand in a page as it is.
+    /// Converts to an SVG document, which can be embedded in a page.
     #[must_use]
     pub fn svg(&self) -> String {
         svg::render(&layout::scene(self))
     }
 
-    /// As a PNG of two pixels a unit, 1,440 wide.
+    /// Converts to a PNG of two pixels a unit, 1,440 wide.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         png::render(&layout::scene(self))
@@ -226,6 +226,6 @@ enum Shape {
     Path { points: Vec<Point>, ink: Ink, width: f64, dashes: bool },
     /// A dot.
     Dot { at: Point, ink: Ink, radius: f64 },
-    /// A text on one line; turned, it goes from below to above.
+    /// A text on one line; if turned, it runs upwards.
     Text { at: Point, text: String, ink: Ink, size: f64, align: Align, bold: bool, turned: bool },
 }

@@ -13,7 +13,7 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// The axis for these values, and those that it must include.
+    /// The axis for these values, extended to the bounds that it must include.
     pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Ruler {
         let usable =
             |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);

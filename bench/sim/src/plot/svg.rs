@@ -1,5 +1,4 @@
-//! A scene as SVG. Colours are classes, with a set for light and one for dark, so that the same file stands
-//! well in either; names are escaped.
+//! A scene as SVG. Colours are classes with values for light and dark themes; names are escaped.
 
 use super::{Align, Ink, Scene, Shape};
 use std::fmt::Write;
@@ -82,7 +81,7 @@ fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// Text that means itself between tags and in attributes.
+/// Escapes text for elements and attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

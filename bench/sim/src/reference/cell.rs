@@ -18,12 +18,12 @@ pub struct Request {
     pub memory: f64,
 }
 
-/// A job of the reference: what each task asks for, and how many seconds it runs.
+/// A job of the reference: request and run time in seconds of each task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReferenceJob {
     /// Its request.
     pub request: Request,
-    /// Time for which it runs.
+    /// Run time.
     pub run_s: f64,
 }
 
@@ -58,14 +58,14 @@ impl Row {
         self.sequence += 1;
     }
 
-    /// Takes all free amounts. Returns them.
+    /// Takes and returns all free amounts.
     pub(super) fn lock(&mut self, capacity: [f64; 2]) -> [f64; 2] {
         let free = [capacity[0] - self.cpu, capacity[1] - self.memory];
         self.take(Request { cpu: free[0], memory: free[1] });
         free
     }
 
-    /// Gives back what was locked.
+    /// Releases locked amounts.
     pub(super) fn unlock(&mut self, locked: [f64; 2]) {
         self.give_back(Request { cpu: locked[0], memory: locked[1] });
     }
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// A wish for a machine, and the machine as it was seen before it.
+/// A claim on a machine, with the machine's row before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) machine: u32,
@@ -92,11 +92,11 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// Limit at which a journal is cut while copies are out: when it has this many entries more than after the last cut.
-/// A cut looks at every scheduler, so it should be rare against entries.
+/// Growth of the journal after which it is truncated while copies exist. Truncation checks every
+/// scheduler, so it should be rare.
 const JOURNAL_CUT: usize = 4096;
 
-/// The machines of a cell that are all alike, and what their schedulers have in mind.
+/// A cell of identical machines, with its schedulers' copies.
 pub struct ReferenceCell<'a> {
     pub(super) capacity: [f64; 2],
     judgement: Judgement,
@@ -152,7 +152,8 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Places tasks that never end, of jobs one after the other, by one scheduler of this seed. Returns how many found room.
+    /// Places tasks that never end, job by job, by one scheduler with this seed. Returns the number
+    /// placed.
     pub fn prefill(&mut self, jobs: &[(Request, u32)], seed: i64) -> u64 {
         let mut pool = Pool::new(self.rows.len() as u32, 0, seed);
         let mut placed = 0;
@@ -210,7 +211,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Forgets what no copy needs.
+    /// Truncates the journal before the oldest copy.
     fn cut_journal(&mut self) {
         if self.copies_out == 0 {
             self.journal.clear();
@@ -304,7 +305,7 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Notes the tasks that run, to end them together.
+    /// Records the running tasks, to end them together.
     pub(super) fn run(&mut self, job: usize, scheduler: usize) -> Option<Taken> {
         if self.claims.is_empty() {
             return None;

@@ -4,7 +4,7 @@ const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const ADDEND: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
 
-/// A generator that gives what Java's gives for the same seed.
+/// Java's random generator: the same numbers for the same seed.
 #[derive(Clone, Debug)]
 pub struct JavaRandom(u64);
 

@@ -6,11 +6,11 @@ use crate::engine::{Attempt, OfferCell, Taken};
 
 /// Contents of one offer.
 pub struct Offer {
-    /// The machines as the scheduler sees them: with its own claims.
+    /// The machines as the scheduler sees them, with its own claims.
     rows: Vec<Row>,
     /// Locked resources of each machine.
     locked: Vec<[f64; 2]>,
-    /// The rest of all that.
+    /// Free amounts of the offer.
     left: [f64; 2],
 }
 

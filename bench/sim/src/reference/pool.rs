@@ -3,7 +3,7 @@
 use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
 
-/// A scheduler's generator, and the order of machines that its searches leave behind.
+/// A scheduler's random generator, and the order of machines after its searches.
 ///
 /// Invariant: `machines` holds the number of each machine once.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ pub struct JobOutcome {
     /// Whether it arrived during the run and had tasks to place; otherwise it was present from the
     /// start and did not wait.
     pub came: bool,
-    /// From its submission to its first attempt, in seconds; infinite without one.
+    /// Seconds from submission to the first attempt; infinite without one.
     pub wait_s: f64,
-    /// From its submission to the placement of its last task; infinite if one is not placed.
+    /// Seconds from submission to the placement of the last task; infinite if one is not placed.
     pub placed_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A workload on the shipped cell under an architecture: what is asked for, the run, and what came of it.
+//! A workload on the shipped cell under an architecture: settings, run and results.
 
 mod job_outcome;
 mod report;
@@ -24,11 +24,11 @@ use omega_workload::{LoadError, MachineEvent, Workload};
 use std::collections::BTreeMap;
 pub(crate) use submit_index::SubmitIndex;
 
-/// Settings of the two-level allocator: those of the reference, for any amount.
+/// Settings of the two-level allocator, as in the reference.
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: f64::MIN_POSITIVE };
 
-/// Result of a run, with the cell as it is at the end.
+/// Result of a run, with the cell at its end.
 pub struct Outcome {
     /// Report.
     pub report: Report,
@@ -36,17 +36,17 @@ pub struct Outcome {
     pub state_hash: u64,
     /// The cell itself.
     pub cell: SharedCell,
-    /// Number of tasks that wait at the end, by the most frequent reason why machines do not take them; if that was asked.
+    /// Number of tasks pending at the end, by the most frequent reason, if requested.
     pub pending: BTreeMap<String, u64>,
-    /// All that was written down.
+    /// Records of the run.
     pub(crate) books: Records,
-    /// The jobs, as the loop had them.
+    /// The jobs of the event loop.
     pub(crate) roll: SubmitIndex,
-    /// Those that were there at the start, and of which a task has no machine at the end; by number, ascending.
+    /// Initial jobs with an unplaced task at the end; numbers ascending.
     lacking: Vec<u32>,
 }
 
-/// A scheduler before the run: what it decides on, and where.
+/// A scheduler's role: its jobs and its machines.
 struct Role {
     name: String,
     times: Scheduler,
@@ -97,8 +97,8 @@ pub fn simulate_from(
     run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
-/// Simulates a workload that is read twice: first what the loop must know beforehand, so that a fault of the last line is
-/// told before anything runs, and then each job when its time has come.
+/// Simulates a workload that is read twice: first to check all of it and collect what the event
+/// loop needs, and then each job at its time.
 ///
 /// # Panics
 /// If the audit of the cell finds a fault after the run.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Waits {
     /// On average.
     pub mean_s: f64,
-    /// Half of them at most.
+    /// Median.
     pub p50_s: f64,
     /// Nine of ten at most.
     pub p90_s: f64,
@@ -25,7 +25,7 @@ pub struct Waits {
 pub struct SchedulerReport {
     /// Name.
     pub name: String,
-    /// Its jobs that arrived before the end.
+    /// Jobs that arrived before the end.
     pub jobs: u64,
     /// Jobs with at least one attempt, whose wait is known.
     pub jobs_tried: u64,
@@ -43,17 +43,17 @@ pub struct SchedulerReport {
     pub failed: u64,
     /// The second by the first.
     pub conflict_fraction: f64,
-    /// Attempts that found no room at all.
+    /// Attempts that found no feasible machine.
     pub no_room: u64,
     /// Tasks that were placed.
     pub tasks_placed: u64,
-    /// Jobs that were given up.
+    /// Abandoned jobs.
     pub abandoned: u64,
     /// Jobs in its queue at the end.
     pub left_in_queue: u64,
-    /// From the submission of a job to its first attempt.
+    /// Time from the submission of a job to its first attempt.
     pub wait: Waits,
-    /// From the submission of a job to the machine of its last task.
+    /// Time from the submission of a job to the placement of its last task.
     pub placed: Waits,
 }
 
@@ -62,24 +62,24 @@ pub struct SchedulerReport {
 pub struct TenantReport {
     /// Name.
     pub name: String,
-    /// Its jobs that arrived before the end.
+    /// Jobs that arrived before the end.
     pub jobs: u64,
     /// Jobs whose tasks were all placed.
     pub jobs_placed: u64,
     /// Tasks of these jobs.
     pub tasks: u64,
-    /// Of those, the ones that wait at the end.
+    /// Of those, tasks pending at the end.
     pub tasks_waiting: u64,
-    /// From the submission of a job to its first attempt.
+    /// Time from the submission of a job to its first attempt.
     pub wait: Waits,
-    /// From the submission of a job to the machine of its last task.
+    /// Time from the submission of a job to the placement of its last task.
     pub placed: Waits,
     /// The mean of its dominant shares over the run: the largest part that it has of any kind.
     pub share_mean: f64,
     /// The largest of them.
     pub share_peak: f64,
-    /// Of the preferences for machines of its placed tasks, the part that was met, by weight; none where no task had
-    /// any.
+    /// Fraction of the machine preferences of placed tasks that were met, by weight; `None` without
+    /// preferences.
     pub preferences_met: Option<f64>,
 }
 
@@ -92,7 +92,7 @@ pub struct Report {
     pub architecture: ArchitectureKind,
     /// Seed of all random choices.
     pub seed: u64,
-    /// The version of the program. With the seed and the settings it names the run: the same name, the same bytes.
+    /// Version of the program. With the seed and the settings it determines the run.
     pub version: String,
     /// The hash of the cell's state at the end.
     pub state_hash: String,
@@ -112,7 +112,7 @@ pub struct Report {
     /// requests the kind does not fit: the mean over all tasks.
     #[serde(default)]
     pub fragmented: BTreeMap<String, f64>,
-    /// Tasks that lost their machine because it left, and were to be placed again.
+    /// Tasks that lost their machine because it left, and became pending again.
     #[serde(default)]
     pub lost: u64,
     /// Each scheduler.
@@ -182,7 +182,7 @@ impl Report {
 }
 
 impl TenantReport {
-    /// Each tenant of a run, of which a ledger was kept.
+    /// All tenants of a run with accounting.
     pub(super) fn all(
         roll: &SubmitIndex,
         books: &Records,

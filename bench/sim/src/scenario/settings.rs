@@ -1,4 +1,4 @@
-//! Request: the architecture, its schedulers and their decision times, and how claims are judged.
+//! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
 use super::Role;
 use crate::engine::{Access, DecisionTime, Scheduler};
@@ -17,7 +17,7 @@ pub enum ArchitectureKind {
     Mono,
     /// One scheduler that decides on batch jobs in their own time.
     MonoMulti,
-    /// Every scheduler has a part of the machines for itself.
+    /// Every scheduler has its own partition of the machines.
     Partitions,
     /// All that is free is offered to one scheduler after the other.
     #[value(name = "mesos")]
@@ -27,7 +27,7 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// A view in parts, one of which is synced before each decision.
+    /// Views in parts, one of which is synced before each decision.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
@@ -58,11 +58,11 @@ pub struct ScenarioSettings {
     pub pickiness: f64,
     /// Number of best machines among which a scheduler chooses for a single task.
     pub near_best: u32,
-    /// In how many parts a copy is brought up to date, where it is in parts.
+    /// Number of parts in which a copy is synced, if in parts.
     pub parts: u32,
     /// Machines probed for each task, if machines are sampled.
     pub probes: u32,
-    /// Duration of the run, in seconds; until the last job has come if it is not said.
+    /// Duration of the run in seconds; by default until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,
@@ -98,7 +98,7 @@ impl ScenarioSettings {
         self.end_s(workload.arrivals.last().map_or(0, |last| last.at_ms))
     }
 
-    /// Number of schedulers there are for batch and for service jobs; each kind has one at least.
+    /// Numbers of batch and of service schedulers, each at least one.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.batch_schedulers.max(1), self.service_schedulers.max(1))
     }

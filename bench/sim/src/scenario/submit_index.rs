@@ -1,5 +1,5 @@
-//! Submit index of all jobs, known before the clock runs: when each comes, of how many tasks and of which kind, and
-//! which scheduler has it, and who pays. That is 28 bytes for each; the jobs themselves come when their time has come.
+//! Submit index of all jobs, known before the run: arrival, number of tasks, kind, scheduler and
+//! tenant. That is 28 bytes for each; the jobs themselves are read at their time.
 
 use super::ScenarioSettings;
 use crate::engine::{Job, Kind};
@@ -7,11 +7,11 @@ use omega_core::{JobKind, Text};
 use omega_workload::{Arrival, RunTime};
 use std::collections::HashMap;
 
-/// The jobs of a workload as the loop wants them.
+/// The jobs of a workload, for the event loop.
 #[derive(Default)]
 pub(crate) struct SubmitIndex {
     pub(crate) jobs: Vec<Job>,
-    /// The numbers of those that come while the clock runs, in the order in which they come.
+    /// Numbers of jobs that arrive during the run, in order of arrival.
     pub(crate) arrivals: Vec<u32>,
     pub(crate) owners: Vec<u32>,
     /// Numbers of the jobs present from the start that never end, ascending.
@@ -27,7 +27,7 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
-    /// Adds the next job. Jobs go to the schedulers of their kind in turn.
+    /// Adds the next job. Jobs are assigned round-robin to the schedulers of their kind.
     pub(super) fn add(&mut self, arrival: &Arrival, settings: &ScenarioSettings) {
         let (batch, service) = settings.counts();
         let number = self.jobs.len() as u32;

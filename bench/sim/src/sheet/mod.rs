@@ -1,7 +1,7 @@
 //! A small table of results, for people and for programs: aligned text, CSV, JSON or Parquet.
 //!
-//! All are made from the same cells, so that they cannot tell different things. Text and CSV
-//! print a number with the decimals that its column has; JSON and Parquet have it whole.
+//! All formats are made from the same cells. Text and CSV print a number with its column's
+//! decimals; JSON and Parquet have it in full.
 
 mod parquet;
 
@@ -44,7 +44,7 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// As text and CSV have it.
+    /// Converts to the text of tables and CSV.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -93,13 +93,13 @@ impl Sheet {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it has not as many cells as there are columns.
+    /// If its number of cells is not that of the columns.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);
     }
 
-    /// All of it, with a line's end at the end.
+    /// The sheet as text, with a final line feed.
     #[must_use]
     pub fn print(&self, output: Output) -> String {
         match output {
@@ -158,7 +158,7 @@ impl Sheet {
     }
 }
 
-/// A field of a CSV file, in quotes where it needs them.
+/// A field of a CSV file, quoted if needed.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", text.replace('"', "\"\""));

@@ -1,7 +1,7 @@
-//! A sheet as Parquet, which statistics programs read with its types: no guessing what a column of CSV is.
+//! A sheet as Parquet, with typed columns for statistics programs.
 //!
-//! The types are said beforehand, so that a file has the same ones whatever is in it: a column without a single value, too.
-//! One group of rows, not compressed: settings repeat, and a dictionary already takes them to a few bits each.
+//! The types are fixed, also for a column without values. One row group, not compressed: settings
+//! repeat, and a dictionary reduces them to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -21,7 +21,7 @@ pub enum Kind {
     Count,
     /// A number in each row.
     Number,
-    /// A number where there is one.
+    /// An optional number.
     NumberIfAny,
 }
 
@@ -95,7 +95,7 @@ impl Sheet {
     }
 }
 
-/// Writes a column: its values, and for each row whether there is one (which a column with one in each row leaves out).
+/// Writes a column: its values, and for an optional column whether each row has one.
 fn write<'a, T: DataType>(
     mut to: SerializedColumnWriter<'_>,
     cells: impl Iterator<Item = &'a Cell>,

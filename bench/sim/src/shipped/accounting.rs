@@ -1,5 +1,5 @@
-//! Accounting of the tenants of a simulated cell: their dominant shares over time, and preferences that were met; and how much
-//! of what is free is of no use.
+//! Accounting of a simulated cell's tenants: dominant shares over time, preferences met, and
+//! fragmentation.
 
 use omega_cellstate::Cell;
 use omega_core::{Job, Machine, TaskGroup, Text};
@@ -19,7 +19,7 @@ pub struct Got {
     pub share_peak: f64,
     /// Weights of the preferences for machines of its placed tasks.
     pub asked: u64,
-    /// Of those, the ones that were met.
+    /// Of those, the number met.
     pub met: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Accounting {
     looks: u64,
     /// Totals of the cell, since its machines changed last.
     totals: Option<Totals>,
-    /// By tenant; the mean is a sum until it is told.
+    /// Figures by tenant; the mean is a sum until it is read.
     tenants: BTreeMap<Text, Got>,
     /// Number of tasks with equal requests.
     requests: Requests,
@@ -61,7 +61,7 @@ impl Accounting {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// Of what is free of each kind, the part on machines where tasks that ask for it do not fit.
+    /// For each kind, the share of the free amount on machines where requesting tasks do not fit.
     pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
         let shares = self.requests.fragmented(cell);
         let kinds = cell.kinds().iter().zip(shares);

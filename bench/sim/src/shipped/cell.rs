@@ -1,7 +1,8 @@
-//! The shipped cell behind the loop's trait: jobs come as commands, claims as transactions, tasks end by reports.
+//! The shipped cell behind the event loop's trait: jobs are commands, claims are transactions, ends
+//! of tasks are reports.
 //!
-//! A job is known from when it comes until its last task has ended; then the cell forgets it, too. So what a run holds
-//! grows with what is there at one time, and not with how long it lasts.
+//! A job is known from its arrival until its last task has ended; then the cell forgets it. So
+//! memory grows with the jobs present at one time, not with the length of a run.
 
 use super::accounting::{Accounting, Got};
 use super::feed::Feed;
@@ -49,7 +50,7 @@ pub enum ShippedError {
         /// The reason.
         why: Rejection,
     },
-    /// A profile names what the cell does not have.
+    /// A profile names something that the cell does not have.
     #[error("the profiles: {0}")]
     Profile(ConfigError),
     /// There are no machines.
@@ -60,7 +61,7 @@ pub enum ShippedError {
     /// A part of the input cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Leave the files alone while the run reads them.
+    /// Do not change the files while the run reads them.
     #[error("the input was changed while it was read: it has fewer jobs than before")]
     Changed,
 }
@@ -69,7 +70,7 @@ pub enum ShippedError {
 pub(super) struct Known {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
-    /// Time for which its tasks run.
+    /// Run time of its tasks.
     run: RunTime,
     /// Tasks without a machine, by number.
     pub(super) pending: Vec<TaskId>,
@@ -99,19 +100,19 @@ impl Known {
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// Time for which a task runs; beyond all ends if it never does.
+    /// Run time of a task; later than all ends if it never ends.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
 }
 
-/// Tasks that began together, the one that ends first at the front.
+/// Tasks that started together, ordered by end.
 #[derive(Default)]
 pub(super) struct Group {
     /// Task, machine, and how long it runs in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// End of the next of them, from the start; the largest number if none ends.
+    /// Next end, counted from the start; the maximum if none ends.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
@@ -136,13 +137,13 @@ impl Group {
 /// Machines, jobs and schedulers of a workload on a cell of this process.
 pub struct ShippedCell<'a> {
     pub(super) cell: SharedCell,
-    /// The jobs that were not read yet, and the number of the first of them.
+    /// Unread jobs, and the number of the first.
     feed: (Box<dyn Feed + 'a>, usize),
     /// Jobs that were read before their turn, by number.
     ahead: VecDeque<(usize, Arrival)>,
-    /// By number; `None` before they come and after they are over.
+    /// Jobs by number; `None` before arrival and after their end.
     pub(super) known: Vec<Option<Box<Known>>>,
-    /// Jobs that are over, and that the cell has yet to forget.
+    /// Ended jobs that the cell still keeps.
     over: usize,
     pub(super) machines: Vec<MachineId>,
     /// The machines of the workload.
@@ -159,14 +160,14 @@ pub struct ShippedCell<'a> {
     ledger: Accounting,
     /// Whether an offer is out.
     pub(super) offered: bool,
-    /// Changes of its machines, and the position of each machine by its name if there are any.
+    /// Changes of its machines, with an index of machines by name if there are any.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
     /// Error of the first machine or job that the cell rejected.
     pub(super) refused: Option<ShippedError>,
 }
 
-/// Number of jobs that are over the cell forgets at once: one command for each would be one version more for each.
+/// Number of ended jobs that the cell forgets in one command, to save versions.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The reported kinds.
@@ -242,14 +243,14 @@ impl<'a> ShippedCell<'a> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Number of tasks of a job that are without a machine; none if it did not come, or is over.
+    /// Number of a job's tasks without a machine; 0 if it has not arrived or has ended.
     #[must_use]
     pub fn pending(&self, number: usize) -> Option<usize> {
         Some(self.known(number)?.pending.len())
     }
 
-    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Jobs between
-    /// them keep their turn.
+    /// Lets a scheduler place these jobs before the run begins; their numbers ascend. Other jobs
+    /// keep their scheduler.
     pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
         for &job in jobs {
             self.arrive(job as usize);
@@ -304,8 +305,8 @@ impl<'a> ShippedCell<'a> {
         std::mem::take(&mut self.ledger).close()
     }
 
-    /// Of what is free of each kind now, by name, the part on machines where tasks that ask for it do not fit: the mean over
-    /// the tasks that came.
+    /// For each kind by name, the share of the free amount on machines where a task that requests
+    /// the kind does not fit: the mean over all tasks.
     #[must_use]
     pub fn fragmented(&self) -> BTreeMap<String, f64> {
         self.cell.read(|cell| self.ledger.fragmented(cell))
@@ -391,7 +392,7 @@ impl<'a> ShippedCell<'a> {
         Some(Taken(at))
     }
 
-    /// Lets a scheduler forget a job all of whose tasks have a machine.
+    /// Removes a completely placed job from a scheduler.
     pub(super) fn forget_placed(&mut self, scheduler: usize, number: usize) {
         let Some(Some(known)) = self.known.get(number) else { return };
         if known.pending.is_empty() {
@@ -399,7 +400,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Forgets a job all of whose tasks have ended.
+    /// Removes a job whose tasks have all ended.
     fn forget_over(&mut self, number: usize) {
         self.known[number] = None;
         self.over += 1;
@@ -410,7 +411,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Submits what a scheduler has claimed. Returns how many claims there were, and what was taken.
+    /// Submits a scheduler's claims. Returns their number, and the accepted ones.
     pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
         let Judgement { check, granularity } = self.judgement;
         let committed = self.seats[scheduler].commit(&self.cell, |txn| {

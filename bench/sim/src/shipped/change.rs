@@ -1,7 +1,8 @@
-//! Machines that come, go or become others while the clock runs: the tasks of one that goes lose it, and are placed again.
+//! Machines that are added, removed or changed during the run: tasks of a removed one are placed
+//! again.
 //!
-//! A machine that comes is free for every scheduler that may use the last rows of the cell. Where machines are drawn at
-//! random, they are those of the start: one that comes back is among them, one that was never there is not.
+//! A new machine is available to the schedulers of the last rows. Random sampling uses the machines
+//! of the start, also after they return.
 
 use super::cell::{KINDS, Known, ShippedCell, ShippedError};
 use crate::engine::Lost;
@@ -10,7 +11,7 @@ use omega_workload::{MachineChange, MachineEvent};
 use std::collections::BTreeMap;
 
 impl<'a> ShippedCell<'a> {
-    /// Has its machines change so. What is not said of them is as it was.
+    /// Sets the changes of machines.
     pub fn set_changes(&mut self, changes: &'a [MachineEvent]) {
         self.changes = changes;
         if !changes.is_empty() {
@@ -35,7 +36,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Adds a machine, or describes it anew.
+    /// Adds a machine, or changes it.
     fn add(&mut self, machine: &Machine, there: Option<MachineId>) {
         let before = there.map_or([0; 2], |id| self.capacity_of(id));
         let command = match there {

@@ -1,4 +1,4 @@
-//! Jobs as a simulated cell gets them: one after the other, so that a workload of any length need not be in memory.
+//! Stream of jobs for a simulated cell, so that long workloads need not be in memory.
 
 use omega_workload::stream::{Event, Stream};
 use omega_workload::{Arrival, LoadError};
@@ -8,7 +8,7 @@ pub trait Feed {
     /// The next job; `None` at the end.
     ///
     /// # Errors
-    /// If the rest cannot be read: file, line and field are named.
+    /// If the rest cannot be read; the error names file, line and field.
     fn next_job(&mut self) -> Result<Option<Arrival>, LoadError>;
 }
 

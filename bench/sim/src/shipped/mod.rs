@@ -1,5 +1,4 @@
-//! The cell that is shipped, simulated: its state machine, its judge, its views, and the placer and plugins of its
-//! schedulers. What a simulation says of it is said of the code that runs.
+//! The shipped cell under simulation: its state machine, checks, views, placer and plugins.
 
 mod accounting;
 mod cell;

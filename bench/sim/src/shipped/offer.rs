@@ -1,7 +1,7 @@
-//! Offers of the shipped cell: an offer holds the whole cell, so one is out at a time.
+//! Offers of the shipped cell: an offer is the whole cell, so one is open at a time.
 //!
-//! What is locked then needs no account: nobody else may place until it is answered. What tasks give back
-//! meanwhile is in the next offer.
+//! Locked amounts need no account: no other scheduler may place until it is answered. Resources
+//! freed meanwhile are in the next offer.
 
 use super::cell::ShippedCell;
 use crate::engine::{Attempt, Cell, OfferCell, Taken};

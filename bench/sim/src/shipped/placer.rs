@@ -44,7 +44,7 @@ pub struct PlacerSettings {
     pub home: Home,
     /// Among how many of the best machines it chooses.
     pub near_best: u32,
-    /// In how many parts its view is brought up to date.
+    /// Number of parts in which its view is synced.
     pub parts: usize,
     /// Seed of its generator.
     pub seed: u64,
@@ -52,7 +52,7 @@ pub struct PlacerSettings {
     pub profiles: Profiles,
 }
 
-/// A part of the machines as a scheduler sees them.
+/// A scheduler's view of a part of the machines.
 struct Part {
     view: View,
     profile: Profile,
@@ -117,7 +117,7 @@ impl CellPlacer {
         }
     }
 
-    /// Brings the part whose turn it is up to date.
+    /// Syncs the next part.
     pub(super) fn sync(&mut self, cell: &SharedCell) {
         self.fresh = (self.fresh + 1) % self.parts.len();
         let part = &mut self.parts[self.fresh];
@@ -129,7 +129,7 @@ impl CellPlacer {
         (0..self.parts.len()).for_each(|_| self.sync(cell));
     }
 
-    /// Most frequent reason for which machines reject a task of a group, in its only view.
+    /// Most frequent reason why machines reject a task of a group, in its only view.
     pub(super) fn why(&mut self, (id, job): (JobId, &Arc<Job>), group: usize) -> String {
         let Part { view, profile, .. } = &mut self.parts[self.fresh];
         let compiled = view.compile(id, job, group);
@@ -220,7 +220,7 @@ impl CellPlacer {
         all
     }
 
-    /// Forgets what was compiled for a job.
+    /// Drops the compiled form of a job.
     pub(super) fn forget(&mut self, job: JobId) {
         self.parts.iter_mut().for_each(|part| part.view.forget_job(job));
     }

@@ -1,4 +1,4 @@
-//! A filter that leaves a scheduler a part of the machines: its partition, or what a picky one accepts.
+//! A filter that limits a scheduler to some machines: its partition, or those a picky one accepts.
 
 use omega_cellstate::{BLOCK, Block};
 use omega_schedulers::{Filter, Reads, Tasks};
@@ -6,7 +6,7 @@ use omega_schedulers::{Filter, Reads, Tasks};
 /// The machines in a range of the cell's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first of them.
+    /// The first such machine.
     pub from: usize,
     /// The first that is not.
     pub to: usize,

@@ -1,4 +1,4 @@
-//! The machines of the shipped cell, asked one by one: what a machine can take is the judge's answer.
+//! The machines of the shipped cell, probed one by one with the cell's check.
 
 use super::cell::ShippedCell;
 use crate::engine::{SampledCell, Taken};
@@ -14,7 +14,7 @@ impl SampledCell for ShippedCell<'_> {
         self.seats[scheduler].rng().random_range(0..machines)
     }
 
-    /// Whether the next task fits on the machine when it is empty. Rules are the judge's matter.
+    /// Whether the next task fits on the empty machine. Rules are checked by the cell.
     fn may_take(&mut self, machine: u32, _: usize, job: usize) -> bool {
         let Some((task, known)) = self.next_task(job) else { return false };
         let group = known.group_of(task);

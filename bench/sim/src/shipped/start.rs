@@ -1,4 +1,4 @@
-//! The two ends of a run: what the shipped cell is before it, and why tasks wait after it.
+//! Start and end of a run: preparation of the shipped cell, and reasons of pending tasks.
 
 use super::cell::{ShippedCell, ShippedError};
 use omega_core::{Amounts, Command, TaskId, Text};
@@ -11,7 +11,7 @@ pub struct Start {
     pub quotas: Vec<(Text, Amounts)>,
     /// The machines that take no new tasks, by their positions in the workload.
     pub draining: Vec<u32>,
-    /// Whether it is found out at the end why tasks wait.
+    /// Whether pending tasks are explained at the end.
     pub explain: bool,
 }
 
@@ -19,7 +19,7 @@ impl ShippedCell<'_> {
     /// Sets quotas, and keeps new tasks off machines that are drained.
     ///
     /// # Errors
-    /// If the cell refuses a quota.
+    /// If the cell rejects a quota.
     pub fn prepare(&mut self, start: &Start) -> Result<(), ShippedError> {
         for (tenant, limit) in &start.quotas {
             let quota = Command::SetQuota { tenant: tenant.clone(), limit: Some(limit.clone()) };
@@ -34,8 +34,8 @@ impl ShippedCell<'_> {
         Ok(())
     }
 
-    /// Number of tasks that wait, by the reason for which most machines do not take them. It looks at every machine for every
-    /// group that waits, so it is for the end of a run.
+    /// Number of pending tasks, by their most frequent reason. It examines every machine for every
+    /// pending group, so it is for the end of a run.
     pub fn why_pending(&mut self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();
         let Some(seat) = self.seats.last_mut() else { return reasons };

@@ -2,7 +2,7 @@
 
 use super::trace::{SimJob, Trace};
 
-/// Lower bound of the run time in a slowdown, as in the literature, so that jobs of a second do not
+/// Lower bound of the run time in a slowdown, as in the literature, so that short jobs do not
 /// dominate the mean.
 const TAU_MS: u64 = 10_000;
 
@@ -16,7 +16,7 @@ pub struct Figures {
     pub jobs: usize,
     /// The mean of how long they waited.
     pub wait_mean_s: f64,
-    /// The wait that half of them did not exceed.
+    /// Median wait.
     pub wait_p50_s: f64,
     /// Wait of nine jobs of ten at most.
     pub wait_p90_s: f64,
@@ -32,12 +32,12 @@ pub struct Figures {
     pub slowdown_mean: f64,
     /// Processor time that was used, as a share of all from the first submission to the last end.
     pub utilisation: f64,
-    /// From the first submission to the last end.
+    /// Time from the first submission to the last end.
     pub makespan_s: f64,
 }
 
 impl Figures {
-    /// Of jobs that started then.
+    /// Figures of jobs with these start times.
     #[must_use]
     pub fn of(trace: &Trace, starts_ms: &[u64]) -> Figures {
         let jobs: Vec<(SimJob, u64)> =

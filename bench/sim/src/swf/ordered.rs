@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Order of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By time of submission.
+    /// Order of submission.
     Submission,
     /// Those to run for the shortest time, then who was submitted first.
     Shortest,
@@ -62,7 +62,7 @@ pub struct Ordered<'a> {
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
-    /// The processors that come back, in the order in which a reservation counts on them.
+    /// Processors in use, by expected end.
     back: BTreeSet<Due>,
     /// Expected end of each started job.
     deadline_ms: Vec<u64>,
@@ -116,7 +116,7 @@ impl<'a> Ordered<'a> {
         self.waiting.remove(&self.rank(place));
     }
 
-    /// Reserves for a job for which there is no room.
+    /// Reserves processors for a job that does not fit now.
     fn reserve(&self, place: Place) -> Reservation {
         let wanted = self.jobs[place].processors;
         let mut free = self.free;
@@ -129,7 +129,7 @@ impl<'a> Ordered<'a> {
         unreachable!("once all have ended there is room for a job that fits the machine")
     }
 
-    /// Starts those of `candidates` that delay no reservation, in order.
+    /// Starts the `candidates` that delay no reservation, in order.
     fn fill(&mut self, now_ms: u64, candidates: &[Place], starting: &mut Vec<Place>) {
         let Some(mut reservation) = self.reservation else { return };
         for place in candidates.iter().copied().filter(|place| *place != reservation.place) {

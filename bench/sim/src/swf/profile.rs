@@ -29,7 +29,7 @@ pub struct Profile {
 /// A period of time with a number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// From when on.
+    /// Start of the step.
     pub start_ms: u64,
     /// End of the period.
     pub end_ms: u64,
@@ -51,8 +51,8 @@ pub struct Gap {
 pub struct Limits {
     /// The gap begins before this.
     pub before_ms: u64,
-    /// From here on everything counts as free: there whoever looks has a slot already, at least as
-    /// long as the gap, which it would give back.
+    /// Start of the caller's own slot, from which everything counts as free: the slot is at least
+    /// as long as the gap.
     pub own_ms: u64,
 }
 
@@ -63,7 +63,7 @@ impl Profile {
         Profile { steps: vec![Step { at_ms: 0, free: processors }] }
     }
 
-    /// The earliest moment from `from_ms` on at which there is a gap. The gap fits the machine.
+    /// Earliest start of a gap from `from_ms` on. The gap must fit the machine.
     #[must_use]
     pub fn earliest(&self, from_ms: u64, gap: Gap) -> u64 {
         self.search(from_ms, Limits { before_ms: u64::MAX, own_ms: u64::MAX }, gap)
@@ -98,7 +98,7 @@ impl Profile {
         self.change(slot, |free| free.checked_add(slot.processors));
     }
 
-    /// Forgets what was before a moment.
+    /// Drops the past before a time.
     pub fn forget_before(&mut self, now_ms: u64) {
         let past = self.steps.partition_point(|step| step.at_ms <= now_ms).saturating_sub(1);
         // A vector moves all its steps for each that leaves its front: many at once, then.
@@ -124,7 +124,7 @@ impl Profile {
         }
     }
 
-    /// The step that begins at a moment, made if need be.
+    /// The step that begins at a time, split off if needed.
     fn split(&mut self, at_ms: u64) -> usize {
         let i = self.steps.partition_point(|step| step.at_ms < at_ms);
         if self.steps.get(i).is_none_or(|step| step.at_ms != at_ms) {

@@ -1,8 +1,8 @@
-//! The cell and the scheduler that are shipped, as a policy of a batch queue.
+//! The shipped cell and scheduler as a batch queue policy.
 //!
-//! Each job is a gang of tasks of one core, placed all together or not at all, on machines of so many cores. The
-//! cell is told the time of the log; the scheduler is asked until it has nothing more to do at that time, and waits
-//! for nothing else. So what is measured is who goes first, not how fast anybody decides.
+//! Each job is a gang of one-core tasks, placed together or not at all. The cell gets the log's
+//! time; the scheduler steps until it is idle at that time. So the result measures the order of
+//! jobs, not the speed of decisions.
 
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
@@ -85,7 +85,7 @@ impl<'a> Shipped<'a> {
         Shipped { jobs, cell, scheduler, seen: Seen::default(), promised_ms }
     }
 
-    /// The first start that each job was promised, if it was one of the first that found no room.
+    /// First planned start of each job that had a plan.
     #[must_use]
     pub fn promised_ms(&self) -> &[Option<u64>] {
         &self.promised_ms

@@ -1,7 +1,7 @@
-//! The loop of events: jobs come and end, and a policy says who starts.
+//! The event loop: jobs arrive and end, and a policy starts them.
 //!
-//! Of one moment, first all ends are told, then all arrivals, then the policy is asked once. So a job
-//! that ends makes room for one that comes at the same time.
+//! At one time, first all ends are handled, then all arrivals, then the policy is called once. So
+//! an ending job makes room for one that arrives at the same time.
 
 use super::trace::SimJob;
 use std::cmp::Reverse;
@@ -18,10 +18,10 @@ pub trait Policy {
     /// A job that was started has ended.
     fn ended(&mut self, place: Place, now_ms: u64);
 
-    /// Adds those that start now. They fit in what is free.
+    /// Adds the jobs to start now, which fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Time at which it is to be called without an arrival or an end.
+    /// Time of its next call without an arrival or an end.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }

@@ -45,7 +45,8 @@ fn ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
 /// Latest time of the naive reference: all jobs in sequence end before it.
 const HORIZON: usize = 1000;
 
-/// Conservative backfilling on a calendar with an entry for each millisecond, made anew at each moment.
+/// Naive conservative backfill on a calendar with an entry for each millisecond, rebuilt at each
+/// time.
 fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     let mut reserved: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut started = vec![false; jobs.len()];
@@ -77,7 +78,7 @@ fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     reserved.into_iter().map(|start| start.expect("all jobs came")).collect()
 }
 
-/// Free resources from now on, beside what runs and what is reserved.
+/// Free processors from now on, without running and reserved ones.
 fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u64) -> Vec<u64> {
     let mut free = vec![PROCESSORS; 4 * HORIZON];
     for (i, job) in jobs.iter().enumerate() {
@@ -89,7 +90,7 @@ fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u6
     free
 }
 
-/// FCFS and EASY, as their definitions say, with a list that is gone through at every millisecond.
+/// Naive FCFS and EASY, by their definitions, with a scan of the list at every millisecond.
 fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut started: Vec<Place> = Vec::new();

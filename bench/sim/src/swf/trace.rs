@@ -1,8 +1,8 @@
 //! The simulated jobs of a log, and the skipped ones.
 //!
-//! What the log says is taken as the published figures take it: a job needs the processors that it got, or
-//! if that is unknown, those that were requested; it runs as long as it ran, but no longer than was
-//! requested, because there the machine would have ended it. One that never ran is left out.
+//! The log is read as for the published figures: a job needs its allocated processors, or, if
+//! unknown, the requested ones; it runs for its logged time, at most the requested one, because the
+//! machine would have ended it then. A job that never ran is skipped.
 
 use omega_workload::LoadError;
 use omega_workload::swf::{Header, Log, LoggedJob};
@@ -13,13 +13,13 @@ use std::path::Path;
 pub struct SimJob {
     /// Submission time.
     pub submit_ms: u64,
-    /// Time for which it runs: at most `requested_ms`, and not 0.
+    /// Run time: at most `requested_ms`, and not 0.
     pub run_ms: u64,
     /// Requested run time.
     pub requested_ms: u64,
     /// The processors it needs at once.
     pub processors: u64,
-    /// Time for which it waited in the log.
+    /// Wait in the log.
     pub waited_ms: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub struct SimJob {
 pub struct Trace {
     /// The processors of the machine.
     pub processors: u64,
-    /// The jobs by time of submission; of equal times as in the log.
+    /// Jobs by time of submission, then in the order of the log.
     pub jobs: Vec<SimJob>,
     /// The jobs that were left out.
     pub left_out: LeftOut,
@@ -41,7 +41,7 @@ pub struct Trace {
 pub struct LeftOut {
     /// Jobs with more processors than the machine.
     pub too_large: u64,
-    /// Time for which they ran is unknown, or they never did.
+    /// Jobs that never ran, or with unknown run time.
     pub run_unknown: u64,
     /// Jobs whose number of processors is unknown or zero.
     pub size_unknown: u64,

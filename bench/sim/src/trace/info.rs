@@ -1,7 +1,7 @@
 //! Statistics of a trace: machines, jobs, tasks, percentiles, and the load against the capacity.
 //!
-//! The stream is read once, and nothing of it is kept but counts. The load is what *would* run if every task
-//! began when its job came: what a trace asks of a cell, not what one gave it.
+//! The stream is read once, and only counts are kept. The load is what *would* run if every task
+//! started at its job's arrival: the demand of the trace.
 
 use super::load::{Load, Mean};
 use super::values::Values;
@@ -11,7 +11,7 @@ use omega_workload::{Arrival, LoadError, MachineChange};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Tenants that are counted by name; what later ones ask is counted together.
+/// Number of tenants counted by name; later ones are counted together.
 const TENANTS_MAX: usize = 4096;
 
 /// Pairs of kind and precedence that are counted apart: traces have a dozen.
@@ -20,7 +20,7 @@ const CLASSES_MAX: usize = 256;
 /// Sizes of machines that are counted apart: traces have a dozen.
 const SIZES_MAX: usize = 1024;
 
-/// Points of the load over time in the result: what a plot shows.
+/// Number of points of the load over time, for a plot.
 const POINTS_MAX: usize = 128;
 
 /// Statistics of a trace.
@@ -38,7 +38,7 @@ pub struct Info {
     pub tasks_placed: u64,
     /// Tasks that run beyond the end.
     pub tasks_endless: u64,
-    /// From the start to the last arrival, in milliseconds.
+    /// Milliseconds from the start to the last arrival.
     pub span_ms: u64,
     /// Jobs that come after the start, for each hour.
     pub jobs_per_hour: f64,
@@ -59,7 +59,7 @@ pub struct Info {
 /// A number, and its part present at the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Count {
-    /// All.
+    /// Total number.
     pub all: u64,
     /// At the start.
     pub at_start: u64,
@@ -70,15 +70,15 @@ pub struct Count {
 pub struct MachinesInfo {
     /// Number present at the start.
     pub count: u64,
-    /// Their contents together, by the names of the kinds.
+    /// Total capacity by resource kind.
     pub capacity: BTreeMap<String, u64>,
-    /// The sizes that most of them have.
+    /// Most frequent sizes.
     pub sizes: Vec<SizeInfo>,
-    /// Number of sizes there are; 1024 is that or more.
+    /// Number of sizes; 1024 means that or more.
     pub size_count: u64,
-    /// Number of join or that change later.
+    /// Number of machines that join or change later.
     pub added: u64,
-    /// Number of leave later.
+    /// Number of machines that leave later.
     pub removed: u64,
 }
 
@@ -94,15 +94,15 @@ pub struct SizeInfo {
 /// Percentiles of one quantity.
 #[derive(Debug, Serialize)]
 pub struct ValuesInfo {
-    /// Subject.
+    /// Name of the quantity.
     pub what: String,
     /// Unit of the quantity.
     pub unit: ValueUnit,
-    /// Number of values there are.
+    /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub least: u64,
-    /// Median: half of them are at most this.
+    /// Median.
     pub p50: u64,
     /// Nine tenths are no more.
     pub p90: u64,
@@ -139,20 +139,20 @@ pub struct LoadInfo {
     pub mean: f64,
     /// The largest mean of a bucket of time.
     pub peak: f64,
-    /// The mean in shares of what the machines have, if there are any that have some.
+    /// Mean as a fraction of the machines' capacity, if they have any.
     pub mean_share: Option<f64>,
     /// Largest load as a share of the capacity at its time.
     pub peak_share: Option<f64>,
     /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
-    /// The load over time in shares of what the machines have then, or in units without machines.
+    /// Load over time as a fraction of the capacity, or in units without machines.
     pub over_time: Vec<f64>,
 }
 
 /// Jobs of one kind and precedence.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassInfo {
-    /// Service or batch; none for what was beyond the bound.
+    /// Service or batch; `None` for the remainder.
     pub kind: Option<JobKind>,
     /// The precedence.
     pub precedence: i32,
@@ -167,9 +167,9 @@ pub struct ClassInfo {
 /// Tenants of the jobs.
 #[derive(Debug, Default, Serialize)]
 pub struct TenantsInfo {
-    /// Number of tenants there are; 4096 is that or more.
+    /// Number of tenants; 4096 means that or more.
     pub count: u64,
-    /// Those with the most tasks.
+    /// Tenants with the most tasks.
     pub largest: Vec<TenantInfo>,
 }
 
@@ -187,13 +187,13 @@ pub struct TenantInfo {
 /// Number of jobs that have rules.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RulesInfo {
-    /// Those that are gangs.
+    /// Number of gangs.
     pub gangs: u64,
-    /// Those that ask for machines by labels or names.
+    /// Number with rules about labels or names of machines.
     pub machines: u64,
-    /// Those that ask to be near to, or far from, other tasks.
+    /// Number with affinity or anti-affinity to tasks.
     pub tasks: u64,
-    /// Those that ask for devices.
+    /// Number that request devices.
     pub devices: u64,
 }
 
@@ -242,7 +242,7 @@ struct Machines {
 }
 
 impl Collector {
-    /// Begins with what is known of a cell.
+    /// New statistics, from the description of a cell.
     #[must_use]
     pub fn new(head: &Head) -> Collector {
         let mut machines = Machines {
@@ -316,7 +316,7 @@ impl Collector {
         self.tenant(&job.tenant, tasks);
     }
 
-    /// Counts how long the tasks of a group run, and what they use in that time.
+    /// Counts run times of a group's tasks, and their use of resources.
     fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
         let mut task = first;
         while task < first + group.count {

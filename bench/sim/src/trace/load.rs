@@ -21,7 +21,7 @@ const HALF: usize = 512;
 /// Changes within one bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// By how much the amount is higher at its end than at its beginning.
+    /// Net change of the amount over the bucket.
     change: i128,
     /// The changes, each times the time from it to the bucket's end.
     area: i128,
@@ -42,7 +42,7 @@ pub struct Load {
 pub struct Mean {
     /// Start of the bucket.
     pub from_ms: u64,
-    /// Time for which it is.
+    /// Duration.
     pub width_ms: u64,
     /// The mean of the amount in it.
     pub mean: f64,
@@ -74,7 +74,7 @@ impl Load {
         bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
     }
 
-    /// Time has come to here: what is before it is kept in equal buckets.
+    /// Advances the time: earlier values are kept in equal buckets.
     pub fn advance(&mut self, now_ms: u64) {
         let now_ms = now_ms.min(AMOUNT_MAX);
         while now_ms / self.width_ms >= 2 * HALF as u64 {
@@ -82,7 +82,7 @@ impl Load {
         }
     }
 
-    /// The means from the start to here, which is the present: whole buckets, or one if there is none.
+    /// Means from the start until now: complete buckets, or one partial bucket.
     #[must_use]
     pub fn means(&self, end_ms: u64) -> Vec<Mean> {
         let whole = (end_ms / self.width_ms).clamp(1, 2 * HALF as u64) as usize;

@@ -33,7 +33,7 @@ fn plots(info: &Info, kinds: &Kinds) -> Vec<(String, Plot)> {
     plots
 }
 
-/// Request, in shares of the cell, or of the most where there are no machines.
+/// Plot of the requests as a fraction of the cell's capacity, or of the maximum without machines.
 fn load(info: &Info) -> Plot {
     let has_machines = info.load.iter().any(|load| load.peak_share.is_some());
     let what = if has_machines { "asked, of what the cell has" } else { "asked, of the most" };

@@ -109,7 +109,7 @@ fn load_row(load: &LoadInfo, kinds: &Kinds) -> Vec<String> {
     ]
 }
 
-/// A line of bars, the highest of which is the largest value.
+/// A line of bars, scaled to the largest value.
 fn sparks(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let together = values.len().div_ceil(32).max(1);
@@ -164,7 +164,7 @@ fn tenants_and_rules(text: &mut String, info: &Info) {
     }
 }
 
-/// An amount with its unit, in as many digits as are of use.
+/// An amount with its unit, rounded.
 #[must_use]
 pub fn amount(value: f64, unit: ValueUnit, kinds: &Kinds) -> String {
     match unit {
@@ -193,7 +193,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Rows under each other: the first column to the left, the others to the right.
+/// A table: the first column left-aligned, the others right-aligned.
 #[must_use]
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

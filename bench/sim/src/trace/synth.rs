@@ -50,7 +50,7 @@ pub struct SynthOptions {
     pub size: Size,
     /// Number of jobs for each machine, in thousandths of the trace's.
     pub load_permille: u64,
-    /// Time for which , in milliseconds; as long as the trace without it.
+    /// Length in milliseconds; that of the trace by default.
     pub span_ms: Option<u64>,
     /// Seed of all random choices.
     pub seed: u64,
@@ -102,7 +102,7 @@ pub enum SynthError {
     /// Name another folder: nothing is overwritten.
     #[error("{}: is there already; name another folder", .0.display())]
     Exists(PathBuf),
-    /// Say what machines there are.
+    /// Give the machines.
     #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
     /// Take another trace.

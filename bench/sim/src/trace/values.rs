@@ -6,7 +6,7 @@
 use hdrhistogram::Histogram;
 use omega_core::limits::AMOUNT_MAX;
 
-/// Digits of a value that are kept: what a table shows.
+/// Significant digits kept of a value.
 const DIGITS: u8 = 3;
 
 /// The values of one quantity, without themselves.

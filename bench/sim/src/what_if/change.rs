@@ -15,7 +15,7 @@ pub struct Change {
     pub add: Vec<Alike>,
     /// Machines that take no new tasks; theirs stay.
     pub drain: Vec<String>,
-    /// Machines that are gone; their tasks wait.
+    /// Removed machines; their tasks are pending.
     pub remove: Vec<String>,
     /// Multiple of its jobs in thousandths; `None` leaves them.
     pub load: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Change {
 /// Error of an impossible change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// Name a machine that there is.
+    /// Name an existing machine.
     #[error("the cell has no machine {0:?}")]
     NoMachine(String),
     /// Leave some.
@@ -33,10 +33,10 @@ pub enum ChangeError {
 }
 
 impl Change {
-    /// The cell with it.
+    /// The changed cell.
     ///
     /// # Errors
-    /// If a machine is named that there is not, or none is left.
+    /// If a named machine does not exist, or none is left.
     pub fn made(&self, now: &Now) -> Result<Now, ChangeError> {
         let mut then = now.clone();
         let drained = self.positions(now, &self.drain)?;
@@ -106,7 +106,7 @@ impl Now {
         }
     }
 
-    /// Follows machines that have other positions now. Jobs that lost a machine wait from the beginning.
+    /// Updates machine positions. Jobs that lost a machine are pending from the start.
     fn follow(&mut self, place: &[Option<u32>]) {
         let new = self.start.draining.iter().filter_map(|position| place[*position as usize]);
         self.start.draining = new.collect();

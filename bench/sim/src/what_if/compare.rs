@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time that some jobs took, in seconds; infinite is never, and null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// Half of them at most.
+    /// Median.
     pub p50_s: f64,
     /// Nine of ten at most.
     pub p90_s: f64,
@@ -27,9 +27,9 @@ pub struct OfKind {
     pub jobs: u64,
     /// Jobs whose tasks all had a machine.
     pub placed: u64,
-    /// From their submission to their first attempt, of those that had tasks to place.
+    /// Time from submission to the first attempt, of jobs with tasks to place.
     pub wait: Times,
-    /// From their submission to the machine of their last task.
+    /// Time from submission to the placement of the last task.
     pub whole: Times,
 }
 
@@ -42,7 +42,7 @@ pub struct Side {
     pub batch: OfKind,
     /// The service jobs.
     pub service: OfKind,
-    /// Tasks without a machine at the end, by the reason for which most machines do not take them.
+    /// Tasks pending at the end, by the most frequent reason of rejection.
     pub pending: BTreeMap<String, u64>,
     /// Mean allocated share of the processors.
     pub cpu_used: f64,
@@ -65,9 +65,9 @@ pub struct Comparison {
     pub seed: u64,
     /// The version of the program.
     pub version: String,
-    /// As the cell is.
+    /// The unchanged cell.
     pub unchanged: Side,
-    /// As it would be.
+    /// The changed cell.
     pub changed: Side,
     /// Assumptions.
     pub notes: Vec<String>,
@@ -198,7 +198,7 @@ impl Times {
 }
 
 impl Change {
-    /// Whether there is any change.
+    /// Whether anything changes.
     #[must_use]
     pub fn is_none(&self) -> bool {
         let Change { machines, add, drain, remove, load } = self;

@@ -32,7 +32,7 @@ pub struct Assumed {
 }
 
 impl Assumed {
-    /// Time for which a task of a job runs from its beginning; `None` is for ever.
+    /// Run time of a task from its start; `None` means endless.
     fn whole_ms(self, job: &Job) -> Option<u64> {
         job.runtime_estimate_ms.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
     }
@@ -41,9 +41,9 @@ impl Assumed {
 /// A cell as a run begins with it.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// Its machines, and its jobs with the tasks that run.
+    /// Its machines, and its jobs with their running tasks.
     pub workload: Workload,
-    /// Its quotas, and the machines that are drained.
+    /// Its quotas and drained machines.
     pub start: Start,
     /// Assumptions.
     assumed: Assumed,
@@ -94,12 +94,12 @@ impl Now {
     }
 }
 
-/// The rest of the jobs of a cell.
+/// Remaining work of a cell's jobs.
 struct Left {
     assumed: Assumed,
     /// Number of tasks so far, to spread their remaining run times.
     spread: u64,
-    /// Tasks of which a part is assumed to be over.
+    /// Running tasks, assumed partly done.
     running: u64,
     /// Tasks whose run time is assumed.
     guessed: u64,

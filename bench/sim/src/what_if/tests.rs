@@ -22,7 +22,7 @@ fn machine(cell: &Cell, name: &str) -> MachineId {
     cell.machine_by_name(name).expect("it was registered")
 }
 
-/// A job of tasks of two cores, which run on these machines, and are pending where there is none.
+/// A job of two-core tasks, each on a machine, or pending for `None`.
 fn job(cell: &mut Cell, job: Job, on: &[Option<&str>]) -> JobId {
     let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("it is refused") };
     for (index, name) in (0..).zip(on) {

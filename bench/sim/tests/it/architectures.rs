@@ -1,5 +1,5 @@
-//! The architectures on the shipped cell: each has the shape that the literature reports of it, and the same input gives
-//! the same run.
+//! Architectures on the shipped cell: each has the shape reported in the literature, and runs are
+//! deterministic.
 
 use crate::support::{data, omega_sim, text};
 use omega_core::{ConflictCheck, Granularity};

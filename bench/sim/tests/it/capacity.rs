@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Two tables in a folder: so many machines of 4 cores, and these jobs.
+/// Two tables in a folder: this many machines of 4 cores, and these jobs.
 fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     let file = |name: &str, content: String| {
         let file = dir.join(name);
@@ -25,7 +25,7 @@ fn tenant_config(jobs: usize) -> String {
     })
 }
 
-/// Runs the verb. Returns what is printed, what is complained of, and the exit code.
+/// Runs the command. Returns stdout, stderr and the exit code.
 fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     let own = tables.iter().map(String::as_str);
     let args: Vec<&str> = ["capacity"].into_iter().chain(own).chain(more.iter().copied()).collect();
@@ -33,7 +33,7 @@ fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Its result: the answer, and the probe of a number.
+/// The JSON result, and its lookup of a probe.
 fn json(tables: &[String], more: &[&str]) -> Value {
     let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
     let (printed, complained, code) = capacity(tables, &more);

@@ -1,9 +1,9 @@
-//! The published runs, made again: two files whole, of the others some rows in each run of the tests.
+//! The published runs repeated: two files in full, and some rows of the others in each test run.
 
 use crate::support::{data, omega_sim, text};
 use omega_sim::compat::{Got, JobList, JobLists, ReferenceFile, run_point};
 
-/// Runs rows of a file; returns what is printed, and how it ends.
+/// Runs rows of a file; returns stdout and the exit code.
 fn compat(reference: &std::path::Path, rows: Option<&str>) -> (String, Option<i32>) {
     let Some(dir) = data("omega-sim") else { return Default::default() };
     let (reference, dir) = (reference.to_str().expect("text"), dir.to_str().expect("text"));

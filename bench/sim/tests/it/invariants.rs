@@ -69,7 +69,7 @@ fn crowd(seed: i64) -> Case {
     case
 }
 
-/// Every task is without a machine, runs, or has ended; whose job has some without, is in a queue or was given up.
+/// Every task is pending, running or ended; jobs with pending tasks are queued or abandoned.
 fn check_conserved(case: &Case, books: &Records, running: u64) {
     let all: u64 = case.jobs.iter().map(|job| u64::from(job.tasks)).sum();
     let unplaced: u64 = books.jobs.iter().map(|job| u64::from(job.unplaced)).sum();

@@ -7,6 +7,7 @@ mod compat;
 mod faults;
 mod invariants;
 mod paper;
+mod shards;
 mod support;
 mod sweep;
 mod sweep_results;

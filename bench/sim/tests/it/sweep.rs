@@ -1,4 +1,5 @@
-//! Sweeps: every combination once, the same table again, only what is missing run again, and bad files told in one line.
+//! Sweeps: each combination runs once, tables are reproducible, only missing points are rerun, and
+//! bad files give one line.
 
 use crate::support::{command, omega_sim, text};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::process::Stdio;
 const FILE: &str = "[input]\nsynthetic = 40\nhours = 1\n\n[sweep]\narch = [\"mono-multi\", \"omega\"]\n\
     t_job_service = [0.1, 10]\nbatch = 2\nseed = [1, 2]\n";
 
-/// Runs a sweep of this text in a folder. Returns what is printed, what is complained of, and the exit code.
+/// Runs a sweep of this text in a folder. Returns stdout, stderr and the exit code.
 fn sweep(dir: &Path, content: &str) -> (String, String, Option<i32>) {
     let file = dir.join("file.toml");
     std::fs::write(&file, content).expect("written");

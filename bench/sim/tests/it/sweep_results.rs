@@ -29,7 +29,7 @@ fn read(out: &Path, name: &str) -> String {
     std::fs::read_to_string(out.join(name)).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// A field of Parquet as the CSV has it: with as many decimals.
+/// A Parquet field in the CSV's format, with the same number of decimals.
 fn as_csv(field: &Field, csv: &str) -> String {
     let decimals = csv.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     match field {

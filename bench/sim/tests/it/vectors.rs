@@ -1,4 +1,4 @@
-//! Small runs whose outcome is known by hand, as the reference's own tests have them.
+//! Small runs with outcomes calculated by hand, like the reference's own tests.
 
 use crate::support::{COARSE, Case, FINE, SLOW};
 use omega_core::Granularity;

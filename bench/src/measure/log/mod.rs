@@ -36,8 +36,7 @@ const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)
 /// Number of times each figure is measured: a sync takes so long that more would take minutes.
 const RUNS: usize = 3;
 
-/// Bytes of log after which the compacted engine forgets them: as often as a small cell's replica
-/// takes snapshots.
+/// Bytes of log after which the compacted engine truncates it, as after snapshots of a small cell.
 const COMPACT_BYTES: usize = 24 << 20;
 
 /// Makes one of the things that are measured, in an empty folder.

@@ -1,4 +1,4 @@
-//! Stores of others, used as a log: a B+tree, and an LSM tree that keeps values apart from keys.
+//! Third-party stores used as a log: a B+tree, and an LSM tree with separate values.
 
 use super::subject::Subject;
 use fjall::{KeyspaceCreateOptions, KvSeparationOptions, PersistMode};

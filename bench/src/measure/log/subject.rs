@@ -1,4 +1,4 @@
-//! Measurement: a log engine of the store, or something that does as much.
+//! A measured log engine: Omega's, or an equivalent.
 
 use super::super::clock::Span;
 use super::{ENTRY_BYTES, batch};
@@ -17,7 +17,7 @@ const READ_BYTES: usize = 1 << 20;
 pub(super) trait Subject {
     /// Appends a batch and makes it safe.
     fn append(&mut self, batch: &Batch);
-    /// Reads all entries; the answer is how many.
+    /// Reads all entries. Returns their number.
     fn read(&mut self) -> u64;
     /// Truncates the first `count` entries.
     fn forget(&mut self, count: u64);
@@ -42,7 +42,7 @@ impl Engine {
         Engine { log, compact_bytes, since: 0 }
     }
 
-    /// Appends this many bytes, so that there are old segments.
+    /// Appends this many bytes, to create old segments.
     pub(super) fn fill(&mut self, bytes: u64) {
         for _ in 0..bytes.div_ceil((4096 * ENTRY_BYTES) as u64) {
             let batch = batch(self.next(), 4096);

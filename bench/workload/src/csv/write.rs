@@ -35,7 +35,7 @@ pub struct JobRow<'a> {
     pub devices: Option<(u8, u16)>,
     /// Arrival time.
     pub at_ms: u64,
-    /// Time for which its tasks run; none for ever.
+    /// Run time of its tasks; `None` means endless.
     pub run_ms: Option<u64>,
     /// `service` or `batch`.
     pub kind: &'a str,
@@ -143,7 +143,7 @@ impl Rules {
         made
     }
 
-    /// Adds an item to a field, if it reads back as what was meant.
+    /// Adds an item to a field, if it reads back unchanged.
     fn item(&mut self, i: usize, text: Option<String>, is_meant: impl Fn(&str) -> bool) {
         let text = text.filter(|text| is_sound(text) && is_meant(text));
         match text {
@@ -265,7 +265,7 @@ fn push(row: &mut String, text: &str) {
     write!(row, ",{}", field(text)).expect("a string takes what is written");
 }
 
-/// A field, in quotes if it needs them.
+/// A field, quoted if needed.
 fn field(text: &str) -> String {
     if text.contains([',', '"']) {
         format!("\"{}\"", text.replace('"', "\"\""))

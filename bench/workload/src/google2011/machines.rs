@@ -1,4 +1,4 @@
-//! The machines of the trace: those of the start, and what happens to them in 29 days.
+//! The machines of the trace: initial ones, and changes over 29 days.
 
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
 use crate::decimal::Rounding;
@@ -21,7 +21,7 @@ struct Columns {
     memory: Column,
 }
 
-/// The table of machine events, of which the start is read at once and the rest as time goes by.
+/// The table of machine events: the start is read at once, the rest as a stream.
 pub(super) struct Machines {
     table: Table,
     columns: Columns,

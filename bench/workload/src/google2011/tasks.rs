@@ -37,7 +37,7 @@ struct Task {
     user: u64,
     class: u8,
     priority: u8,
-    /// CPU, memory, disk, and whether it keeps away from the job's other tasks.
+    /// CPU, memory, disk, and anti-affinity to the job's other tasks.
     shape: ([u64; 3], bool),
     machine: Place,
     run_ms: Option<u64>,
@@ -64,7 +64,7 @@ pub(super) struct Tasks {
     rows: HashMap<u64, u32>,
     production: Production,
     parts: HashMap<u64, Parts>,
-    /// The first task of the next moment.
+    /// The first task of the next time.
     next: Option<Task>,
     ready: VecDeque<JobEvent>,
     count: Count,
@@ -75,7 +75,7 @@ pub(super) struct Tasks {
 struct Count {
     tasks: u64,
     left_out: u64,
-    /// Those that ran at the start on machines that are not listed.
+    /// Initial tasks on unlisted machines.
     lost: u64,
     end_ms: u64,
 }
@@ -84,9 +84,9 @@ struct Count {
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
-    /// Number of them that have come.
+    /// Number of jobs so far.
     given: u32,
-    /// The moment of the last, and the set of the priorities in it.
+    /// Time of the last job, and the priorities in it.
     at_ms: u64,
     priorities: u16,
 }
@@ -179,7 +179,7 @@ impl Tasks {
         notes
     }
 
-    /// Reads all tasks of the next moment, and makes jobs of them.
+    /// Reads all tasks of the next time, and makes jobs of them.
     fn read_moment(&mut self) -> Result<(), LoadError> {
         let mut next = self.next.take();
         self.count.end_ms = next.as_ref().map_or(0, |task| task.at_ms);

@@ -205,7 +205,7 @@ objects! {
     CsiAllocatable {
         "count" count: Option<u32>,
     }
-    /// The value of an annotation of old, by which a node asks controllers to keep their pods away.
+    /// Value of an old annotation: controllers whose pods avoid the node.
     AvoidPods {
         "preferAvoidPods" avoid: Vec<AvoidPod>,
     }
@@ -267,7 +267,7 @@ objects! {
         "matchExpressions" expressions: Vec<Expression>,
         "matchFields" fields: Vec<Expression>,
     }
-    /// Of a node selector, or of a label selector; in those the API server refuses `Gt` and `Lt`.
+    /// Expression of a node or label selector; the API server rejects `Gt` and `Lt` in the latter.
     Expression {
         "key" key: String,
         "operator" operator: Operator,
@@ -324,7 +324,7 @@ pub enum ToleratedEffect {
     NoExecute,
 }
 
-/// A number, or a share of what there is.
+/// A number or a percentage.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number or a percentage")]
 pub enum NumberOrShare {
@@ -395,7 +395,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// Whether the pods of a node count that the pod itself may not use.
+/// Whether pods count on nodes that the pod itself may not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum InclusionPolicy {
     Honor,

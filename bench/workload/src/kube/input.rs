@@ -30,15 +30,15 @@ pub struct Input {
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// The kinds and names of objects of storage.
     stored: BTreeSet<(&'static str, String)>,
-    /// Number of objects there are of kinds that we do not know.
+    /// Number of objects of unknown kinds.
     pub(super) others: BTreeMap<String, u64>,
 }
 
 impl Input {
-    /// Notes the name of an object of storage.
+    /// Records the name of a storage object.
     ///
     /// # Errors
-    /// If there is one of this kind and name already.
+    /// If this kind and name exists already.
     fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
         let message = format!("the {kind} {name:?} is there twice");
         match self.stored.insert((kind, name)) {
@@ -92,7 +92,7 @@ impl Fault {
 }
 
 impl Place {
-    /// A fault of a field of the object; of the object itself if the field is empty.
+    /// An error about a field of the object, or about the object if the field is empty.
     pub(super) fn fault(&self, field: &str, message: impl Into<String>) -> Fault {
         let path = join(&self.path, field);
         Fault {

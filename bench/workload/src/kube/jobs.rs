@@ -13,7 +13,7 @@ use omega_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels by which controllers distinguish their pods, or their own versions.
+/// Labels by which controllers distinguish their pods or revisions.
 const TELLING_APART: [&str; 7] = [
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/controller-uid",
@@ -113,8 +113,8 @@ impl<'a> Draft<'a> {
         Draft { key, groups, machines, controllers }
     }
 
-    /// Group for tasks like this: `Some(None)` is a group to be added; `None` means that the job
-    /// has the maximum number of groups.
+    /// Group for tasks like this: `Some(None)` for a new group; `None` if the job has the maximum
+    /// number of groups.
     fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
         let alike = |group: &TaskGroup| {
             group.request == like.request

@@ -14,7 +14,7 @@ use omega_core::limits::{AMOUNT_MAX, KINDS_MAX};
 use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Our names for resources that every Kubernetes node has, in the order of their kinds.
+/// Omega's names of resources of every Kubernetes node, in the order of their kinds.
 const COMMON: [(&str, &str, Unit); 4] = [
     ("cpu", "cpu", Unit::Milli),
     ("memory", "memory", Unit::Bytes),
@@ -30,13 +30,13 @@ const NOMINAL: [(&str, &str, Unit); 2] =
 /// The remark for an amount beyond [`AMOUNT_MAX`].
 const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
 
-/// Our name for a resource of Kubernetes'.
+/// Omega's name of a Kubernetes resource.
 pub fn kind_name(resource: &str) -> &str {
     let common = COMMON.iter().find(|(name, _, _)| *name == resource);
     common.map_or(resource, |(_, kind, _)| kind)
 }
 
-/// The kinds of a cell, with Kubernetes' names for them.
+/// The kinds of a cell, with Kubernetes' names.
 #[derive(Debug)]
 pub(super) struct KindTable {
     kinds: Kinds,
@@ -44,7 +44,7 @@ pub(super) struct KindTable {
     ids: BTreeMap<String, KindId>,
 }
 
-/// The kinds, and the resources for which there was no room among them.
+/// The kinds, and the resources beyond the maximum.
 pub(super) struct Chosen {
     pub(super) table: KindTable,
     /// Resources of machines that no pod requests.
@@ -108,7 +108,7 @@ impl KindTable {
         self.kinds
     }
 
-    /// Resources as amounts, and a remark if one had to be capped.
+    /// Resources as amounts, and a remark if one was capped.
     pub(super) fn amounts(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let mut amounts = Amounts::zero();
         let mut remark = None;

@@ -42,7 +42,7 @@ pub fn cordon() -> Taint {
     Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
 }
 
-/// The node's taints; a cordoned node has the one that Kubernetes gives it in any case.
+/// The node's taints; a cordoned node always has Kubernetes' taint for it.
 fn taints(node: &Node) -> Vec<Taint> {
     let own = node.spec.taints.iter().map(|taint| Taint {
         key: taint.key.as_str().into(),

@@ -15,14 +15,14 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Counts what was remarked about one pod.
+    /// Counts remarks about one pod.
     pub(super) fn pod(&mut self, remarks: impl IntoIterator<Item = &'static str>) {
         for remark in remarks {
             *self.pods.entry(remark).or_default() += 1;
         }
     }
 
-    /// Counts what was remarked about one node.
+    /// Counts remarks about one node.
     pub(super) fn node(&mut self, remarks: impl IntoIterator<Item = &'static str>) {
         for remark in remarks {
             *self.nodes.entry(remark).or_default() += 1;
@@ -34,7 +34,7 @@ impl Notes {
         self.sentences.push(sentence.into());
     }
 
-    /// The notes as a user reads them: sentences first, then counts of nodes and of pods.
+    /// The notes as text: sentences first, then counts of nodes and of pods.
     pub(super) fn into_sentences(self) -> Vec<String> {
         let counted = |counts: BTreeMap<&'static str, u64>, thing: &'static str| {
             counts.into_iter().map(move |(what, count)| format!("{what}: {}", plural(count, thing)))

@@ -5,7 +5,7 @@ use super::notes::Remarks;
 use omega_core::Text;
 use std::collections::BTreeMap;
 
-/// Treatment of a pod by the cell.
+/// Role of a pod in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// A task that runs on the machine of this position.
@@ -16,8 +16,8 @@ pub(super) enum Fate {
     LeftOut(&'static str),
 }
 
-/// The label of a task whose pod is being deleted: it keeps its room and its neighbours away, but
-/// no spread counts it. No label of Kubernetes' has a space in its key.
+/// Label of a task whose pod is being deleted: resources and anti-affinity still count, spread does
+/// not. The key has a space, so no Kubernetes label equals it.
 pub(super) const TERMINATING: &str = "is being deleted";
 
 /// Outcome of a pod in a cell with these machines.
@@ -49,8 +49,8 @@ pub(super) fn namespace(pod: &Pod) -> &str {
     }
 }
 
-/// The images of the pod's containers, also of those that only run at its start. One without a tag
-/// is `latest`, as machines name it.
+/// The images of the pod's containers, init containers included. An image without a tag is
+/// `latest`, as on machines.
 pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     let containers = spec.init_containers.iter().chain(&spec.containers);
     let images = containers.map(|container| {

@@ -19,7 +19,7 @@ const DIGITS_MAX: u32 = 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// Reason for which a text is no quantity.
+/// Reason why a text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Write a number.
@@ -70,12 +70,12 @@ impl Quantity {
         Quantity(milli as i128 * (NANOS / 1000))
     }
 
-    /// In wholes, rounded away from zero.
+    /// Integer value, rounded away from zero.
     pub fn value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS)
     }
 
-    /// In thousandths, rounded away from zero.
+    /// Value in thousandths, rounded away from zero.
     pub fn milli_value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS / 1000)
     }

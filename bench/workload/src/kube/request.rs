@@ -63,7 +63,7 @@ fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resourc
     sum
 }
 
-/// Whether an init container keeps running beside the others.
+/// Whether an init container is a sidecar, which keeps running.
 pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy == "Always"
 }
@@ -73,7 +73,7 @@ fn counts_for_whole_pod(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// Requests; where there is only a limit it is the request, as the API server sets it.
+/// Requests; a limit without a request is the request, as in the API server.
 fn requests(requirements: &Requirements) -> Resources {
     let mut requests = requirements.limits.clone();
     requests.extend(requirements.requests.iter().map(|(name, amount)| (name.clone(), *amount)));

@@ -1,4 +1,4 @@
-//! A pod's wishes as placement rules, and which of them are not understood.
+//! A pod's constraints as placement rules, and the unsupported ones.
 
 use super::api::{
     InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
@@ -22,7 +22,7 @@ pub(super) struct Surroundings {
     pub(super) namespaces: Namespaces,
 }
 
-/// The rules of a pod, and remarks on what they leave out.
+/// The rules of a pod, and remarks on what they omit.
 pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
     let spec = &pod.spec;
     let mut remarks = Remarks::new();
@@ -71,7 +71,7 @@ pub fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
     tolerations(spec, &mut Remarks::new()).iter().any(|toleration| toleration.covers(taint))
 }
 
-/// The pod's tolerations, but those that compare numbers.
+/// The pod's tolerations, except numeric ones.
 fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
     let mut tolerations = Vec::new();
     for toleration in &spec.tolerations {

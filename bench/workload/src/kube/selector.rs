@@ -102,7 +102,7 @@ pub(super) fn required_machines(
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     labels: BTreeMap<String, omega_core::Labels>,
-    /// Whether the file has their objects, and so all their labels.
+    /// Whether the file contains these objects, with all labels.
     described: bool,
 }
 

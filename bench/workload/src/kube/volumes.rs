@@ -111,7 +111,7 @@ fn storage_class(class: &Class, nodes: &[CsiNode]) -> StorageClass {
     }
 }
 
-/// The machines for which a class makes volumes.
+/// Machines for which a class provisions volumes.
 fn allowed(topologies: &[TopologyTerm]) -> Reach {
     let term = |term: &TopologyTerm| MachineSelector {
         labels: term.labels.iter().map(|label| is_in(&label.key, &label.values)).collect(),

@@ -16,7 +16,7 @@ pub(crate) const WINDOW_ROWS: usize = 8192;
 pub enum Window {
     /// A bounded number, for a file of any length.
     Bounded,
-    /// All rows, for callers that keep them anyway.
+    /// All rows, for callers that store them.
     All,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Order<T> {
     rows_max: usize,
     /// Number of rows read.
     count: u64,
-    /// The time of the row given last.
+    /// Time of the last returned row.
     given_ms: u64,
 }
 
@@ -79,7 +79,7 @@ impl<T> Order<T> {
     /// Adds a row.
     ///
     /// # Errors
-    /// If a later one was given already; the text says what is wrong.
+    /// If a later one was returned already; the text has the reason.
     pub(crate) fn push(&mut self, at_ms: u64, value: T) -> Result<(), String> {
         if at_ms < self.given_ms {
             return Err(format!(

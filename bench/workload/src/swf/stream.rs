@@ -34,10 +34,10 @@ pub struct SwfStream {
     left_out: u64,
 }
 
-/// The log that is meant: the file itself, or the one of this name in a folder.
+/// Path of the log: the file itself, or the one of this name in a folder.
 ///
 /// # Errors
-/// If it is a folder and there is no such log in it.
+/// If it is a folder without such a log.
 pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     if !data.is_dir() {
         return Ok(data.to_path_buf());

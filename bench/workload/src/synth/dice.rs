@@ -68,7 +68,7 @@ impl Dice {
         of.at(self.normal())
     }
 
-    /// A value of a distribution given by quantiles from 0 to 1.
+    /// A value of a distribution given by its quantiles from 0 to 1.
     pub(super) fn quantile(&mut self, quantiles: &Quantiles) -> f64 {
         let share = self.unit();
         let next = quantiles.partition_point(|(cumulative, _)| *cumulative <= share);

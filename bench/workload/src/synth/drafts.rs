@@ -23,8 +23,8 @@ use omega_core::{JobKind, Machine};
 /// Share of all requested CPU that the jobs of the start request: with the service jobs that arrive
 /// later it is below the 80 % that the paper gives as the upper end for service jobs.
 const PREFILL_PERCENT: u64 = 74;
-/// Later jobs per service job: with those of the start, about one job in twenty, within the paper's
-/// "more than 80 % are batch".
+/// One in this many later jobs is a service job. With initial ones, about one in twenty, within the
+/// paper's "more than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
 /// Machines per job that needs most of a large machine.
 const DEMANDING_PER_MACHINES: u64 = 500;
@@ -122,7 +122,7 @@ pub(super) fn draw(machines: &[Machine], options: &SynthOptions, dice: &mut Dice
     drafts
 }
 
-/// Draws jobs until their work reaches `budget`; the last one is cut to what is left.
+/// Draws jobs until their work reaches `budget`; the last one is reduced to fit.
 fn draw_until(budget: u128, span_ms: u64, mut draw: impl FnMut() -> Draft) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut left = budget;

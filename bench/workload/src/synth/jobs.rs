@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Rules that this many tasks can keep: one task per machine needs machines to spare.
+    /// Rules that this many tasks can satisfy: one task per machine needs enough machines.
     fn service_rules(&mut self, count: u32) -> PlacementRules {
         let count = u64::from(count);
         let mut rules = PlacementRules::default();
@@ -134,7 +134,7 @@ impl Writer {
         TaskRule::Spread(Spread { when, ..Spread::new(TaskSelector::SameJob, level, 2) })
     }
 
-    /// Two neighbouring zones. In a cell so small that it lacks one of them, the other will do.
+    /// Two neighbouring zones; in a very small cell, the one that exists.
     fn two_zones(&mut self) -> MachineSelector {
         let first = self.dice.below(ZONES as u64 - 1) as usize;
         let values = vec![zone(first), zone(first + 1)];

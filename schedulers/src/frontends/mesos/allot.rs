@@ -103,7 +103,7 @@ impl Frontend {
 }
 
 impl super::open_offers::OpenOffers {
-    /// Offerable resources of a machine; `None` if there is nothing, or too many offers are out.
+    /// Offerable resources of a machine; `None` if there are none, or too many offers are open.
     fn available(&self, view: &View, row: usize, portion: &Portion) -> Option<Amounts> {
         let on = self.on(row as u32);
         if on.is_some_and(|on| on.offers.len() >= OFFERS_PER_MACHINE_MAX) {

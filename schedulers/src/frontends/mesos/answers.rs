@@ -69,7 +69,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Makes a framework no offers until [`Frontend::revive`]. Those that are out stay so.
+    /// Stops offers to a framework until [`Frontend::revive`]. Open offers stay open.
     ///
     /// # Errors
     /// If there is no such framework.
@@ -78,7 +78,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Offers resources to a framework again, also filtered ones.
+    /// Resumes offers to a framework, and clears its filters.
     ///
     /// # Errors
     /// If there is no such framework.

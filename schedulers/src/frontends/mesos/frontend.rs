@@ -50,7 +50,7 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a front at a cell.
+    /// Registers a frontend at a cell.
     ///
     /// # Errors
     /// If the cell cannot be reached or refuses the name.
@@ -71,10 +71,10 @@ impl Frontend {
         })
     }
 
-    /// Registers a framework, which gets offers from the next step on.
+    /// Registers a framework. It gets offers from the next step on.
     ///
     /// # Errors
-    /// If its name is taken, or there are too many.
+    /// If another has its name, or there are too many.
     pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
         if self.members.values().any(|member| member.framework.name == framework.name) {
             return Err(RegisterError::NameTaken(framework.name));
@@ -103,8 +103,8 @@ impl Frontend {
     /// nanoseconds since any fixed time; it must not go back.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The front stays whole, its offers are as they were, and what happened
-    /// is told by the next step that ends well: step again later.
+    /// If the cell cannot be reached. The frontend and its offers are unchanged, and the next
+    /// successful step returns the events: step again later.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -236,12 +236,12 @@ impl Frontend {
 
     // --- What is known ---------------------------------------------------------------------------
 
-    /// The offers that are out to a framework, in the order in which they were made.
+    /// The open offers of a framework, in the order made.
     pub fn offers_of(&self, framework: FrameworkId) -> impl Iterator<Item = &Offer> {
         self.open_offers.of(framework).filter_map(|id| self.open_offers.get(id))
     }
 
-    /// All offers that are out, in the order in which they were made.
+    /// All open offers, in the order made.
     pub fn offers(&self) -> impl Iterator<Item = &Offer> {
         self.open_offers.iter()
     }

@@ -37,7 +37,7 @@ pub struct Framework {
     pub tenant: Text,
     /// Weight of its share, relative to other frameworks.
     pub weight: Weight,
-    /// Machines of which less than this is available are of no use to it.
+    /// Machines with less than this available are not offered to it.
     pub least: Amounts,
 }
 
@@ -78,8 +78,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whole machines one by one, at most 1024 for each framework, and five seconds to answer: the time for
-    /// which Mesos lets a framework refuse.
+    /// Offers whole machines one by one, at most 1024 for each framework, with five seconds to
+    /// answer: Mesos' default time of a refusal.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -104,7 +104,7 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// Rest of each of its devices; `None` if it has none, or another offer contains them.
+    /// Free amount of each of its devices; `None` if it has none, or another offer contains them.
     pub devices: Option<Devices>,
 }
 
@@ -144,7 +144,7 @@ pub struct Event {
     pub happened: Happened,
 }
 
-/// Event.
+/// An event for a framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
@@ -287,7 +287,7 @@ pub enum AcceptError {
     /// Step first: the open transaction has too little room.
     #[error("{tasks} further tasks do not fit into one transaction; step first, or launch fewer")]
     TooMany {
-        /// Number of those that were to be launched.
+        /// Number of tasks to launch.
         tasks: usize,
     },
 }
@@ -301,7 +301,7 @@ pub struct Account {
     pub offered: Amounts,
     /// Free resources of machines that take no tasks.
     pub held_back: Amounts,
-    /// The rest: it may be offered, unless all refuse it.
+    /// Free and not offered; offered next, unless all frameworks refuse it.
     pub available: Amounts,
 }
 

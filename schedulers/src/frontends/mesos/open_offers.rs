@@ -24,7 +24,7 @@ struct Out {
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
     pub(super) offers: SmallVec<[OfferId; 2]>,
-    /// Contents of them together.
+    /// Sum of the open offers.
     pub(super) held: SmallVec<[i64; 4]>,
     /// Offer that has the devices.
     pub(super) devices: Option<OfferId>,
@@ -103,7 +103,7 @@ impl OpenOffers {
         self.out.get(&id).map(|out| &out.offer)
     }
 
-    /// All offers that are out, in the order in which they were made.
+    /// All open offers, in the order made.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Offer> {
         self.out.values().map(|out| &out.offer)
     }

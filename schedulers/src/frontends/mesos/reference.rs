@@ -192,7 +192,7 @@ impl Reference {
     }
 }
 
-/// A front, its reference, and what happens to them.
+/// A frontend, its reference model, and the events given to both.
 struct Run {
     cell: SharedCell,
     front: Frontend,

@@ -105,11 +105,11 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Joins the application that is the job of this name. Containers that it has from before a
-    /// restart stay its own; [`Frontend::containers_of`] lists them.
+    /// Joins the application whose job has this name. It keeps containers from before a restart;
+    /// [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
-    /// If the front has not heard of the job, it has joined before, or there are too many.
+    /// If the frontend does not know the job, it has joined already, or there are too many.
     pub fn join(&mut self, job: &str, now: Nanos) -> Result<JobId, JoinError> {
         let mut jobs = self.session.task_index.jobs();
         let Some((id, _)) = jobs.find(|(_, entry)| *entry.job.name == *job) else {
@@ -163,7 +163,7 @@ impl Frontend {
         Ok(allocated)
     }
 
-    /// Notes which containers have ended, and which applications are over.
+    /// Finds ended containers and finished applications.
     fn hear_left(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
             let Some(application) = self.applications.get_mut(&task.job) else { continue };

@@ -13,7 +13,7 @@ impl Frontend {
     /// Handles a heartbeat, and returns events since the last one.
     ///
     /// # Errors
-    /// If anything in it makes no sense: then nothing of it was done, and nothing was told.
+    /// If any part is invalid: then nothing was done, and no events are lost.
     pub fn heartbeat(
         &mut self,
         id: JobId,

@@ -15,7 +15,7 @@ pub enum Place {
     Machine(Text),
     /// On a machine in this rack, by the label [`Settings::rack`].
     Rack(Text),
-    /// On any machine. This line has the total: without it, the others have no effect.
+    /// Any machine. This request has the total: without it, the others have no effect.
     Anywhere,
 }
 
@@ -113,7 +113,7 @@ pub struct Container {
 pub enum How {
     /// Its task has finished.
     Finished,
-    /// Its task failed for good.
+    /// Its task failed and is not retried.
     Failed,
     /// Its task was killed, because the group was made smaller.
     Killed,
@@ -142,7 +142,7 @@ pub struct Completed {
 pub struct Missing {
     /// Name of the group.
     pub group: Text,
-    /// By how many it is too small: add them to its count.
+    /// Number of missing tasks: add them to the group's count.
     pub tasks: u64,
 }
 
@@ -203,7 +203,7 @@ pub enum HeartbeatError {
     /// Request fewer places.
     #[error("{lines} places are requested or blacklisted, at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
-        /// Number of there that would be.
+        /// Resulting number of lines.
         lines: usize,
     },
 }

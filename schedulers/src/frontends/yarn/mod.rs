@@ -57,7 +57,7 @@ pub use messages::{
     Locality, Missing, Place, Priority, Relax, Settings,
 };
 
-/// Applications of one front: what a resource manager of YARN takes by default.
+/// Maximum number of applications of a frontend: the default of YARN's resource manager.
 pub const APPLICATIONS_MAX: usize = 10_000;
 
 /// Machines, racks and groups that one application may request or blacklist at a time: more than

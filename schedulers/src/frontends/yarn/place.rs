@@ -161,7 +161,7 @@ impl Frontend {
         claimed
     }
 
-    /// Claims the best machines for the next tasks. The answer is for how many.
+    /// Claims the best machines for the next tasks. Returns the number of tasks.
     fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
         let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
         let waiting = entry.waiting(wish.key.1).take(count);

@@ -1,6 +1,6 @@
-//! Index of machines by name, and by rack.
+//! Index of machines by name and by rack.
 //!
-//! A view finds machines by row; asks name them. The names follow the machines that a sync brings.
+//! Views find machines by row; requests name them. Each sync updates the names.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::Delta;

@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    /// Number of those that are wanted.
+    /// Number of requested containers.
     pub(super) fn total(&self) -> u32 {
         self.total
     }

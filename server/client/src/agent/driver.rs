@@ -2,21 +2,21 @@
 //!
 //! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
 
+use super::directives::Incoming;
 use super::endings::Endings;
 use super::records::{Follows, Records, Told};
-use super::{AgentSettings, Found, Order, PAUSE, Task};
+use super::{AgentSettings, Found, LogPart, Order, PAUSE};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
-use crate::convert::{self, Malformed};
+use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
-use crate::proto::{self, AgentDirectives, AgentReport};
+use crate::proto::{self, AgentReport};
 use crate::{ApiError, ErrorCode};
-use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 
 /// The most values of a column: what a server takes.
 const COLUMN_MAX: usize = 4096;
@@ -29,6 +29,9 @@ const PARTS: u32 = 10;
 /// to tell of. And how often they are told.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
+
+/// Parts of logs in one message.
+const LOGS_MAX: usize = 4;
 
 /// Messages on their way into a stream.
 const MESSAGES_MAX: usize = 4;
@@ -45,6 +48,8 @@ pub(super) enum Said {
     Load(MachineId, Amounts),
     Capacity(MachineId, Amounts),
     Found(Found),
+    /// The answer to a read of a log.
+    Log(u64, Option<LogPart>),
 }
 
 /// The driver; see the head of the file.
@@ -58,6 +63,8 @@ pub(super) struct Driver {
     endings: Endings,
     /// Times of endings count from here.
     began: Instant,
+    /// Answers to reads of logs that are not sent yet.
+    logs: Vec<proto::LogPart>,
     /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines heartbeats next.
@@ -90,6 +97,7 @@ impl Driver {
             records: Records::default(),
             endings: Endings::default(),
             began: Instant::now(),
+            logs: Vec::new(),
             loads: BTreeMap::new(),
             part: 0,
             failing: None,
@@ -114,9 +122,15 @@ impl Driver {
             let connection = self.connections.current();
             match self.stream(&connection).await {
                 Ended::Agent => return,
-                Ended::Stream(why) => self.note_failure(&connection, why).await,
+                Ended::Stream(Some(why)) => {
+                    self.connections.leave_for(&connection, &why);
+                    self.note_failure(&connection, Some(why)).await;
+                }
+                Ended::Stream(None) => {
+                    self.connections.leave(&connection);
+                    self.note_failure(&connection, None).await;
+                }
             }
-            self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
             // While no replica answers, tasks end all the same.
             self.kill_late();
@@ -180,7 +194,7 @@ impl Driver {
             .max_decoding_message_size(ORDERS_BYTES_MAX);
         let (to, reports) = mpsc::channel(MESSAGES_MAX);
         let mut orders = match client.attach(ReceiverStream::new(reports)).await {
-            Ok(opened) => opened.into_inner(),
+            Ok(opened) => Incoming::new(opened.into_inner()),
             Err(status) => {
                 let why = self.connections.explain(connection, status.into()).await;
                 return Ended::Stream(Some(why));
@@ -203,7 +217,7 @@ impl Driver {
                     let Some(said) = said else { return Ended::Agent };
                     waiting.extend(self.gather(said));
                 }
-                told = next(&mut orders) => {
+                told = orders.next() => {
                     let told = match told {
                         Ok(told) => told,
                         Err(why) => return Ended::Stream(why),
@@ -231,18 +245,24 @@ impl Driver {
             }
             reports.extend(self.take(said));
             count += 1;
-            next = if count < COLUMN_MAX { self.said.try_recv().ok() } else { None };
+            // A message has few logs, which are large.
+            next = if count < COLUMN_MAX && self.logs.len() < LOGS_MAX {
+                self.said.try_recv().ok()
+            } else {
+                None
+            };
         }
         let mut report = attach(&attached);
         for (machine, used) in std::mem::take(&mut self.loads) {
             let used = convert::values(&used);
             report.loads.push(proto::MachineLoad { machine: Some(machine.into()), used });
         }
+        report.logs = std::mem::take(&mut self.logs);
         write(&reports, &mut report);
         vec![report]
     }
 
-    /// Notes what was said; the answer is what the cell is to hear of it.
+    /// Handles a message of the user. Returns the report for the cell.
     fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
         match said {
             Said::Capacity(machine, has) => self.endings.has(machine, has),
@@ -252,6 +272,7 @@ impl Driver {
                 self.endings.found(found, now_ms);
             }
             Said::Attach(machine) => _ = self.machines.insert(machine),
+            Said::Log(read, part) => self.logs.push(log_part(read, part)),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
             Said::Task(machine, task, report) => {
                 if report != TaskReport::Started {
@@ -297,19 +318,18 @@ impl Driver {
     }
 }
 
+fn log_part(read: u64, part: Option<LogPart>) -> proto::LogPart {
+    let found = part.is_some();
+    let LogPart { from, bytes, end } = part.unwrap_or_default();
+    proto::LogPart { read, found, from, data: bytes, end }
+}
+
 /// Waits until a time; for ever if there is none.
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
     }
-}
-
-/// The next orders; an error is the end of the stream, with its reason where one is known.
-async fn next(orders: &mut Streaming<AgentDirectives>) -> Result<Told, Option<ApiError>> {
-    let message = orders.message().await.map_err(|status| Some(status.into()))?;
-    // What cannot be read is asked for again on a new stream.
-    told(message.ok_or(None)?).map_err(|malformed| Some(malformed.into()))
 }
 
 fn attach(ids: &[MachineId]) -> AgentReport {
@@ -336,47 +356,4 @@ fn write(reports: &[(MachineId, TaskId, TaskReport)], message: &mut AgentReport)
         message.task_incarnations.push(machine.incarnation);
         message.task_reports.push(proto::TaskReport::from(*report).into());
     }
-}
-
-fn told(orders: AgentDirectives) -> Result<Told, Malformed> {
-    let stop = |stop: proto::StopTask| {
-        let machine = stop.machine.ok_or(Malformed::Missing("stop.machine"))?;
-        let task = stop.task.ok_or(Malformed::Missing("stop.task"))?;
-        Ok::<(MachineId, TaskId), Malformed>((machine.into(), task.into()))
-    };
-    let start = |start: proto::StartTask| {
-        let is_running = start.running;
-        Ok::<(Task, bool), Malformed>((task(start)?, is_running))
-    };
-    Ok(Told {
-        whole: machines(&orders.whole_slots, &orders.whole_incarnations).collect(),
-        stops: orders.stops.into_iter().map(stop).collect::<Result<_, _>>()?,
-        starts: orders.starts.into_iter().map(start).collect::<Result<_, _>>()?,
-        detached: machines(&orders.detached_slots, &orders.detached_incarnations).collect(),
-    })
-}
-
-fn machines(slots: &[u32], incarnations: &[u32]) -> impl Iterator<Item = MachineId> {
-    let incarnations = incarnations.iter().copied().chain(std::iter::repeat(0));
-    slots.iter().zip(incarnations).map(|(slot, incarnation)| MachineId { slot: *slot, incarnation })
-}
-
-fn task(start: proto::StartTask) -> Result<Task, Malformed> {
-    let kind = match start.kind() {
-        proto::JobKind::Service => JobKind::Service,
-        proto::JobKind::Batch | proto::JobKind::Unspecified => JobKind::Batch,
-    };
-    Ok(Task {
-        id: start.task.ok_or(Malformed::Missing("start.task"))?.into(),
-        machine: start.machine.ok_or(Malformed::Missing("start.machine"))?.into(),
-        job_name: start.job_name.into(),
-        group: start.group.into(),
-        kind,
-        runtime_estimate_ms: start.runtime_estimate_ms,
-        images: start.images.into_iter().map(Into::into).collect(),
-        request: convert::amounts(start.request),
-        devices: start.devices,
-        cores: start.cores,
-        grace_ms: start.grace_ms,
-    })
 }

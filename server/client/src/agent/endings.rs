@@ -73,7 +73,7 @@ impl Here {
         self.has_amounts(task.id, &task.request)
     }
 
-    /// Whether a task may hold so much, beside what others hold and what ends.
+    /// Whether a task may use these amounts, in addition to other tasks and ending ones.
     fn has_amounts(&self, task: TaskId, request: &Amounts) -> bool {
         let Some(capacity) = &self.capacity else { return false };
         let others = self.runs.iter().filter(|(id, _)| **id != task).map(|(_, part)| part);
@@ -247,6 +247,7 @@ mod tests {
             devices: Vec::new(),
             cores: Vec::new(),
             grace_ms,
+            program: Default::default(),
         }
     }
 

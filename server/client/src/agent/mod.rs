@@ -31,6 +31,7 @@
 //!         }
 //!         Order::Kill { task, .. } => println!("{task} did not end in time"),
 //!         Order::Resize { task, to, .. } => println!("{task} holds {to} from now on"),
+//!         Order::ReadLog(read) => agent.log(&read, None),
 //!         Order::Detached(_) => break,
 //!     }
 //! }
@@ -38,8 +39,9 @@
 //! # }
 //! ```
 //!
-//! In reading order: this file, `records.rs`, `endings.rs`, `driver.rs`.
+//! In reading order: this file, `records.rs`, `endings.rs`, `directives.rs`, `driver.rs`.
 
+mod directives;
 mod driver;
 mod endings;
 mod records;
@@ -49,7 +51,11 @@ use crate::proto::machine_service_client::MachineServiceClient;
 use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
-use omega_core::{Amounts, JobKind, Labels, Machine, MachineId, Taint, TaskId, TaskReport, Text};
+use omega_core::{
+    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, Taint, TaskId, TaskReport,
+    Text,
+};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -102,7 +108,7 @@ impl Default for AgentSettings {
 /// A task that a machine is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Which.
+    /// Id of the task.
     pub id: TaskId,
     /// On which of the agent's machines.
     pub machine: MachineId,
@@ -124,12 +130,31 @@ pub struct Task {
     pub cores: Vec<u32>,
     /// Time that it may take to end once it is told to stop, in milliseconds.
     pub grace_ms: u32,
+    /// Content of the task.
+    pub program: Arc<Program>,
+}
+
+/// Content of a task: its group's program, and what goes with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The tenant of the job.
+    pub tenant: Text,
+    /// The program, where the job names one.
+    pub run: Option<Run>,
+    /// Opaque bytes of the job.
+    pub payload: Payload,
+    /// Labels of the task.
+    pub labels: Labels,
+    /// Volumes that it uses, by name.
+    pub volumes: Vec<Text>,
+    /// Ports that it has to itself.
+    pub ports: Vec<Port>,
 }
 
 /// A task that an agent finds on its machine when its process begins, left by an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
+    /// Id of the task.
     pub task: TaskId,
     /// On which of the agent's machines.
     pub machine: MachineId,
@@ -145,6 +170,34 @@ pub struct Found {
     pub kill_in_ms: Option<u32>,
 }
 
+/// Part of a log to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRead {
+    /// Number of the question, for the answer.
+    pub read: u64,
+    /// Which task; it may have ended.
+    pub task: TaskId,
+    /// Whether standard error is meant, rather than standard output.
+    pub is_stderr: bool,
+    /// Position of the first byte; `None`: the last lines.
+    pub from: Option<u64>,
+    /// Number of the last lines.
+    pub tail_lines: u32,
+    /// Most bytes of the answer.
+    pub bytes_max: usize,
+}
+
+/// Part of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPart {
+    /// Position of its first byte, counted from the first that the task ever wrote.
+    pub from: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Position behind the last byte of the log.
+    pub end: u64,
+}
+
 /// Directive to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -154,7 +207,7 @@ pub enum Order {
     /// ended, if it has a grace: others wait for its room. Without one it is to be stopped at once, and
     /// nothing is to be reported.
     Stop {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
@@ -164,20 +217,22 @@ pub enum Order {
     /// Kill a task that was told to end, and did not in time. Nothing is to be reported; what comes after
     /// this order may need its room.
     Kill {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
     },
     /// Give a task that runs more or less of its machine.
     Resize {
-        /// Which.
+        /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
         /// Allocation from now on.
         to: Amounts,
     },
+    /// Read a log, and answer with [`Agent::log`], whether there is one or not.
+    ReadLog(LogRead),
     /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks
     /// were told to stop before.
     Detached(MachineId),
@@ -250,9 +305,9 @@ impl Agent {
         self.say(Said::Attach(machine));
     }
 
-    /// Notes a task that runs on a machine, or ends there, since before this process began: to be said before
-    /// the machine is spoken for. If the cell does not want it any more, it is told to stop as any other,
-    /// and nothing is started before its room is there.
+    /// Registers a task from before this process that runs, or ended, on a machine. Call it before
+    /// the machine connects. A task that the cell no longer wants is stopped like any other, and
+    /// its room is free only then.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }
@@ -266,6 +321,11 @@ impl Agent {
     /// Says what a machine's tasks really use. To be said only when it has changed: each is a write.
     pub fn load(&self, machine: MachineId, used: Amounts) {
         self.say(Said::Load(machine, used));
+    }
+
+    /// Answers a read of a log; `None`: this agent keeps no such log.
+    pub fn log(&self, read: &LogRead, part: Option<LogPart>) {
+        self.say(Said::Log(read.read, part));
     }
 
     fn say(&self, said: Said) {

@@ -3,7 +3,7 @@
 //! What the cell says and what the machine does cross on their way. So an end that was reported is kept
 //! until the cell says that the task is to stop, and is said again on a new stream.
 
-use super::{Found, Order, Task};
+use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,7 @@ pub(super) struct Told {
     /// With whether the cell knows that it runs.
     pub(super) starts: Vec<(Task, bool)>,
     pub(super) detached: Vec<MachineId>,
+    pub(super) reads: Vec<LogRead>,
 }
 
 impl Records {
@@ -59,6 +60,7 @@ impl Records {
             let is_new_stream = told.whole.contains(&task.machine);
             self.start(task, is_running, is_new_stream, &mut follows);
         }
+        follows.orders.extend(told.reads.into_iter().map(Order::ReadLog));
         for machine in told.detached {
             let all: Vec<TaskId> = self.of(machine).collect();
             all.into_iter().for_each(|task| self.stop(machine, task, &mut follows));
@@ -145,6 +147,7 @@ mod tests {
             devices: Vec::new(),
             cores: Vec::new(),
             grace_ms: 0,
+            program: Default::default(),
         }
     }
 

@@ -29,20 +29,20 @@ use std::sync::Arc;
 const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
-/// Time that a container that the cell has taken may be missing from the stream before it is asked for, in
-/// milliseconds. It is missing for long only if it had ended before: its name was used by a process
-/// whose end this one did not hear of.
+/// Time after which an accepted container that is missing from the stream is looked up, in
+/// milliseconds. It is missing for long only if it had ended before: its name was used by a former
+/// process whose containers were not recovered.
 const LOOK_MS: u64 = 1000;
 
-/// Names of containers that ended which are remembered, so that the next of the name is another job. A name
-/// that is used again after so many others, within the time that the cell remembers ended jobs, is
-/// told the end of the old one.
+/// Number of names of ended containers that are kept, so that the next container of a name is
+/// another job. A name reused after more others, while the cell still keeps the ended job, gets the
+/// old result.
 const ENDED_MAX: usize = 100_000;
 
-/// A call to be made.
+/// A call to the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Its number, which its reply has, too.
+    /// Its number; the reply has the same.
     pub(super) number: u64,
     /// Name of the container.
     pub(super) name: Text,
@@ -53,9 +53,9 @@ pub(super) struct Call {
 /// Request of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
-    /// To submit the job.
+    /// Submit the job.
     Submit(Arc<Job>),
-    /// To kill the job of this id.
+    /// Kill the job with this id.
     Kill(u64),
     /// State of the task of the job with this id.
     Look(u64),
@@ -68,7 +68,7 @@ pub(super) enum Answer {
     Submitted(u64),
     /// It is killed, if it existed.
     Killed,
-    /// Its task is so.
+    /// New status of its task.
     Seen(Version, proto::TaskStatus),
 }
 
@@ -198,10 +198,7 @@ impl Core {
         }
         let max = self.settings.containers_max;
         if self.records.len() >= max {
-            return refuse(
-                ErrorCode::TooMany,
-                format!("there are {max} containers, the most that may be"),
-            );
+            return refuse(ErrorCode::TooMany, format!("there are {max} containers, the maximum"));
         }
         let attempt = self.attempts.get(name).map_or(1, |last| last + 1);
         let job = spec.job(job_name(&self.settings.name, name, attempt), &self.settings);

@@ -21,7 +21,7 @@ pub(super) fn start(state: &Arc<State>, network: &Arc<Network>) -> io::Result<()
 struct Dispatch {
     state: Arc<State>,
     network: Weak<Network>,
-    /// Of the last event.
+    /// Version of the last event.
     version: Version,
 }
 

@@ -11,7 +11,7 @@ pub(super) enum Heard {
     Over(Ended),
 }
 
-/// The name of the job of a container: of the same name, each use after the first has a number.
+/// The job name of a container; repeated names get a number.
 pub(super) fn job_name(application: &Text, name: &Text, attempt: u32) -> String {
     let number = if attempt == 1 { String::new() } else { format!("#{attempt}") };
     format!("{application}.{name}{number}")
@@ -26,7 +26,7 @@ pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     }
 }
 
-/// Container state for a task's state; nothing where there is none.
+/// Container state for a task's state, if any.
 pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     let machine = || Text::from(task.machine_name.as_str());
     Some(match task.phase() {

@@ -101,7 +101,7 @@ fn status(known: &Known) -> TaskStatus {
     TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
 }
 
-/// Events of a container that the user was given.
+/// Events delivered to the user, by container.
 #[derive(Default)]
 struct Told {
     created: u32,
@@ -393,8 +393,8 @@ fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// With any losses, each container is created once, each change is reported once and in order,
-    /// and in the end the known state is the cell's.
+    /// Whatever is lost: each container is created once, each change is reported once and in order,
+    /// and the final state is the cell's.
     #[test]
     fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();

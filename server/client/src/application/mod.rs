@@ -67,13 +67,13 @@ use std::time::{Duration, Instant};
 /// Time to wait for a cell that does not answer: enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events kept for the reader, besides those not yet handed out.
+/// Maximum number of events kept for the reader.
 const EVENTS_MAX: usize = 1024;
 
-/// An application, as one process of it speaks for it. Clones share it. When the last one is dropped the
-/// containers go on, and wait for another process that recovers them.
+/// Handle of an application in one process. Clones share it. When the last one is dropped, the
+/// containers continue, and another process may recover them.
 ///
-/// Only one process should speak for a name at a time.
+/// Only one process should use a name at a time.
 #[derive(Clone, Debug)]
 pub struct Application {
     state: Arc<State>,
@@ -85,15 +85,15 @@ pub struct Application {
 pub struct Registered {
     /// The application.
     pub application: Application,
-    /// Containers that the cell knew, by name; none after [`Recover::Drop`]. Their callbacks are called for
-    /// the states that they have, once they are given.
+    /// Containers that already exist in the cell, by name; none after [`Recover::Drop`]. Callbacks
+    /// set on them are called for their current states.
     pub recovered: Vec<Container>,
     /// All later changes. Drop this if you do not read it: while it is full, callbacks and the
     /// stream wait.
     pub events: Events,
 }
 
-/// Changes, in the order in which the cell made them to each container. It ends with the application.
+/// Stream of changes, in the cell's order for each container. It ends with the application.
 #[derive(Debug)]
 pub struct Events {
     receiver: Receiver<Event>,
@@ -180,7 +180,7 @@ impl Application {
     }
 }
 
-/// A container, from its creation on. Clones are of the same one.
+/// Handle of a container. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Container {
     slot: Arc<Slot>,
@@ -206,13 +206,13 @@ impl Container {
         self.slot.state()
     }
 
-    /// Calls this with the machine's name whenever it begins to run: if it does now, soon; and once more
-    /// where it is displaced, or its machine is lost, and it runs again elsewhere. It takes the place
-    /// of the one before.
+    /// Registers a callback, which gets the machine's name whenever the container begins to run:
+    /// soon, if it runs now, and again if it is displaced and runs elsewhere. It replaces an
+    /// earlier one.
     ///
-    /// It is called without any lock, by the one thread that makes all callbacks, one after the other;
-    /// it may use the application as it likes. One that panics is not called again, which is told as
-    /// [`Change::CallbackPanicked`]; all others are.
+    /// All callbacks are called one after the other on one thread, without locks; they may use the
+    /// application freely. One that panics is not called again, which is reported as
+    /// [`Change::CallbackPanicked`].
     #[must_use = "it is the same container, for the next callback: drop it if there is none"]
     pub fn on_running(self, call: impl FnMut(&Container, &str) + Send + 'static) -> Container {
         self.application.state.push(Item::OnRunning(self.slot.clone(), Box::new(call)));

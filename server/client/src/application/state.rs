@@ -1,8 +1,9 @@
 //! State shared by the threads of an application: the core, and events to hand out.
 //!
-//! One lock guards both; it is held for a look-up, never while somebody is called or a send waits. Nothing
-//! waits for room here: creating a container must work from a callback. Instead the stream is read
-//! only while there is room, so what waits is bounded by it, by the calls on their way, and by the containers.
+//! One lock guards both; it is never held during a callback or a blocking send. Creating a
+//! container must work from a callback, so nothing waits for room here. Instead the stream is read
+//! only while there is room, so pending events are bounded by it, by the calls in flight, and by
+//! the containers.
 
 use super::core::{Answer, Call, Core, Found};
 use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
@@ -25,7 +26,7 @@ pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
 /// A container, for its handles.
 pub(super) struct Slot {
     pub(super) name: Text,
-    /// The state last passed to callbacks. The lock is taken for a look-up.
+    /// The state last passed to callbacks.
     state: Mutex<ContainerState>,
     /// Owned by the thread that makes callbacks.
     pub(super) callbacks: Mutex<Callbacks>,
@@ -65,7 +66,7 @@ pub(super) struct State {
     inner: Mutex<Inner>,
     /// Signals that events are pending, or that registration has progressed.
     filled: Condvar,
-    /// Signals that there is room for more of the stream.
+    /// Signals free space for events of the stream.
     drained: Notify,
     /// Signals that there may be calls to make.
     pub(super) planned: Notify,
@@ -200,7 +201,7 @@ impl State {
         self.planned.notify_one();
     }
 
-    /// Waits until there is room for more of the stream.
+    /// Waits until there is space for events of the stream.
     pub(super) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -211,7 +212,7 @@ impl State {
         }
     }
 
-    /// The next item, once there is one; `None` when the application was dropped.
+    /// Waits for the next item; `None` once the application is dropped.
     pub(super) fn next_item(&self) -> Option<Item> {
         let mut inner = self.inner.lock();
         loop {

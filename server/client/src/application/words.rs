@@ -36,7 +36,7 @@ impl ApplicationSettings {
     }
 }
 
-/// Treatment of containers that a former process of the application left.
+/// Policy for containers of a previous process of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recover {
     /// Existing containers are returned.
@@ -48,8 +48,7 @@ pub enum Recover {
 /// Specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Its claim, its labels, devices, images, and the rules of where it may run. Its name is not
-    /// used, and its count is taken as 1.
+    /// Claim, labels, devices, images and placement rules. Its name is ignored, and its count is 1.
     pub group: TaskGroup,
     /// Whether it runs to its end, or until it is released.
     pub kind: JobKind,
@@ -137,8 +136,8 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// It was requested by a former process, and the cell accepted it after this one had
-    /// registered. [`super::Application::container`] returns it now.
+    /// Requested by a previous process, and accepted after this one had registered.
+    /// [`super::Application::container`] returns it.
     Recovered(ContainerState),
     /// It got this machine.
     Placed(Text),
@@ -149,7 +148,7 @@ pub enum Change {
     Displaced(Text),
     /// It has ended. No further event follows.
     Ended(Completed),
-    /// Its release failed, and it continues.
+    /// Its release failed; it keeps running.
     NotReleased(ApiError),
     /// A callback of it panicked with this message, and is not called again.
     CallbackPanicked(String),

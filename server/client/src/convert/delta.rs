@@ -99,7 +99,8 @@ impl From<&Delta> for proto::Delta {
         message.counts = (!delta.counts.is_empty()).then(|| counts_out(&delta.counts));
         let job = |job: &JobDelta| proto::JobDelta {
             id: job.id.0,
-            job: job.job.as_deref().map(Into::into),
+            // Schedulers and readers need no programs, and do not see them.
+            job: job.job.as_deref().map(|job| proto::Job::from(job).without_programs()),
         };
         message.jobs = delta.jobs.iter().map(job).collect();
         let tenant = |tenant: &TenantDelta| proto::TenantDelta {
@@ -302,7 +303,7 @@ fn by_position<T>(
     Ok(read)
 }
 
-/// The sums of rows: those of one row, a kind each, follow one another.
+/// Demand profiles by row; those of one row, one for each kind, are adjacent.
 fn demand_profiles_in(
     sums: Vec<proto::DemandProfileSum>,
     rows: usize,
@@ -394,7 +395,7 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
     Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
 }
 
-/// The rest of each device or NUMA node of a machine.
+/// Free amount of each device or NUMA node of a machine.
 fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
     if told.len() > max {
         return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });

@@ -5,8 +5,9 @@ use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
     CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, KindId, MachineId,
-    OptionalResources, Precedence, Preemption, TaskGroup, TaskReport, TaskState, Text,
+    OptionalResources, Precedence, Preemption, Run, TaskGroup, TaskReport, TaskState, Text,
 };
+use std::sync::Arc;
 
 /// A name that may be left out.
 fn named(name: String, otherwise: &str) -> Text {
@@ -19,6 +20,18 @@ pub(super) fn texts(list: Vec<String>) -> Vec<Text> {
 
 pub(super) fn strings(list: &[Text]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
+}
+
+impl proto::Job {
+    /// Returns the job without programs and payloads, which only the roles of its tenant see.
+    #[must_use]
+    pub fn without_programs(mut self) -> proto::Job {
+        for group in &mut self.groups {
+            group.run = None;
+            group.payload.clear();
+        }
+        self
+    }
 }
 
 impl From<&Job> for proto::Job {
@@ -101,6 +114,8 @@ impl From<&TaskGroup> for proto::TaskGroup {
             optional: group.optional.as_ref().map(optional),
             cores: group.cores.map(cores),
             cluster_request: values(&group.cluster_request),
+            run: group.run.as_deref().map(Into::into),
+            payload: group.payload.as_bytes().to_vec(),
         }
     }
 }
@@ -138,6 +153,8 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             optional: group.optional.map(optional).transpose()?,
             cores: group.cores.map(cores_in).transpose()?,
             cluster_request: amounts(group.cluster_request),
+            run: group.run.map(Run::try_from).transpose()?.map(Arc::new),
+            payload: group.payload.into(),
         })
     }
 }

@@ -21,12 +21,14 @@ impl From<proto::MachineId> for MachineId {
 }
 
 /// The labels of a message. Of two with the same key the later one counts.
-pub(super) fn labels(list: Vec<proto::Label>) -> Labels {
+#[must_use]
+pub fn labels(list: Vec<proto::Label>) -> Labels {
     Labels::new(list.into_iter().map(|label| (label.key, label.value)))
 }
 
 /// Labels as a message has them.
-pub(super) fn label_list(labels: &Labels) -> Vec<proto::Label> {
+#[must_use]
+pub fn label_list(labels: &Labels) -> Vec<proto::Label> {
     let one = |(key, value): (&omega_core::Text, &omega_core::Text)| proto::Label {
         key: key.to_string(),
         value: value.to_string(),

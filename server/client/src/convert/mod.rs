@@ -1,19 +1,20 @@
-//! Between the words of a cell and the messages of the API.
+//! Conversions between the types of `omega-core` and the messages of the API.
 //!
-//! What is sent is made by `From`, which cannot fail; what comes in is read by `TryFrom`, which
-//! refuses what has no meaning and names the field. Bounds are not checked here: the cell does, once,
-//! where it applies a command. What is read takes memory in proportion to the message.
+//! Outgoing messages are made by `From`, which cannot fail; incoming ones are read by `TryFrom`,
+//! which rejects invalid values and names the field. Bounds are checked once, by the cell, when it
+//! applies a command. Reading allocates memory in proportion to the message.
 
 mod delta;
 mod job;
 mod machine;
 mod pieces;
 mod rules;
+mod run;
 mod transaction;
 
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
-pub use machine::node_list;
+pub use machine::{label_list, labels, node_list};
 pub use pieces::{PIECE_BYTES, Pieces, join, split};
 pub use transaction::reason_name;
 
@@ -45,7 +46,7 @@ pub enum Malformed {
         field: &'static str,
         /// The given value.
         given: u64,
-        /// The most.
+        /// Maximum.
         max: u64,
     },
     /// Make the columns equally long.
@@ -53,7 +54,7 @@ pub enum Malformed {
     Columns {
         /// Name of the column.
         field: &'static str,
-        /// Number that it has.
+        /// Actual number.
         given: usize,
         /// Number that it should have.
         expected: usize,
@@ -202,7 +203,7 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
 /// The resource kind with a number.
 ///
 /// # Errors
-/// If no cell has so many.
+/// If the number exceeds the maximum of kinds.
 pub fn kind(number: u32) -> Result<KindId, Malformed> {
     Ok(KindId(narrow(number, u8::MAX, "kind")?))
 }

@@ -45,7 +45,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// The bytes that an item has as an element of a repeated field. A field's number is taken for a large one.
+/// Encoded size of an item of a repeated field, assuming a large field number.
 trait Item {
     fn bytes(&self) -> usize;
 }
@@ -151,7 +151,7 @@ macro_rules! define_rest {
         /// The remainder of a delta.
         #[derive(Debug)]
         struct Rest {
-            /// All that is no list, which goes into the first piece.
+            /// All fields that are not lists; they go into the first piece.
             head: Option<proto::Delta>,
             counts: Option<RestOfCounts>,
             $($list: IntoIter<$item>,)*

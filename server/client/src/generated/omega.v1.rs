@@ -217,6 +217,102 @@ pub struct TaskGroup {
     /// `CellService.SetClusterCapacity`.
     #[prost(uint64, repeated, tag = "14")]
     pub cluster_request: ::prost::alloc::vec::Vec<u64>,
+    /// the program of each task; absent: its agent knows it by other means
+    #[prost(message, optional, tag = "15")]
+    pub run: ::core::option::Option<Run>,
+    /// for agents of one's own; at most 65536 bytes
+    #[prost(bytes = "vec", tag = "16")]
+    pub payload: ::prost::alloc::vec::Vec<u8>,
+}
+/// The program that each task of a group runs. At most 65536 bytes.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Run {
+    /// a path, or a name that is looked up in PATH
+    #[prost(string, tag = "1")]
+    pub command: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// names that begin with OMEGA\_ are set by agents
+    #[prost(message, repeated, tag = "3")]
+    pub env: ::prost::alloc::vec::Vec<EnvVar>,
+    /// absolute; empty: a directory of the task's own
+    #[prost(string, tag = "4")]
+    pub working_dir: ::prost::alloc::string::String,
+    /// empty: the agent's
+    #[prost(string, tag = "5")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "6")]
+    pub ports: ::prost::alloc::vec::Vec<NamedPort>,
+    #[prost(message, optional, tag = "7")]
+    pub health: ::core::option::Option<HealthCheck>,
+    #[prost(message, optional, tag = "8")]
+    pub restart: ::core::option::Option<RestartPolicy>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EnvVar {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+/// A port of the group, for the variable OMEGA_PORT\_<NAME>.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamedPort {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+}
+/// Restarts of a program that fails, on the same machine. When they are used up, the task has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestartPolicy {
+    /// in a row; a run of ten minutes ends the row
+    #[prost(uint32, tag = "1")]
+    pub attempts: u32,
+    /// before the first restart; each further one doubles it, up to five minutes
+    #[prost(uint32, tag = "2")]
+    pub delay_ms: u32,
+}
+/// A check of a running program, which is killed and has failed after so many failures in a row.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HealthCheck {
+    #[prost(uint32, tag = "4")]
+    pub interval_ms: u32,
+    #[prost(uint32, tag = "5")]
+    pub timeout_ms: u32,
+    #[prost(uint32, tag = "6")]
+    pub failures: u32,
+    /// failures do not count before, unless a test has succeeded
+    #[prost(uint32, tag = "7")]
+    pub start_period_ms: u32,
+    #[prost(oneof = "health_check::Probe", tags = "1, 2, 3")]
+    pub probe: ::core::option::Option<health_check::Probe>,
+}
+/// Nested message and enum types in `HealthCheck`.
+pub mod health_check {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Probe {
+        #[prost(message, tag = "1")]
+        Command(super::CommandProbe),
+        #[prost(uint32, tag = "2")]
+        TcpPort(u32),
+        #[prost(message, tag = "3")]
+        Http(super::HttpProbe),
+    }
+}
+/// A command that exits with 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CommandProbe {
+    #[prost(string, repeated, tag = "1")]
+    pub words: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A GET request that is answered with a status from 200 to 399.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HttpProbe {
+    #[prost(uint32, tag = "1")]
+    pub port: u32,
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
 }
 /// How much a task claims of a kind in each part of the day, all parts being equally long. How many there are divides
 /// 288.
@@ -776,6 +872,36 @@ impl Protocol {
             "PROTOCOL_TCP" => Some(Self::Tcp),
             "PROTOCOL_UDP" => Some(Self::Udp),
             "PROTOCOL_SCTP" => Some(Self::Sctp),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum LogStream {
+    /// stdout
+    Unspecified = 0,
+    Stdout = 1,
+    Stderr = 2,
+}
+impl LogStream {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "LOG_STREAM_UNSPECIFIED",
+            Self::Stdout => "LOG_STREAM_STDOUT",
+            Self::Stderr => "LOG_STREAM_STDERR",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "LOG_STREAM_UNSPECIFIED" => Some(Self::Unspecified),
+            "LOG_STREAM_STDOUT" => Some(Self::Stdout),
+            "LOG_STREAM_STDERR" => Some(Self::Stderr),
             _ => None,
         }
     }
@@ -2924,6 +3050,36 @@ pub struct ReportTasksResponse {
     /// `TASK_NOT_THERE` for a task that has left the machine.
     #[prost(string, repeated, tag = "1")]
     pub refused: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadTaskLogRequest {
+    #[prost(message, optional, tag = "1")]
+    pub job: ::core::option::Option<JobRef>,
+    #[prost(uint32, tag = "2")]
+    pub index: u32,
+    #[prost(enumeration = "LogStream", tag = "3")]
+    pub stream: i32,
+    /// position of the first byte, counted from the first that the task ever wrote
+    #[prost(uint64, optional, tag = "4")]
+    pub from: ::core::option::Option<u64>,
+    /// without `from`: only the last lines; 0 is none
+    #[prost(uint32, tag = "5")]
+    pub tail_lines: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadTaskLogResponse {
+    /// position of the first byte of `data`, later than the one asked for where older ones are gone
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// at most 262144 bytes
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// position behind the last byte of the log
+    #[prost(uint64, tag = "3")]
+    pub end: u64,
+    /// the task has not ended, so there may be more
+    #[prost(bool, tag = "4")]
+    pub running: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTasksRequest {
@@ -5728,6 +5884,32 @@ pub mod task_service_client {
                 .insert(GrpcMethod::new("omega.v1.TaskService", "ListTasks"));
             self.inner.unary(req, path, codec).await
         }
+        /// Reads output of a task that its agent keeps. Served by the leader, which asks the agent. For the roles of the job's
+        /// tenant and operators.
+        pub async fn read_task_log(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadTaskLogRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadTaskLogResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/omega.v1.TaskService/ReadTaskLog",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("omega.v1.TaskService", "ReadTaskLog"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5756,6 +5938,15 @@ pub mod task_service_server {
             request: tonic::Request<super::ListTasksRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListTasksResponse>,
+            tonic::Status,
+        >;
+        /// Reads output of a task that its agent keeps. Served by the leader, which asks the agent. For the roles of the job's
+        /// tenant and operators.
+        async fn read_task_log(
+            &self,
+            request: tonic::Request<super::ReadTaskLogRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadTaskLogResponse>,
             tonic::Status,
         >;
     }
@@ -5910,6 +6101,51 @@ pub mod task_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListTasksSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/omega.v1.TaskService/ReadTaskLog" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadTaskLogSvc<T: TaskService>(pub Arc<T>);
+                    impl<
+                        T: TaskService,
+                    > tonic::server::UnaryService<super::ReadTaskLogRequest>
+                    for ReadTaskLogSvc<T> {
+                        type Response = super::ReadTaskLogResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadTaskLogRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TaskService>::read_task_log(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadTaskLogSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -7391,6 +7627,9 @@ pub struct AgentReport {
     pub task_incarnations: ::prost::alloc::vec::Vec<u32>,
     #[prost(enumeration = "TaskReport", repeated, tag = "10")]
     pub task_reports: ::prost::alloc::vec::Vec<i32>,
+    /// Answers to `AgentDirectives.reads`.
+    #[prost(message, repeated, tag = "11")]
+    pub logs: ::prost::alloc::vec::Vec<LogPart>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MachineLoad {
@@ -7417,6 +7656,15 @@ pub struct AgentDirectives {
     pub detached_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "6")]
     pub detached_incarnations: ::prost::alloc::vec::Vec<u32>,
+    /// Programs that `starts` refer to. Equal ones are sent once.
+    #[prost(message, repeated, tag = "7")]
+    pub programs: ::prost::alloc::vec::Vec<Program>,
+    /// The next message continues this one: they are to be joined, lists behind lists, before anything is done.
+    #[prost(bool, tag = "8")]
+    pub more: bool,
+    /// Logs to read. Each is answered, whether the agent has the log or not.
+    #[prost(message, repeated, tag = "9")]
+    pub reads: ::prost::alloc::vec::Vec<ReadLog>,
 }
 /// A task that should run. It may run already: then nothing is to be done, but for saying that it runs
 /// where the cell does not know, and for changing its allocation, where `request` is not as it was.
@@ -7450,6 +7698,56 @@ pub struct StartTask {
     /// How many cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
     #[prost(uint32, repeated, tag = "12")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
+    /// The position of its program among `AgentDirectives.programs`, from 1; 0: none is sent.
+    #[prost(uint32, tag = "13")]
+    pub program: u32,
+}
+/// Part of the output of a task, to be read from where the agent keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadLog {
+    /// number of the question
+    #[prost(uint64, tag = "1")]
+    pub read: u64,
+    #[prost(message, optional, tag = "2")]
+    pub task: ::core::option::Option<TaskId>,
+    #[prost(enumeration = "LogStream", tag = "3")]
+    pub stream: i32,
+    #[prost(uint64, optional, tag = "4")]
+    pub from: ::core::option::Option<u64>,
+    #[prost(uint32, tag = "5")]
+    pub tail_lines: u32,
+    #[prost(uint32, tag = "6")]
+    pub bytes_max: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogPart {
+    #[prost(uint64, tag = "1")]
+    pub read: u64,
+    /// the agent keeps a log of this task
+    #[prost(bool, tag = "2")]
+    pub found: bool,
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint64, tag = "5")]
+    pub end: u64,
+}
+/// Content of a task: its group's program and what goes with it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Program {
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub payload: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    pub labels: ::prost::alloc::vec::Vec<Label>,
+    #[prost(string, repeated, tag = "4")]
+    pub volumes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "5")]
+    pub ports: ::prost::alloc::vec::Vec<Port>,
+    #[prost(string, tag = "6")]
+    pub tenant: ::prost::alloc::string::String,
 }
 /// A task that should no longer run on this machine. It is also the confirmation that a reported end was
 /// noted.
@@ -7784,6 +8082,9 @@ pub struct PeerFrame {
     /// Where the sender is reached, as host:port: for a receiver that knows no address of it.
     #[prost(string, tag = "5")]
     pub address: ::prost::alloc::string::String,
+    /// Where the sender's clients reach it, as host:port: for those that need the leader and have found another replica.
+    #[prost(string, tag = "6")]
+    pub client_address: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeliverResponse {}

@@ -1,10 +1,9 @@
-//! The line of transactions: sent in order down one stream, answered in order, and sent again where the
-//! stream breaks.
+//! The commit stream: transactions are sent and answered in order, and sent again if the stream
+//! breaks.
 //!
-//! Invariant: every transaction that was given is in the line until it is answered, and its
-//! `sent` says whether a replica may have seen it: from before it is handed to a connection, because one
-//! that breaks does not tell how far it came. Whoever was told that nobody knows, and gives it again,
-//! finds it marked as sent: see `doubts`.
+//! Invariant: every transaction is queued until it is answered, and its `sent` says whether a
+//! replica may have seen it, which is set before it is passed to a connection. A caller that got an
+//! unknown outcome and sends it again finds it marked as sent: see `doubts`.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -24,14 +23,13 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Time for which a replica may say nothing while transactions wait for it, before the next one is asked: most of
-/// an election, so that its outcome is heard soon, also where the leader is neither there nor gone. Each
-/// silence after another is allowed twice as long: a cell that is slow, and not silent, must not be asked
-/// for the same again and again.
+/// Silence of a replica with unanswered transactions after which the client switches to the next
+/// one: most of an election, so that the client learns of its result soon. The time doubles with
+/// each switch, so that a slow cell does not get the same transactions again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
-/// Time for which a replica that was silent is passed over.
+/// Time for which an unresponsive replica is skipped.
 const PASSED_OVER: Duration = Duration::from_secs(2);
 
 /// Destination of a transaction's result.
@@ -78,7 +76,7 @@ impl Commits {
 struct Line {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
-    /// In the order in which they were sent.
+    /// Unanswered transactions in the order sent.
     waiting: VecDeque<Waiting>,
     /// Highest transaction of each scheduler with an unknown outcome: it, and those before it, are
     /// sent as retries. One entry for each scheduler of this handle.
@@ -131,7 +129,7 @@ impl Line {
         }
     }
 
-    /// The connection that is used now, unless its replica was silent a moment ago.
+    /// The current connection, or the next if its replica was unresponsive recently.
     fn next_connection(&self) -> Connection {
         let connection = self.connections.current();
         let was_silent = self.silent.as_ref().is_some_and(|(address, left)| {
@@ -249,7 +247,7 @@ impl Line {
         Ended::Refused(error)
     }
 
-    /// Marks a new transaction as a retry if it was given before with an unknown outcome.
+    /// Marks a transaction as a retry if it was submitted before with an unknown outcome.
     fn marked(&self, mut new: Waiting) -> Waiting {
         let doubt = self.doubts.get(&new.txn.id.scheduler);
         new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);

@@ -1,12 +1,11 @@
-//! Names of schedulers that this process holds, and how it keeps them.
+//! Leases of the scheduler names that this process owns, and their renewal.
 //!
-//! A lease is no licence: whether a transaction is of the process that holds the name is decided by the
-//! cell, whatever the clocks say. So a process that cannot reach the leader goes on trying, and one that was
-//! stopped for a minute and finds its name still its own goes on as well. It is over when the leader says so,
-//! or the cell refuses a transaction as fenced.
+//! The cell decides which process owns a name, whatever the clocks say. So a process that cannot
+//! reach the leader keeps trying, and one that was paused and still owns its name continues. Its
+//! ownership ends when the leader says so, or the cell rejects a transaction as fenced.
 //!
-//! Renewals go to the leader, on connections of their own: what a scheduler reads and commits stays at the
-//! replica that it is at.
+//! Renewals go to the leader on separate connections; a scheduler's reads and commits stay at its
+//! replica.
 
 use crate::connect::{Address, Connections};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// In how many parts of a lease is renewed: two renewals may be lost, or one and an election.
+/// Renewals in each lease time: two may be lost, or one and an election.
 const RENEWALS: u32 = 3;
 
 /// Time that one replica may take to answer: an answer takes some milliseconds, and the next replica may
@@ -57,7 +56,7 @@ pub(super) struct Lease {
     connections: Connections,
     settings: LeaseSettings,
     holder: HolderId,
-    /// The lock is taken for a look-up or one change.
+    /// Locked for one look-up or change.
     held: Mutex<Held>,
 }
 
@@ -165,7 +164,7 @@ pub(super) async fn register(
     .await
 }
 
-/// Calls one replica after the other until one answers, or time is up.
+/// Calls one replica after the other until one answers or the time is over.
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,
@@ -198,13 +197,12 @@ where
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
         }
-        connections.leave(&connection);
+        connections.leave_for(&connection, &error);
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Whether another replica, or the same one later, may reply otherwise. The request may then be
-/// sent twice.
+/// Whether a retry, at this or another replica, may succeed. The request may then be sent twice.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

@@ -25,7 +25,7 @@ use crate::{ApiError, ErrorCode};
 use commits::Commits;
 use crossbeam_channel as channel;
 use lease::{Lease, may_be_tried_again, register};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest, Wake};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
@@ -37,8 +37,7 @@ use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
 
-/// Time to retry before the scheduler gets an error: ten seconds, in which many elections have their
-/// time.
+/// Time of retries before the scheduler gets an error: ten seconds, enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time before the next try: a tenth of the time that an election takes.
@@ -54,8 +53,7 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// One for each interest. The lock is taken for a look-up; each subscription has its own lock
-    /// while it is read.
+    /// Subscriptions by interest. Each has its own lock while it is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
     /// Version required by the last conflict, for which a sync waits. It only rises, and orders no
     /// other memory.
@@ -70,14 +68,14 @@ impl RemoteCell {
     /// Prepares a connection to a cell. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is none, or there is no thread for the network.
+    /// If the address is invalid, or the network thread cannot be started.
     pub fn connect(address: &Address) -> Result<RemoteCell, ApiError> {
         RemoteCell::connect_as(address, None)
     }
 
-    /// Connects with a lease on every name that is registered through it, so that no other
-    /// process can commit under it, and another one can go on when this one dies. The leases are renewed
-    /// as long as a clone of the result is there.
+    /// Connects with a lease on every name registered through it, so that no other process can
+    /// commit under it, and another one can take over when this one ends. The leases are renewed
+    /// while a clone of the result exists.
     ///
     /// # Errors
     /// As [`RemoteCell::connect`].
@@ -107,22 +105,22 @@ impl RemoteCell {
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
-    /// Gives a scheduler an id. With leases, this process then holds the name; where another one does, it
-    /// can be asked again until it is free: see [`RemoteCell::stand_by`].
+    /// Registers a scheduler and returns its id. With leases, this process then owns the name;
+    /// while another one does, retry until it is free: see [`RemoteCell::stand_by`].
     ///
     /// # Errors
-    /// If the name is refused or another process holds it, this process has lost its leases, or nobody
-    /// answers for ten seconds.
+    /// If the name is rejected or another process holds it, this process has lost its leases, or no
+    /// replica answers for ten seconds.
     pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         self.hold_within(name, PATIENCE)
     }
 
-    /// Connects as a standby: retries until the name is free. The current obstacle is passed to
-    /// `wait` each time, which waits for the next try, a quarter of a second, say, and may give up:
-    /// then the result is `None`.
+    /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time,
+    /// and delays the next attempt, for instance by a quarter of a second; if it gives up, the
+    /// result is `None`.
     ///
     /// # Errors
-    /// If the name is refused for other reasons than that another process holds it.
+    /// If the name is rejected for another reason than its holder.
     pub fn stand_by(
         &self,
         name: &str,
@@ -142,8 +140,8 @@ impl RemoteCell {
         }
     }
 
-    /// Reason for which this process has lost its leases, if it has: its further commits are
-    /// rejected. It should stop.
+    /// Reason why this process has lost its leases, if it has: its further commits are rejected,
+    /// and it should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
@@ -153,7 +151,7 @@ impl RemoteCell {
     /// when no transaction is in flight; later ones would be fenced.
     ///
     /// # Errors
-    /// If nobody answers for two seconds. Then the leases end by themselves.
+    /// If no replica answers for two seconds. Then the leases expire by themselves.
     pub fn end_leases(&self) -> Result<(), ApiError> {
         match &self.shared.lease {
             Some(lease) => self.shared.runtime.block_on(lease.end()),
@@ -198,6 +196,11 @@ impl CellHandle for RemoteCell {
         let subscription = self.subscription(interest);
         let wanted = Version(self.shared.wanted.load(Ordering::Relaxed));
         subscription.lock().read(&self.shared.runtime, since, wanted, delta)
+    }
+
+    fn watch(&self, interest: &Interest, wake: Wake) -> bool {
+        self.subscription(interest).lock().watch(wake);
+        true
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {

@@ -1,15 +1,16 @@
-//! The stream of deltas of one interest, read as a scheduler asks for it.
+//! The stream of deltas of one interest.
 //!
-//! Deltas gather until the scheduler syncs, and become one. If it does not sync for long, the channel
-//! is full and the replica waits; what then changes comes as one delta later.
+//! Deltas collect until the scheduler syncs, and are merged. If it does not sync for long, the
+//! channel is full and the replica waits; later changes then come as one delta.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{self, SyncRequest};
-use omega_cellstate::{Delta, HandleError, Interest};
+use omega_cellstate::{Delta, HandleError, Interest, Wake};
 use omega_core::Version;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +35,26 @@ pub(super) struct Subscription {
     next: Version,
     lineage: Version,
     stream: Option<Stream>,
+    watcher: Watcher,
+}
+
+/// Function that wakes the reader when a delta has come. Shared with the thread of the network.
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Option<Wake>>>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
+impl Watcher {
+    fn wake(&self) {
+        let wake = self.0.lock().clone();
+        if let Some(wake) = wake {
+            wake();
+        }
+    }
 }
 
 /// A stream that is kept open; it ends when this is dropped.
@@ -47,7 +68,19 @@ struct Stream {
 
 impl Subscription {
     pub(super) fn new(interest: Interest, connections: Connections) -> Subscription {
-        Subscription { interest, connections, next: Version(0), lineage: Version(0), stream: None }
+        Subscription {
+            interest,
+            connections,
+            next: Version(0),
+            lineage: Version(0),
+            stream: None,
+            watcher: Watcher::default(),
+        }
+    }
+
+    /// Calls `wake` whenever a delta has come, or the connection was lost.
+    pub(super) fn watch(&mut self, wake: Wake) {
+        *self.watcher.0.lock() = Some(wake);
     }
 
     /// Fills `delta` with the changes since a version; waits if the view is empty, or requires a
@@ -123,6 +156,7 @@ impl Subscription {
             lineage: self.lineage,
             to,
             connected: connected.clone(),
+            watcher: self.watcher.clone(),
         };
         runtime.spawn(source.run());
         Stream { deltas, connected }
@@ -137,6 +171,7 @@ struct Source {
     lineage: Version,
     to: mpsc::Sender<Delta>,
     connected: Arc<AtomicBool>,
+    watcher: Watcher,
 }
 
 impl Source {
@@ -145,6 +180,8 @@ impl Source {
             let connection = self.connections.current();
             self.stream(&connection).await;
             self.connected.store(false, Ordering::Relaxed);
+            // The reader's next sync reports that no server answers.
+            self.watcher.wake();
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
         }
@@ -195,6 +232,8 @@ impl Source {
             if self.to.send(delta).await.is_err() {
                 return;
             }
+            // Only now, so that the woken reader finds the delta.
+            self.watcher.wake();
         }
     }
 

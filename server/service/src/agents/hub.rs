@@ -1,10 +1,10 @@
-//! One task that all agents of a leader meet in: it routes what changes in the cell to their streams, and
-//! asks the monitor what their silence means.
+//! The task that serves all agents of a leader: it routes changes of the cell to their streams, and
+//! passes their heartbeats to the monitor.
 //!
-//! It waits for no agent and for no command: what is sent to a stream that is full ends the stream, and
-//! commands are carried out beside it.
+//! It waits for no agent and no command: a full stream is ended, and commands run concurrently.
 
 use super::Sent;
+use super::log_reads::LogReads;
 use super::marks::{apply_plan, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::orders::{Outbox, StreamId};
@@ -12,16 +12,16 @@ use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
 use omega_client::agent::AGENT;
-use omega_client::{ApiError, ErrorCode};
+use omega_client::{ApiError, proto};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
-use omega_store::log::{ReplicaId, Term};
-use std::collections::BTreeMap;
+use omega_store::log::Term;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Time for which changes gather before they are routed: as for schedulers.
+/// Time for which changes are batched before they are routed, as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval at which leadership is checked: a tenth of the time that an election takes, at the least.
@@ -30,11 +30,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interval of the check for silent machines: half a second of a timeout of forty.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Interval at which the cell is given the time, at the least. While something in the cell waits for it, such as gangs that
-/// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
+/// Longest interval at which the cell's time is advanced. While something in the cell depends on
+/// it, such as gangs that keep places, it is advanced at every [`LOOK`]; a leader also does so with
+/// commands that depend on it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// Time that a command about the whole cell may take. It is given again with the next time.
+/// Timeout of a command about the whole cell. The next tick repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// A message from a stream to the hub.
@@ -46,6 +47,14 @@ pub(crate) enum Event {
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Ends of tasks are settled.
     Confirmed(Vec<Confirmed>),
+    /// A log is to be read by the agent of a machine; by all of them where the task has none any more.
+    ReadLog {
+        machine: Option<MachineId>,
+        read: proto::ReadLog,
+        answer: oneshot::Sender<proto::LogPart>,
+    },
+    /// Its agent answers reads.
+    Logs { stream: StreamId, parts: Vec<proto::LogPart> },
     /// The agent disconnected, or sent an invalid message.
     Close { stream: StreamId, error: Option<ApiError> },
 }
@@ -72,6 +81,7 @@ struct Lead {
     monitor: Monitor,
     routes: Routes,
     streams: BTreeMap<StreamId, Connected>,
+    reads: LogReads,
     /// Version up to which changes were routed.
     since: Version,
     /// Actions in progress: the monitor is called again after them.
@@ -91,13 +101,8 @@ pub(crate) struct Hub {
 }
 
 /// Error for an agent from a replica that does not lead.
-pub(crate) fn no_leader(leader: Option<ReplicaId>) -> ApiError {
-    let say = match leader {
-        Some(leader) => format!("agents attach to the leader, which is {leader}"),
-        None => "agents attach to the leader, and nobody leads now".to_owned(),
-    };
-    let error = ApiError::new(ErrorCode::NoLeader, say).retry_after(LOOK);
-    ApiError { leader: leader.map(|leader| leader.0.to_string()), ..error }
+pub(crate) fn no_leader(host: &Host) -> ApiError {
+    host.no_leader("agents attach to").retry_after(LOOK)
 }
 
 impl Hub {
@@ -139,11 +144,10 @@ impl Hub {
 
     fn handle(&mut self, event: Event) {
         let now = self.now_ms();
-        let leader = self.host.leadership().leader;
         let Some(lead) = &mut self.lead else {
             if let Event::Open { to, .. } = event {
                 // Nothing was sent before, so there is room.
-                let _ = to.try_send(Err(no_leader(leader)));
+                let _ = to.try_send(Err(no_leader(&self.host)));
             }
             return;
         };
@@ -170,6 +174,12 @@ impl Hub {
                     lead.routes.confirm(cell, (task, machine), version, &mut out);
                 }
             }),
+            Event::ReadLog { machine, read, answer } => {
+                lead.read_log(machine, read, answer, &mut out)
+            }
+            Event::Logs { stream, parts } => {
+                parts.into_iter().for_each(|part| lead.reads.answered(stream, part));
+            }
             Event::Close { stream, error } => lead.close(stream, error),
         }
         lead.send(out);
@@ -199,7 +209,7 @@ impl Hub {
         let term = self.lead.as_ref().map(|lead| lead.term);
         if term.is_some_and(|term| !leadership.is_leader || leadership.term != term) {
             let lead = self.lead.take();
-            lead.into_iter().for_each(|lead| lead.end(leadership.leader));
+            lead.into_iter().for_each(|lead| lead.end(&self.host));
         }
         if self.lead.is_none() && leadership.is_leader {
             self.lead = Some(Lead::new(leadership.term, self.settings, self.now_ms()));
@@ -226,6 +236,7 @@ impl Lead {
             monitor: Monitor::new(settings, now_ms),
             routes: Routes::default(),
             streams: BTreeMap::new(),
+            reads: LogReads::default(),
             since: Version(0),
             carried: None,
             was_mass_loss: false,
@@ -236,10 +247,10 @@ impl Lead {
     }
 
     /// Ends all streams.
-    fn end(self, leader: Option<ReplicaId>) {
+    fn end(self, host: &Host) {
         for connected in self.streams.into_values() {
             // A stream that is full ends without a word.
-            let _ = connected.to.try_send(Err(no_leader(leader)));
+            let _ = connected.to.try_send(Err(no_leader(host)));
         }
     }
 
@@ -255,6 +266,24 @@ impl Lead {
         }
     }
 
+    /// Asks the agents that may keep a log.
+    fn read_log(
+        &mut self,
+        machine: Option<MachineId>,
+        read: proto::ReadLog,
+        answer: oneshot::Sender<proto::LogPart>,
+        out: &mut Outbox,
+    ) {
+        let asked: BTreeSet<StreamId> = match machine {
+            Some(machine) => self.routes.stream_of(machine).into_iter().collect(),
+            None => self.streams.keys().copied().collect(),
+        };
+        let Some(number) = self.reads.begin(asked.clone(), answer) else { return };
+        for stream in asked {
+            out.of(stream).reads.push(proto::ReadLog { read: number, ..read });
+        }
+    }
+
     fn close(&mut self, stream: StreamId, error: Option<ApiError>) {
         self.routes.close(stream);
         if let (Some(connected), Some(error)) = (self.streams.remove(&stream), error) {
@@ -267,11 +296,8 @@ impl Lead {
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
             // It has no way to panic, but if it did, the steps would be taken as done.
-            carried
-                .await
-                .unwrap_or_default()
-                .into_iter()
-                .for_each(|step| self.monitor.failed(step));
+            let failed = carried.await.unwrap_or_default();
+            host.read(|cell| note_failed(&mut self.monitor, cell, failed, now_ms));
         }
         if self.carried.is_some() {
             return;
@@ -302,7 +328,18 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Registers machines with agents at the monitor, and removes those that are gone.
+/// Records failed steps. A step of unknown outcome may be done all the same, and its change may have been read before this: so
+/// the machines are read again, or one could keep a taint that the monitor does not know.
+fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
+    for step in failed {
+        monitor.failed(step);
+        if let Some(state) = cell.machine(step.machine()) {
+            monitor.watch(state.id, has_taint(state.machine), now_ms);
+        }
+    }
+}
+
+/// Registers machines with agents at the monitor, and removes machines without one.
 fn note_all(
     monitor: &mut Monitor,
     cell: &Cell,
@@ -321,7 +358,7 @@ fn note_all(
     }
 }
 
-/// Gives a command that is given again later if it fails.
+/// Submits a command that is repeated later if it fails.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {
@@ -329,4 +366,30 @@ fn give(host: &Host, command: Command) {
             tracing::debug!(%error, "a command of the leader was not taken");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::marks::taint;
+    use omega_core::{Amounts, Kinds, Outcome};
+
+    #[test]
+    fn a_taint_that_was_put_on_too_late_is_taken_off_again() {
+        let mut cell = Cell::new(Kinds::standard());
+        let machine =
+            Machine { taints: Box::new([taint()]), ..Machine::new("m", Amounts::new([1])) };
+        let added = cell.apply(Command::RegisterMachine(machine)).expect("it is a machine");
+        let Outcome::Machine(id) = added else { panic!("{added:?}") };
+        let timeout = MonitorSettings::default().timeout.as_millis() as u64;
+        let mut monitor = Monitor::new(MonitorSettings::default(), 0);
+        monitor.watch(id, false, 0);
+        let silent = monitor.step(timeout);
+        assert_eq!(silent, [Step::Taint(id)], "all machines are silent");
+        // It is committed, and read; then its sender gives up, and says that nobody knows.
+        monitor.watch(id, true, timeout);
+        note_failed(&mut monitor, &cell, silent, timeout);
+        monitor.heartbeat(id, timeout);
+        assert_eq!(monitor.step(timeout), [Step::Return(id)]);
+    }
 }

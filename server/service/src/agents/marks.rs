@@ -31,7 +31,7 @@ pub(crate) fn has_taint(machine: &Machine) -> bool {
     is_unreachable(machine)
 }
 
-/// Does all steps, and answers with those that could not be done.
+/// Applies all steps, and returns those that failed.
 pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
     let done = futures_util::stream::iter(steps).map(|step| {
         let host = host.clone();

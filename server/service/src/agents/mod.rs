@@ -13,9 +13,11 @@
 //! attached to the leader, and a new leader gives every machine a full timeout before it says anything of
 //! it. The rules by which machines are lost are in docs/agents.md.
 //!
-//! In reading order: `monitor.rs`, `routes.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
+//! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
 
+mod directives;
 mod hub;
+mod log_reads;
 mod marks;
 pub mod monitor;
 mod orders;
@@ -26,14 +28,14 @@ use crate::grants;
 use crate::host::Host;
 use crate::identity::Caller;
 use crate::service::Answered;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream as Messages, StreamExt};
 use hub::{Event, Hub, no_leader};
 use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::JobKind;
-use orders::{Orders, Start, StreamId};
+use omega_core::MachineId;
+use orders::{Orders, StreamId};
 use reports::Report;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +54,9 @@ const EVENTS_MAX: usize = 1024;
 
 /// Longest wait of this replica to learn of a machine that an agent manages.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
+
+/// Time that an agent may take to read a log.
+const READ_MAX: Duration = Duration::from_secs(3);
 
 /// Item of a stream. It becomes a message only when it is sent.
 type Sent = Result<Orders, ApiError>;
@@ -74,6 +79,32 @@ impl Agents {
         tokio::spawn(Hub::new(host.clone(), settings).run(inbox));
         Agents { host, events, next: Arc::default() }
     }
+
+    /// Has a log read by the agent of a machine; by all agents where the task has none any more.
+    ///
+    /// # Errors
+    /// If this replica does not lead, or no agent answers that has the log.
+    pub(crate) async fn read_log(
+        &self,
+        machine: Option<MachineId>,
+        read: proto::ReadLog,
+    ) -> Result<proto::LogPart, ApiError> {
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host));
+        }
+        let (answer, answered) = oneshot::channel();
+        let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
+        let event = Event::ReadLog { machine, read, answer };
+        self.events.send(event).await.map_err(stopped)?;
+        let silent = || {
+            let say = "no agent that is attached keeps a log of the task, or it does not answer";
+            ApiError::new(ErrorCode::UnknownTask, say)
+        };
+        match tokio::time::timeout(READ_MAX, answered).await {
+            Ok(Ok(part)) if part.found => Ok(part),
+            Ok(_) | Err(_) => Err(silent()),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -85,9 +116,8 @@ impl AgentService for Agents {
         request: Request<Streaming<proto::AgentReport>>,
     ) -> Answered<Self::AttachStream> {
         let caller = grants::caller(&request)?;
-        let leadership = self.host.leadership();
-        if !leadership.is_leader {
-            return Err(no_leader(leadership.leader).into());
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host).into());
         }
         let id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
         let (to, orders) = mpsc::channel(ORDERS_MAX);
@@ -98,7 +128,7 @@ impl AgentService for Agents {
         let (host, events) = (self.host.clone(), self.events.clone());
         let stream = Stream { id, caller, host, events };
         tokio::spawn(stream.run(request.into_inner(), over));
-        Ok(Response::new(ReceiverStream::new(orders).map(message).boxed()))
+        Ok(Response::new(ReceiverStream::new(orders).flat_map(messages).boxed()))
     }
 }
 
@@ -130,8 +160,11 @@ impl Stream {
                 let until = Instant::now() + KNOWN_MAX;
                 grants::may_report(&self.caller, &self.host, machine, until).await?;
             }
-            let Report { attach, alive, commands } = report;
+            let Report { attach, alive, commands, logs } = report;
             let stream = self.id;
+            if !logs.is_empty() {
+                self.tell(Event::Logs { stream, parts: logs }).await?;
+            }
             if !attach.is_empty() || !alive.is_empty() {
                 self.tell(Event::Heartbeats { stream, attach, alive }).await?;
             }
@@ -149,40 +182,11 @@ impl Stream {
     }
 }
 
-fn message(sent: Sent) -> Result<proto::AgentDirectives, Status> {
-    let orders = sent?;
-    let stop = |(task, machine): (omega_core::TaskId, omega_core::MachineId)| proto::StopTask {
-        task: Some(task.into()),
-        machine: Some(machine.into()),
+/// The messages of what is sent.
+fn messages(sent: Sent) -> impl Messages<Item = Result<proto::AgentDirectives, Status>> {
+    let all = match sent {
+        Ok(orders) => directives::directives(orders).into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error.into())],
     };
-    Ok(proto::AgentDirectives {
-        whole_slots: orders.whole.iter().map(|id| id.slot).collect(),
-        whole_incarnations: orders.whole.iter().map(|id| id.incarnation).collect(),
-        stops: orders.stops.into_iter().map(stop).collect(),
-        starts: orders.starts.into_iter().map(start).collect(),
-        detached_slots: orders.detached.iter().map(|id| id.slot).collect(),
-        detached_incarnations: orders.detached.iter().map(|id| id.incarnation).collect(),
-    })
-}
-
-fn start(start: Start) -> proto::StartTask {
-    let kind = match start.job.kind {
-        JobKind::Service => proto::JobKind::Service,
-        JobKind::Batch => proto::JobKind::Batch,
-    };
-    let group = &start.job.groups[start.group];
-    proto::StartTask {
-        task: Some(start.task.into()),
-        machine: Some(start.machine.into()),
-        job_name: start.job.name.to_string(),
-        group: group.name.to_string(),
-        kind: kind.into(),
-        runtime_estimate_ms: start.job.runtime_estimate_ms,
-        images: group.images.iter().map(ToString::to_string).collect(),
-        request: start.holds.as_slice().to_vec(),
-        devices: start.devices.iter().map(|device| device as u32).collect(),
-        running: start.is_running,
-        grace_ms: group.grace_ms,
-        cores: omega_client::convert::node_list(&start.cores),
-    }
+    stream::iter(all)
 }

@@ -19,7 +19,7 @@
 use omega_core::MachineId;
 use std::time::Duration;
 
-/// Information for the monitor by the operator.
+/// The operator's settings of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorSettings {
     /// Time for which a machine may be silent.
@@ -36,8 +36,7 @@ impl Default for MonitorSettings {
     }
 }
 
-/// Fraction of silent machines beyond which the network is assumed to be at fault: one in this
-/// many.
+/// A network failure is assumed if more than one in this many machines is silent.
 const SILENT_PART: usize = 3;
 
 /// Machines that return in one step: each is one command, and a step's commands are to take less than a
@@ -69,7 +68,7 @@ enum Condition {
     Alive,
     /// The taint is on it, its tasks are where they were.
     Tainted,
-    /// Its tasks were reported lost, too.
+    /// Its tasks were reported lost as well.
     Taken,
 }
 
@@ -86,7 +85,7 @@ struct Watched {
 #[derive(Clone, Debug)]
 pub struct Monitor {
     settings: MonitorSettings,
-    /// By row.
+    /// Monitored machines by row.
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
@@ -98,7 +97,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor that begins now. Times are milliseconds since any fixed moment, and never fall.
+    /// A new monitor. Times are milliseconds since any fixed moment, and never decrease.
     #[must_use]
     pub fn new(settings: MonitorSettings, now_ms: u64) -> Monitor {
         Monitor {
@@ -112,9 +111,9 @@ impl Monitor {
         }
     }
 
-    /// Begins to watch a machine that has, or should have, an agent; one that has the taint of an earlier
-    /// leader goes on from there. Of one that is watched already it is noted whether it has the taint:
-    /// somebody may have taken it off.
+    /// Begins to watch a machine with an agent; one with the taint of an earlier leader is watched
+    /// from that state. For a machine that is watched already, it records whether it has the taint,
+    /// which an operator may have removed.
     pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
         let row = id.row();
         if self.watched.len() <= row {
@@ -209,7 +208,7 @@ impl Monitor {
         }
     }
 
-    /// Whether so many machines are silent that their tasks are left alone, at the last step.
+    /// Whether, at the last step, too many machines were silent to report their tasks lost.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
         self.silent * SILENT_PART > self.count
@@ -221,7 +220,8 @@ impl Monitor {
         (self.count, self.silent)
     }
 
-    /// Reckons what may be marked: as much as time has passed, and at most a second's worth.
+    /// Adds to the budget of markings in proportion to the elapsed time, at most one second's
+    /// worth.
     fn earn(&mut self, now_ms: u64) {
         let rate = u64::from(self.settings.eviction_rate);
         let passed = now_ms.saturating_sub(self.reckoned_ms);

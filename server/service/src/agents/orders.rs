@@ -1,6 +1,7 @@
 //! Directives for agents: sent at once, or waiting.
 
 use omega_cellstate::Cell;
+use omega_client::proto;
 use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +27,14 @@ pub(crate) struct Start {
     pub(crate) is_running: bool,
 }
 
-/// Information for an agent at once.
+/// Directives for an agent in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) whole: Vec<MachineId>,
     pub(crate) stops: Vec<(TaskId, MachineId)>,
     pub(crate) starts: Vec<Start>,
     pub(crate) detached: Vec<MachineId>,
+    pub(crate) reads: Vec<proto::ReadLog>,
 }
 
 impl Orders {
@@ -56,7 +58,8 @@ impl Outbox {
         &mut all[last]
     }
 
-    /// Stops come before starts: a stop after a start of the same task opens a new message.
+    /// Within a message, stops come before starts: a stop after a start of the same task opens a
+    /// new message.
     pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
         let begun = self.of(stream);
         if begun.starts.iter().any(|start| start.task == task) {

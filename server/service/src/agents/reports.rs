@@ -20,6 +20,7 @@ pub(crate) struct Report {
     pub(crate) attach: Vec<MachineId>,
     pub(crate) alive: Vec<MachineId>,
     pub(crate) commands: Vec<Command>,
+    pub(crate) logs: Vec<proto::LogPart>,
 }
 
 impl Report {
@@ -62,7 +63,8 @@ impl TryFrom<proto::AgentReport> for Report {
             let report = convert::task_report(reports[row])?;
             commands.push(Command::ReportTask { task: task.into(), machine, report });
         }
-        Ok(Report { attach, alive, commands })
+        bounded("logs", said.logs.len())?;
+        Ok(Report { attach, alive, commands, logs: said.logs })
     }
 }
 

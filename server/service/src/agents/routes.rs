@@ -1,8 +1,8 @@
-//! Which agent speaks for which machine, and what it was told: a plain structure, from which follows what
-//! it is to be told next.
+//! The agent of each machine, and the directives sent to it: a plain structure from which further
+//! directives follow.
 //!
-//! What an agent was told is kept for each task, with the version of the cell at which it was: so a task
-//! that has left a machine and is back there is told apart from one that has stayed.
+//! The directive sent for each task is kept with its version of the cell, so a task that has left a
+//! machine and returned is distinguished from one that has stayed.
 //!
 //! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
 //! stream's set; nothing else is in them.
@@ -32,7 +32,7 @@ struct Attached {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     machine: MachineId,
-    /// The version of the cell when it was.
+    /// Version of the cell at that directive.
     since: Version,
 }
 
@@ -66,6 +66,11 @@ impl Routes {
         }
     }
 
+    /// The stream that speaks for a machine.
+    pub(crate) fn stream_of(&self, id: MachineId) -> Option<StreamId> {
+        self.machines.get(&id).map(|attached| attached.stream)
+    }
+
     /// Whether a stream manages a machine.
     pub(crate) fn speaks_for(&self, stream: StreamId, id: MachineId) -> bool {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
@@ -81,8 +86,8 @@ impl Routes {
         }
     }
 
-    /// Sends directives for the changes since the last call; `changes` lists them, or is `None` if
-    /// the list does not reach back far enough.
+    /// Sends directives for the changes since the last call; `changes` is `None` if the list no
+    /// longer reaches back that far.
     pub(crate) fn apply(
         &mut self,
         cell: &Cell,
@@ -309,7 +314,7 @@ mod tests {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// Tasks of each stream's agent: tasks that run, and those that ended and are not confirmed.
+        /// Tasks of each stream's agent: running ones, and ended ones that are not yet confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.

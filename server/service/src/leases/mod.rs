@@ -48,7 +48,7 @@ pub struct Leases {
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    /// The lock is taken for a look-up or a change of one holder; nothing is called meanwhile.
+    /// Locked for a look-up or a change of one holder.
     table: Mutex<Table>,
     /// Holders that were ended because they were silent. A count: it orders nothing.
     silenced: AtomicU64,
@@ -106,7 +106,7 @@ impl Leases {
     /// Leases a name to a process, if no process owns it, or its lease has expired.
     ///
     /// # Errors
-    /// If another one holds it, this replica does not lead, or nobody knows what became of it.
+    /// If another one holds it, this replica is not the leader, or the outcome is unknown.
     pub(crate) async fn hold(
         &self,
         host: &Host,
@@ -140,7 +140,7 @@ impl Leases {
     /// Renews a holder's leases of these names.
     ///
     /// # Errors
-    /// If it has one of them no more, or this replica does not lead.
+    /// If it no longer has one of them, or this replica is not the leader.
     pub(crate) async fn renew(
         &self,
         host: &Host,
@@ -167,7 +167,7 @@ impl Leases {
     /// Revokes all names of a holder.
     ///
     /// # Errors
-    /// If no leader takes it in time, or nobody knows what became of it.
+    /// If no leader takes it in time, or the outcome is unknown.
     pub(crate) async fn end(
         &self,
         host: &Host,
@@ -222,18 +222,10 @@ impl Leases {
             let mut table = self.shared.table.lock();
             table.look(term, self.now_ms());
         }
-        match (leadership.is_leader, leadership.leader) {
-            (true, _) => Ok(()),
-            (false, leader) => {
-                let say = match leader {
-                    Some(leader) => format!("leases are kept by the leader, which is {leader}"),
-                    None => "leases are kept by the leader, and nobody leads now".to_owned(),
-                };
-                let leader = leader.map(|leader| leader.0.to_string());
-                let error = ApiError::new(ErrorCode::NoLeader, say);
-                Err(ApiError { leader, ..error.retry_after(Duration::from_millis(LOOK_MS)) })
-            }
+        if leadership.is_leader {
+            return Ok(());
         }
+        Err(host.no_leader("leases are kept by").retry_after(Duration::from_millis(LOOK_MS)))
     }
 
     fn hear(&self, host: &Host, holder: HolderId, process: Text) {
@@ -267,7 +259,7 @@ pub(crate) fn mark(holder: HolderId) -> u32 {
     u32::from_le_bytes(*first)
 }
 
-/// The holder of a name, if it is still the one of this mark.
+/// The holder of a name, if it still has this mark.
 ///
 /// # Errors
 /// If no scheduler has the name.
@@ -279,11 +271,10 @@ pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId
     Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
 }
 
-/// Bytes of the words by which people know a process: with the longest names, all schedulers that there may be are
-/// listed in one message.
+/// Maximum length of a process description in bytes: a list of all schedulers fits one message.
 const PROCESS_BYTES_MAX: usize = 256;
 
-/// The words by which people know a process, cut where they are too long.
+/// The description of a process, truncated if too long.
 pub(crate) fn process_name(given: &str) -> Text {
     let plain: String = given.chars().filter(|letter| !is_hidden(*letter)).collect();
     let end =

@@ -1,7 +1,7 @@
-//! Until when each holder's lease runs: a plain state machine, told the time from outside.
+//! Expiry of each holder's lease: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader knows it, from what it heard. One that begins to lead, or that was stopped itself for a
-//! while, cannot tell a dead holder from one that was not heard: it grants each a full lease from then on.
+//! Only a leader knows it, from received renewals. A new leader, or one that was paused, cannot
+//! distinguish a dead holder from an unheard one, and grants each a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
@@ -31,7 +31,7 @@ struct Heard {
 }
 
 impl Table {
-    /// Notes in which term this replica leads now, if it does.
+    /// Updates the term in which this replica leads, if it does.
     pub(super) fn look(&mut self, term: Option<Term>, now_ms: u64) {
         if self.term != term {
             self.term = term;
@@ -49,7 +49,7 @@ impl Table {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Forgets all holders but these. The rest is bounded by the number of names.
+    /// Drops all other holders. The number of names bounds the rest.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }

@@ -1,10 +1,10 @@
-//! Metrics of cell-wide rules: gangs that hold places, evictions,
-//! moves, reservations, peaks, what tasks hold beside their groups' requests, cores that they have to themselves,
-//! jobs that were due, and what belongs to no machine.
+//! Metrics of cell-wide rules: incomplete gangs, evictions, moves, reservations, peaks, resizes and
+//! optional resources, exclusive cores, deadlines, and cluster resources.
 //!
-//! Every replica does every command, so each tells the same, but for what it did before it was restarted.
+//! Every replica applies every command, so all report the same, except that a restarted one counts
+//! from its newest snapshot.
 
-use crate::exposition::{Figure, Pen};
+use crate::openmetrics::{Figure, MetricWriter};
 use omega_cellstate::{
     Cell, ClusterResources, CoreCounts, DueCounts, EvictionCounts, GangCounts, HeldCounts,
     PeakCounts,
@@ -50,7 +50,7 @@ impl PolicyFigures {
         }
     }
 
-    pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let help = "Gangs whose tasks hold their places until more of them have one";
         pen.gauge(Figure::new("gangs_holding", help), self.holding as f64)?;
         let GangCounts { begun, completed, timed_out } = self.gangs;
@@ -74,7 +74,7 @@ impl PolicyFigures {
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
         let help = "Reservations of machines that are not over";
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
-        let help = "Machines on which batch holds more than its share at this time of day";
+        let help = "Machines on which batch exceeds its share at this time of day";
         pen.gauge(Figure::new("machines_over_peak", help), self.over_peak as f64)?;
         let PeakCounts { throttled, released, grown } = self.peaks;
         let changes = [
@@ -107,8 +107,8 @@ impl PolicyFigures {
         self.write_resources(pen)
     }
 
-    /// Of kinds that the cell as a whole has, or that are claimed of it.
-    fn write_resources(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    /// Writes the figures of cluster resources that exist or are claimed.
+    fn write_resources(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let ClusterResources { capacity, claimed } = &self.resources;
         let known: Vec<_> = self
             .kinds
@@ -127,7 +127,7 @@ impl PolicyFigures {
         self.write_due(pen)
     }
 
-    fn write_due(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_due(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let DueCounts { in_time, late, late_ms } = self.due;
         let help = "Jobs with a due time that ended by then";
         pen.counter(Figure::new("jobs_in_time", help), in_time as f64)?;

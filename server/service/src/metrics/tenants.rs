@@ -1,10 +1,8 @@
 //! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first
 //! ones are reported, with the number of all.
 //!
-//! A label for each tenant is a series for each: so many are told, those that came first, and how many there
-//! are in all says whether some are left out.
 
-use crate::exposition::{Figure, Pen};
+use crate::openmetrics::{Figure, MetricWriter};
 use omega_cellstate::Cell;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{Kinds, Text};
@@ -24,7 +22,7 @@ struct Told {
     admitted: Vec<u64>,
 }
 
-/// Report on all of them.
+/// Report on all tenants.
 #[derive(Debug)]
 pub(super) struct TenantFigures {
     kinds: Kinds,
@@ -54,7 +52,7 @@ impl TenantFigures {
         TenantFigures { count: cell.tenants().count(), told, kinds }
     }
 
-    pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let help = "Tenants that ever had a job, a quota or a standing; the first 200 have figures of their own";
         pen.gauge(Figure::new("tenants", help), self.count as f64)?;
         let help = "What the tasks of a tenant and of all below it claim, in each kind's unit";
@@ -71,7 +69,7 @@ impl TenantFigures {
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }
 
-    /// Of the kinds that are limited.
+    /// Writes the limits, for limited kinds.
     fn limits<'a>(
         &'a self,
         of: impl Fn(&'a Told) -> &'a [u64],

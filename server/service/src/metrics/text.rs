@@ -7,8 +7,8 @@ use super::Metrics;
 use super::policies::PolicyFigures;
 use super::tenants::TenantFigures;
 use crate::cell::{Sizes, sizes};
-use crate::exposition::{self, Figure, Figures, Pen};
 use crate::host::Host;
+use crate::openmetrics::{self, Figure, Figures, MetricWriter};
 use crate::peers::Whoami;
 use crate::statistics::statistics;
 use omega_client::proto::{GetStatisticsResponse, SchedulerStatistics};
@@ -27,7 +27,7 @@ pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> 
     let (sizes, kinds) = host.read(|cell| (sizes(cell), cell.kinds().clone()));
     let (tenants, policies) = host.read(|cell| (TenantFigures::of(cell), PolicyFigures::of(cell)));
     let status = host.running().map(|running| running.status());
-    exposition::text(Now {
+    openmetrics::text(Now {
         host: host.clone(),
         me,
         statistics,
@@ -49,12 +49,12 @@ struct Now {
     kinds: Kinds,
     tenants: TenantFigures,
     policies: PolicyFigures,
-    /// Of the replica, if the cell has replicas.
+    /// Status of the replica, if the cell has replicas.
     status: Option<Status>,
 }
 
 impl Figures for Now {
-    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         self.write_commits(pen)?;
         self.write_stages(pen)?;
         self.write_schedulers(pen)?;
@@ -84,7 +84,7 @@ impl Now {
         self.statistics.schedulers.iter().map(of).sum::<u64>() as f64
     }
 
-    fn write_commits(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_commits(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let results = [
             ([("result", "committed")], self.sum(|one| one.committed)),
             ([("result", "conflicted")], self.sum(|one| one.conflicted)),
@@ -103,18 +103,18 @@ impl Now {
             reasons.into_iter().map(|(reason, items)| ([("reason", reason)], items as f64));
         let help = "Items of transactions that were refused, by the reason";
         pen.counters(Figure::new("conflicts", help), reasons)?;
-        let (tallies, _) = self.metrics().tallies();
-        let evictions: u64 = tallies.values().map(|tally| tally.evictions).sum();
+        let (scheduler_counters, _) = self.metrics().scheduler_counters();
+        let evictions: u64 = scheduler_counters.values().map(|one| one.evictions).sum();
         let help = "Tasks that were evicted to make room for others";
         pen.counter(Figure::new("evictions", help), evictions as f64)?;
-        let behind: u64 = tallies.values().map(|tally| tally.behind).sum();
+        let behind: u64 = scheduler_counters.values().map(|one| one.behind).sum();
         let help = "Versions of the cell between what judged transactions were decided on and their answers";
         pen.counter(Figure::new("transactions_behind_versions", help), behind as f64)?;
         let help = "From the request of a commit to its answer";
         pen.histogram(Figure::seconds("commit", help), &self.metrics().counted.commit.histogram())
     }
 
-    fn write_certificate(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_certificate(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let help = "For how long the certificate that clients are shown is good, if one is shown";
         let figure = Figure::seconds("certificate_left", help);
         match self.metrics().certificate_left() {
@@ -123,7 +123,7 @@ impl Now {
         }
     }
 
-    fn write_stages(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_stages(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let stages: Vec<(Stage, Histogram)> = match self.host.running() {
             Some(running) => {
                 Stage::ALL.map(|stage| (stage, running.stages().histogram(stage))).into()
@@ -136,7 +136,7 @@ impl Now {
         pen.histograms(Figure::seconds("commit_stage", help), stages)
     }
 
-    fn write_schedulers(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_schedulers(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let all = &self.statistics.schedulers;
         let results = all.iter().flat_map(|one| {
             let of = |result, count: u64| {
@@ -170,7 +170,7 @@ impl Now {
     }
 
     /// Writes the leases, which only a leader knows.
-    fn write_leases(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_leases(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Schedulers that were silent for longer than their lease, and replaced";
         pen.counter(Figure::new("lease_expirations", help), leases.silenced() as f64)?;
@@ -183,7 +183,7 @@ impl Now {
         pen.gauges(Figure::seconds("scheduler_lease_left", help), left)
     }
 
-    fn write_network(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_network(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let counted = &self.metrics().counted;
         let help = "Views that are kept up to date now";
         pen.gauge(Figure::new("sync_streams", help), get(&counted.streams))?;
@@ -201,7 +201,7 @@ impl Now {
         pen.counter(Figure::new("agent_reports", help), get(&counted.reports))
     }
 
-    fn write_cell(&self, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_cell(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let Sizes { version, machines, jobs, claimable, claimed, .. } = &self.sizes;
         let Sizes { overcommitted, demand_profiles_saved, oldest_load_ms, .. } = &self.sizes;
         let help = "The version of the cell at this replica";
@@ -244,7 +244,7 @@ impl Now {
         pen.gauge(Figure::seconds("cell_oldest_load", help), oldest)
     }
 
-    fn write_replica(&self, status: &Status, pen: &mut Pen<'_>) -> fmt::Result {
+    fn write_replica(&self, status: &Status, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leads = f64::from(u8::from(status.leadership.is_leader));
         pen.gauge(Figure::new("replica_is_leader", "1 if this replica leads"), leads)?;
         let term = status.leadership.term.0 as f64;

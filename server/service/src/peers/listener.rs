@@ -38,8 +38,7 @@ pub struct PeerListener {
     running: Arc<Running>,
     peers: Peers,
     heard: PeersHeard,
-    /// Last error of each peer, so that it is logged once although peers retry. The lock is taken
-    /// for a look-up.
+    /// Last error of each peer, so that retries do not log it again.
     refused: Mutex<BTreeMap<u64, String>>,
 }
 
@@ -48,6 +47,11 @@ impl PeerListener {
     #[must_use]
     pub fn new(running: Arc<Running>, peers: Peers, heard: PeersHeard) -> PeerListener {
         PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
+    }
+
+    /// Sets the address of this replica for clients, which its peers are sent.
+    pub fn listens_to_clients(&self, at: String) {
+        self.peers.listens_to_clients(at);
     }
 
     /// Logs that a peer's message cannot be read.
@@ -97,7 +101,7 @@ impl PeerService for PeerListener {
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
             self.heard.note(ReplicaId(frame.from));
-            self.peers.heard(ReplicaId(frame.from), &frame.address);
+            self.peers.heard(ReplicaId(frame.from), &frame.address, &frame.client_address);
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     let why = format!("a peer's message: {error}");

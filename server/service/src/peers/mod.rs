@@ -1,8 +1,8 @@
 //! The network between replicas: a stream to each peer ([`Peers`]), and a service that takes theirs ([`PeerListener`]).
 //!
-//! Replicas say again what was lost, so nothing waits here: what a slow peer does not take is dropped,
-//! oldest kept. The messages are in the replicas' own format; the frame around them says from whom and
-//! for whom they are, and is checked before anything in it is read.
+//! Raft retransmits lost messages, so nothing waits here: messages that a slow peer does not take
+//! are dropped, the newest first. The messages are in the replicas' own format; the frame around
+//! them names sender and receiver, and is checked before they are read.
 
 mod link;
 mod listener;
@@ -14,9 +14,10 @@ pub use routes::Peers;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use omega_store::wire;
+use std::sync::{Arc, OnceLock};
 use tonic::transport::Endpoint;
 
-/// Bytes of messages that one frame has, but for the last of them.
+/// Bytes of messages in one frame, not counting the last one.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// The most bytes of a frame.
@@ -27,6 +28,15 @@ pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
 /// Endpoint of the peer at an address, or an error if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
+
+/// Addresses of a replica. Clones share what is set later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    /// Address for its peers.
+    by_peers: String,
+    /// Address for its clients, once it listens to them.
+    by_clients: Arc<OnceLock<String>>,
+}
 
 /// Identity of a replica: its cell and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
-//! The addresses of the peers, and a stream to each that has messages to get.
+//! Addresses of the peers, and a stream to each.
 //!
-//! A peer is reached at the address that the membership has; where it has none, at the one that this
-//! server's settings give; where they give none, at the one that the peer itself has sent. So a change of
-//! the membership moves or adds a replica without a restart of the others, and a replica that joins needs
-//! to know no more than its own address.
+//! A peer's address is that of the membership, else that of this server's settings, else the one
+//! that the peer has sent. So a membership change moves or adds a replica without a restart of the
+//! others, and a joining replica needs only its own address.
 
 use super::link::Link;
-use super::{Dialer, Whoami};
+use super::{Dialer, Reached, Whoami};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
 use omega_store::replica::{PeerMessage, Transport};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Peers whose own word is kept: those of a cell, and some that it had before.
+/// Number of peers whose announced address is kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sends to the peers. Clones share their streams.
@@ -26,23 +25,24 @@ pub struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Whoami,
-    /// Address of this replica.
-    address: String,
+    reached: Reached,
     dialer: Dialer,
     runtime: Handle,
-    /// The lock is taken for a look-up, or while a stream is opened.
+    /// Locked for a look-up, or while a stream is opened.
     routes: Mutex<Routes>,
 }
 
 /// The addresses by their origin, and the streams.
 #[derive(Debug, Default)]
 struct Routes {
-    /// Of the membership.
+    /// Addresses from the membership.
     agreed: BTreeMap<ReplicaId, String>,
-    /// Of the settings.
+    /// Addresses from the settings.
     given: BTreeMap<ReplicaId, String>,
-    /// Of the peers' own frames.
+    /// Addresses from the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
+    /// Addresses of the peers for clients, from their own frames.
+    clients: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }
 
@@ -78,7 +78,8 @@ impl Peers {
         runtime: Handle,
     ) -> Peers {
         let routes = Mutex::new(Routes { given, ..Routes::default() });
-        Peers(Arc::new(Inner { me, address, dialer, runtime, routes }))
+        let reached = Reached { by_peers: address, ..Reached::default() };
+        Peers(Arc::new(Inner { me, reached, dialer, runtime, routes }))
     }
 
     /// The replica that sends.
@@ -86,9 +87,27 @@ impl Peers {
         self.0.me
     }
 
-    /// Notes the address that a peer has sent.
-    pub(super) fn heard(&self, from: ReplicaId, address: &str) {
+    /// Sets the address of this replica for clients, which its peers are sent. Only the first call counts.
+    pub(super) fn listens_to_clients(&self, at: String) {
+        let _ = self.0.reached.by_clients.set(at);
+    }
+
+    /// Address of a replica for clients, if it has sent it.
+    pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
+        if of == self.0.me.replica {
+            return self.0.reached.by_clients.get().cloned();
+        }
+        self.0.routes.lock().clients.get(&of).cloned()
+    }
+
+    /// Records the addresses that a peer has sent: for its peers, and for its clients.
+    pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
+        let told = routes.clients.get(&from);
+        let has_room = told.is_some() || routes.clients.len() < HEARD_MAX;
+        if told.is_none_or(|told| told != clients) && has_room && is_address(clients) {
+            routes.clients.insert(from, clients.to_owned());
+        }
         let known = routes.heard.get(&from);
         let is_new = known.is_none_or(|known| known != address);
         let has_room = known.is_some() || routes.heard.len() < HEARD_MAX;
@@ -104,10 +123,10 @@ impl Peers {
     }
 
     fn begin(&self, to: ReplicaId, address: &str) -> Option<Open> {
-        let Inner { me, address: own, dialer, runtime, .. } = &*self.0;
+        let Inner { me, reached, dialer, runtime, .. } = &*self.0;
         match dialer(address) {
             Ok(dial) => {
-                let (link, messages) = Link::new(*me, own, to, dial);
+                let (link, messages) = Link::new(*me, reached, to, dial);
                 runtime.spawn(link.run());
                 Some(Open { address: address.to_owned(), messages })
             }
@@ -147,11 +166,11 @@ impl Transport for Peers {
 
 impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { me, address, routes, .. } = &*self.0;
+        let Inner { me, reached, routes, .. } = &*self.0;
         let (me, routes) = (me.replica, &*routes.lock());
         f.debug_struct("Peers")
             .field("me", &me)
-            .field("address", address)
+            .field("reached", reached)
             .field("routes", routes)
             .finish()
     }

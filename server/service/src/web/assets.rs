@@ -1,4 +1,4 @@
-//! The page itself: files that are in the binary, so that it needs nothing from anywhere else.
+//! Files of the page, embedded in the binary.
 
 use super::Shown;
 use axum::Router;

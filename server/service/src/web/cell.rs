@@ -2,8 +2,8 @@
 
 use super::Shown;
 use super::answer::{Answer, json};
-use crate::describe;
-use crate::statistics::{statistics, survey};
+use crate::responses;
+use crate::statistics::{statistics, summary};
 use axum::extract::State;
 use omega_client::proto;
 use omega_core::Unit;
@@ -15,7 +15,7 @@ struct CellShape {
     /// Its id.
     cell: String,
     version: u64,
-    /// The replica that answers, and the one that leads if one is known.
+    /// The replica that answers, and the leader if known.
     replica: u64,
     leader: Option<u64>,
     /// Empty: the cell is in memory alone.
@@ -42,7 +42,7 @@ struct ReplicaShape {
     lag_entries: Option<u64>,
 }
 
-/// Tasks by what they do.
+/// Numbers of tasks by state.
 #[derive(Serialize)]
 pub(super) struct TasksShape {
     pub(super) pending: u64,
@@ -95,7 +95,7 @@ pub(super) fn unit(unit: Unit) -> &'static str {
 pub(super) async fn cell(State(shown): State<Shown>) -> Answer {
     let (host, me) = (&shown.web.host, shown.web.me);
     let counted = statistics(host, me).await;
-    let seen = survey(host).await;
+    let seen = summary(host).await;
     let sums = seen.kinds.iter().zip(seen.claimable.iter().zip(&seen.claimed));
     let resources = sums.map(|((_, kind), (claimable, claimed))| ResourceShape {
         name: kind.name.clone(),
@@ -157,5 +157,5 @@ fn replicas(
             .find(|one| one.replica == member.replica)
             .map(|one| one.lag_entries),
     };
-    describe::members(&running.status().membership).into_iter().map(one).collect()
+    responses::members(&running.status().membership).into_iter().map(one).collect()
 }

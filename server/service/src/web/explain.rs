@@ -1,5 +1,4 @@
-//! Explanations for the web page: those of `JobService.ExplainJob`, computed no more often than the
-//! page needs.
+//! Explanations for the web page, as in `JobService.ExplainJob`, cached.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
@@ -14,13 +13,13 @@ use tokio::sync::Mutex;
 /// Time for which an explanation is cached: each one reads the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Number of cached explanations: those of jobs that people look at.
+/// Maximum number of cached explanations.
 const KEPT_MAX: usize = 64;
 
 /// Recent explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The lock is taken during an explanation, so that one is computed at a time.
+    /// Locked during an explanation, so that one is computed at a time.
     now: Mutex<Vec<(Arc<str>, Instant, Words)>>,
 }
 

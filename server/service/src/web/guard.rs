@@ -1,9 +1,9 @@
 //! Checks before every route: the host name of the request, the caller, and the security headers
 //! of the answer.
 //!
-//! Without certificates only programs of this machine get here, and a browser is one of them. A page from
-//! anywhere may make it ask: it gets no answer to read, unless its own name is made to mean this machine.
-//! So a request must name this machine in a way that no name server can give away.
+//! Without certificates only local programs get here, and a browser is one of them. A foreign page
+//! may make it send requests; it can read the response only if its own host name resolves to this
+//! machine. So a request must name this machine in a way that no name server controls.
 
 use super::Shown;
 use super::answer::Failed;
@@ -76,7 +76,7 @@ pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Ne
     }
 }
 
-/// Whether the host of a request is an address of this machine, or its own name for itself.
+/// Whether the host of a request is a loopback address or `localhost`.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     host.is_some_and(is_local)

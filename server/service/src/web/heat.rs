@@ -1,25 +1,25 @@
 //! Usage of the machines, by place: `/api/v1/heat`.
 //!
-//! Where there are few enough, each machine is told; else sums of each domain of a level (each rack, each
-//! zone), and the machines of the one that somebody asks for. What is told is columns of numbers: ten
-//! thousand machines are some hundred kilobytes.
+//! Few machines are listed singly; otherwise the sums of each domain of a level (each rack, each
+//! zone), and the machines of the requested domain. The data are columns of numbers: ten thousand
+//! machines take some hundred kilobytes.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
-use crate::statistics::survey;
-use crate::survey::{Seen, Survey};
+use crate::statistics::summary;
+use crate::summary::{Seen, Summary};
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of machines that are listed singly: as many as fit on a screen with some pixels
+/// Largest number of machines listed individually: as many as fit on a screen with a few pixels
 /// each.
 const MACHINES_MAX: usize = 10_000;
 
 /// Maximum number of domains in an answer: a level with more is no better than machines.
 const DOMAINS_MAX: usize = 2_000;
 
-/// Machines that are read to find the levels: machines added together have the same labels.
+/// Sample of machines read to find the levels.
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -61,14 +61,15 @@ struct MachinesShape {
     /// Index of the domain.
     domain: Vec<u32>,
     draining: Vec<u8>,
-    /// By resource, in the order of `resources`, then by machine; in percent, -1 where there is nothing.
+    /// Claimed percentage by resource (in the order of `resources`), then by machine; -1 without
+    /// capacity.
     taken: Vec<Vec<i32>>,
 }
 
 pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
-    let survey = survey(&shown.web.host).await;
+    let summary = summary(&shown.web.host).await;
     // Of a hundred thousand machines it takes a while, in which others are served.
-    let told = tokio::task::spawn_blocking(move || json(&shape(&survey, &asked))).await;
+    let told = tokio::task::spawn_blocking(move || json(&shape(&summary, &asked))).await;
     Ok(told.expect("counting machines does not panic"))
 }
 
@@ -77,10 +78,10 @@ fn percent(claimed: u64, claimable: u64) -> Option<u32> {
     Some(percent.min(999) as u32)
 }
 
-/// The labels by which machines may be grouped: those that several share.
-fn levels(survey: &Survey) -> Vec<String> {
-    let step = survey.machines.len().div_ceil(SAMPLE).max(1);
-    let sample = survey.machines.iter().step_by(step);
+/// Labels by which machines may be grouped: those shared by several.
+fn levels(summary: &Summary) -> Vec<String> {
+    let step = summary.machines.len().div_ceil(SAMPLE).max(1);
+    let sample = summary.machines.iter().step_by(step);
     let mut seen: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
     let mut count = 0;
     for machine in sample {
@@ -103,8 +104,8 @@ fn usual(levels: &[String]) -> Option<&String> {
     named("rack").or_else(|| named("zone")).or_else(|| levels.first())
 }
 
-fn shape(survey: &Survey, asked: &Which) -> HeatShape {
-    let levels = levels(survey);
+fn shape(summary: &Summary, asked: &Which) -> HeatShape {
+    let levels = levels(summary);
     let level = match &asked.level {
         Some(level) if level.is_empty() => None,
         Some(level) => Some(level.clone()),
@@ -117,7 +118,7 @@ fn shape(survey: &Survey, asked: &Which) -> HeatShape {
         None => String::new(),
     };
     let mut by_domain: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
-    for seen in &survey.machines {
+    for seen in &summary.machines {
         by_domain.entry(of(seen)).or_default().push(seen);
     }
     let is_asked = |name: &String| asked.domain.as_ref().is_none_or(|domain| domain == name);
@@ -125,10 +126,10 @@ fn shape(survey: &Survey, asked: &Which) -> HeatShape {
     let more = by_domain.len() > DOMAINS_MAX;
     let told: Vec<(String, Vec<&Seen>)> = by_domain.into_iter().take(DOMAINS_MAX).collect();
     let count: usize = told.iter().map(|(_, machines)| machines.len()).sum();
-    let kinds = survey.kinds.count();
+    let kinds = summary.kinds.count();
     HeatShape {
-        version: survey.version.0,
-        resources: survey.kinds.iter().map(|(_, kind)| kind.name.clone()).collect(),
+        version: summary.version.0,
+        resources: summary.kinds.iter().map(|(_, kind)| kind.name.clone()).collect(),
         machines: (count <= MACHINES_MAX && !more).then(|| machines(&told, kinds)),
         domains: told.iter().map(|(name, of)| domain(name, of, kinds)).collect(),
         levels,
@@ -175,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Sums of a cell whose machines have a rack, if given, and a unique label.
-    fn survey_of(racks: &[Option<u8>]) -> Survey {
+    fn summary_of(racks: &[Option<u8>]) -> Summary {
         let mut cell = Cell::new(Kinds::standard());
         for (index, rack) in racks.iter().enumerate() {
             let mut labels = vec![("host".to_owned(), format!("h{index}"))];
@@ -185,7 +186,7 @@ mod tests {
             machine.labels = Labels::new(labels);
             cell.apply(Command::RegisterMachine(machine)).unwrap();
         }
-        Survey::of(&Host::memory(SharedCell::new(cell)))
+        Summary::of(&Host::memory(SharedCell::new(cell)))
     }
 
     proptest! {
@@ -193,9 +194,9 @@ mod tests {
         fn every_machine_is_in_the_domain_of_its_label(
             racks in prop::collection::vec(prop::option::of(0..5_u8), 0..60)
         ) {
-            let survey = survey_of(&racks);
+            let summary = summary_of(&racks);
             let which = Which { level: Some("rack".to_owned()), domain: None };
-            let told = shape(&survey, &which);
+            let told = shape(&summary, &which);
             let sum: u32 = told.domains.iter().map(|domain| domain.machines).sum();
             prop_assert_eq!(sum as usize, racks.len());
             let machines = told.machines.unwrap();
@@ -211,8 +212,8 @@ mod tests {
 
     #[test]
     fn labels_of_single_machines_are_no_level() {
-        let survey = survey_of(&[Some(1), Some(1), Some(2), Some(2)]);
-        assert_eq!(levels(&survey), ["rack"]);
+        let summary = summary_of(&[Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!(levels(&summary), ["rack"]);
         assert_eq!(usual(&["a".into(), "x/zone".into(), "rack".into()]).unwrap(), "rack");
     }
 

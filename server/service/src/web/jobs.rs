@@ -6,7 +6,7 @@ use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
-use crate::survey::Counts;
+use crate::summary::Counts;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
@@ -20,9 +20,9 @@ const JOBS_AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting`: those with tasks that wait; `live`: those with tasks that have not ended; else all.
+    /// `waiting`: jobs with pending tasks; `live`: jobs with tasks that have not ended; else all.
     state: Option<String>,
-    /// Only those whose names have this in them.
+    /// Only items whose name contains this.
     name: Option<String>,
     /// Only this scheduler's.
     scheduler: Option<String>,
@@ -63,7 +63,7 @@ struct JobShape {
     scheduler: String,
     precedence: i32,
     kind: &'static str,
-    /// Number of its tasks must run together; `null`: they need not.
+    /// Number of tasks that must run together; `null` if they need not.
     gang_min: Option<u32>,
     tasks: TasksShape,
     /// Time since it was submitted, as far as this replica saw it: at most its uptime.

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// Only those whose names have this in them.
+    /// Only items whose name contains this.
     name: Option<String>,
     limit: Option<usize>,
     /// Last item of the page before.
@@ -58,7 +58,7 @@ struct MachineShape {
     status: &'static str,
     tasks: usize,
     devices: u8,
-    /// By NUMA node, the cores that tasks may have to themselves.
+    /// Cores for exclusive use, by NUMA node.
     numa: Vec<u16>,
     sequence: u64,
     resources: BTreeMap<String, AmountShape>,

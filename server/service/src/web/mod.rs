@@ -63,7 +63,7 @@ struct Shown {
 /// leader answers), until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_web(
     Entrance { listener, door, audit, limits }: Entrance,
     web: Web,

@@ -3,8 +3,8 @@
 use super::guard;
 use super::listen;
 use crate::connection::Door;
-use crate::exposition::CONTENT_TYPE;
 use crate::limits::Limits;
+use crate::openmetrics::CONTENT_TYPE;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -22,7 +22,7 @@ pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 /// address, requests must name a local host, as those for the web page.
 ///
 /// # Errors
-/// Those of the listener.
+/// I/O errors of the listener.
 pub async fn serve_metrics(
     listener: TcpListener,
     text: MakeText,

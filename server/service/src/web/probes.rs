@@ -1,14 +1,14 @@
 //! Routes for Prometheus and for health checks.
 
 use super::Shown;
-use crate::exposition::CONTENT_TYPE;
+use crate::openmetrics::CONTENT_TYPE;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time for which a leader is waited for before a server counts as not ready.
+/// Longest wait for a leader before a probe reports that the server is not ready.
 const READY_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
@@ -18,8 +18,8 @@ pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
     }
 }
 
-/// A replica that has stopped by itself is not healthy. The reason is not in the response; it is on
-/// the page.
+/// A replica that has stopped by itself is not healthy. The page has the reason, the response does
+/// not.
 pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     if shown.web.host.stopped().is_none() {
         return "ok\n".into_response();

@@ -27,11 +27,11 @@ pub(super) struct Watched {
 pub(super) struct Look {
     /// Totals of the cell.
     pub(super) kinds: Kinds,
-    /// Kind.
+    /// Description of the cell.
     pub(super) told: proto::DescribeCellResponse,
     /// State reported by each replica that answered, by address.
     pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
-    /// Those that did not answer.
+    /// Replicas that did not answer.
     pub(super) silent: Vec<String>,
     /// Jobs with tasks that wait, the oldest first.
     pub(super) waiting: Vec<proto::JobStatus>,

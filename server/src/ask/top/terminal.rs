@@ -52,7 +52,7 @@ impl Terminal {
     /// Prints as much of a page as fits, with the keys in the last line.
     ///
     /// # Errors
-    /// If the terminal has gone.
+    /// If the terminal is closed.
     pub(super) fn draw(&self, page: &str, is_halted: bool) -> io::Result<()> {
         let size = tcgetwinsize(io::stdout())?;
         let (rows, width) = (usize::from(size.ws_row.max(2)), usize::from(size.ws_col.max(20)));

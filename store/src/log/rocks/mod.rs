@@ -99,8 +99,8 @@ impl RocksLog {
         Ok(RocksLog::new(db, folder, state, Some(mark)))
     }
 
-    /// Opens a log to look at it: no file is changed, and all that writes is refused. Whoever calls
-    /// this sees to it that nobody has the log open, as [`crate::directory`] does.
+    /// Opens a log for reading: no file is changed, and writes are rejected. The caller ensures
+    /// that no process has the log open, as [`crate::directory`] does.
     ///
     /// # Errors
     /// As [`RocksLog::open`].

@@ -11,9 +11,9 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// Options of RocksDB. It writes its WAL to the system with each batch and uses no file of it
-/// twice, which are its defaults: manual flushes would keep batches in memory, and old content
-/// behind the end could not be told from damage.
+/// Options of RocksDB. By default it writes its WAL with each batch and reuses no file of it;
+/// manual flushes would keep batches in memory, and old content after the end of a reused file
+/// could not be distinguished from damage.
 fn options() -> Options {
     let mut options = Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);

@@ -1,12 +1,11 @@
-//! Where segments come from: made of zeros, ahead of time, or made of old ones.
+//! Creation of segments: zero-filled ahead of time, or reused.
 //!
-//! A file that has its length and its blocks is what a disk syncs fastest, because a write changes
-//! nothing but data. To write the zeros takes as long as to write the log, so it is done in steps
-//! while the present segment fills, or not at all where a segment that nobody needs any more can be
-//! used again: its old records have another salt.
+//! A file with allocated blocks syncs fastest, because a write changes only data. Zero-filling
+//! costs as much as the log itself, so it is done in steps while the present segment fills, or not
+//! at all if a free segment can be reused: its old records have another salt.
 //!
-//! A segment gets its name when it is whole: it is made under another one, synced, renamed, and
-//! its folder is synced. So a file with the name of a segment and without a good header was damaged.
+//! A segment is created under a temporary name, synced and renamed, and its folder is synced. So a
+//! file with a segment's name and an invalid header was damaged.
 
 use super::header::{self, Header};
 use crate::disk::{Disk, DiskFile};
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Name of a segment while it is made.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
-/// Zeros that are written and synced at once: the longest that an append waits for them.
+/// Bytes of zeros written and synced at once, which bounds the delay of an append.
 const STEP: u64 = 512 << 10;
 
 /// A file of the log.

@@ -10,14 +10,14 @@ use crate::sheet::Cell;
 const DECADES: f64 = 20.0;
 /// Decades on the axis of waits, which spread further.
 const DECADES_OF_WAITS: f64 = 100.0;
-/// Waits below this are drawn at it: nobody cares, and a logarithm has no zero.
+/// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
 /// A figure that is drawn.
 pub(super) struct Shown {
     /// Stem of its plots' file names.
     pub(super) file: &'static str,
-    /// Their headings: of all jobs, of batch jobs, of service jobs.
+    /// Headings for all jobs, batch jobs and service jobs.
     titles: [&'static str; 3],
     label: &'static str,
     of: fn(&Figures<Option<Spread>>) -> Option<Spread>,
@@ -59,7 +59,7 @@ pub(super) const FIGURES: [Shown; 3] = [
 
 /// The lines of a part.
 pub(super) struct Drawn<'a> {
-    /// The setting that goes from left to right.
+    /// Setting of the horizontal axis.
     pub(super) across: usize,
     /// The settings whose values distinguish the lines.
     pub(super) settings: &'a [usize],

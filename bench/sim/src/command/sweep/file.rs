@@ -87,10 +87,10 @@ macro_rules! chosen {
 
 chosen!(ArchitectureKind, CheckArg, GranularityArg);
 
-/// Names each field once: what a file may list, with its default, and what a point has of it.
+/// Declares each field once: the list in a file, its default, and the value of a point.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
-        /// The values of each setting of `omega-sim run`; what is not there has its default.
+        /// The values of each setting of `omega-sim run`; others have their defaults.
         #[derive(Clone, Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct Lists { $(#[serde(default)] $name: Option<Values<$type>>,)* }
@@ -116,7 +116,7 @@ macro_rules! swept {
         }
 
         impl Lists {
-            /// Number of combinations there are.
+            /// Number of combinations.
             fn count(&self) -> usize {
                 let counts = [$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*];
                 counts.into_iter().fold(1, usize::saturating_mul)
@@ -165,7 +165,7 @@ impl Point {
         self.seed
     }
 
-    /// Mistake with its values, by the name of the first.
+    /// The first invalid setting, with the message.
     fn fault(&self) -> Option<(&'static str, &'static str)> {
         let times = [
             ("t_job_batch", self.t_job_batch),
@@ -193,7 +193,7 @@ impl Point {
     }
 }
 
-/// Reads a file and looks for what is wrong with it.
+/// Reads and checks a file.
 pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
     let fault = |message: String| LoadError::new(file, message);
     let text =

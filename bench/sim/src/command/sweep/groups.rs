@@ -16,7 +16,7 @@ pub(super) enum Whose {
 }
 
 impl Whose {
-    /// By the name of a scheduler.
+    /// Group from the name of a scheduler.
     fn of(name: &str) -> Whose {
         match name {
             _ if name.starts_with("batch") => Whose::Batch,
@@ -35,7 +35,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of the present values; `None` without any.
+    /// Mean of the present values; `None` without any.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Spread> {
         let values: Vec<f64> = values.flatten().collect();
         let first = *values.first()?;
@@ -50,7 +50,7 @@ impl Spread {
 /// Result of the schedulers of some jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures<T> {
-    /// The mean share of the time in which they decided.
+    /// Mean fraction of time spent deciding.
     pub(super) busy: T,
     /// The mean wait of their jobs for the first attempt, in seconds.
     pub(super) wait_s: T,
@@ -62,15 +62,15 @@ pub(super) struct Figures<T> {
 
 /// A combination of settings.
 pub(super) struct Combination {
-    /// Its settings in the order of [`SETTINGS`], without the seed, which is the last.
+    /// Settings in the order of [`SETTINGS`], without the seed.
     pub(super) settings: Vec<Cell>,
     /// Number of seeds it was run with.
     pub(super) seeds: usize,
-    /// Result.
+    /// Its figures by group.
     pub(super) figures: BTreeMap<Whose, Figures<Option<Spread>>>,
 }
 
-/// The combinations, in the order in which they come first.
+/// The combinations, in order of first appearance.
 pub(super) fn combinations(done: &[Done]) -> Vec<Combination> {
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     let mut groups: Vec<(Vec<Cell>, Vec<&Report>)> = Vec::new();

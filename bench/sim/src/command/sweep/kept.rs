@@ -1,16 +1,17 @@
-//! The folder of a sweep, and what is kept in it of each point.
+//! The folder of a sweep, with a file for each point.
 //!
-//! A point has a file of its own as soon as it is done, and a file has its name only once it is whole: so a sweep that was
-//! interrupted, however hard, goes on where it was. The folder keeps the file that it belongs to, and takes no other.
+//! A point's file is written when it is done, and renamed when complete, so an interrupted sweep
+//! continues where it stopped. The folder keeps the sweep's file, and accepts no other.
 
 use super::file::Point;
+use super::shard::Shard;
 use crate::command::SimError;
 use crate::scenario::Report;
 use omega_workload::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A point that was run, as it is kept.
+/// Stored result of a point.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) point: Point,
@@ -20,25 +21,44 @@ pub(super) struct Done {
 /// The folder of a sweep.
 pub(super) struct Folder {
     dir: PathBuf,
+    /// Ending of files that are not whole yet. Shards that share a folder have different ones.
+    part: String,
 }
 
 impl Folder {
     /// Makes the folder, or sees that it belongs to this sweep.
-    pub(super) fn own(dir: &Path, text: &str) -> Result<Folder, SimError> {
+    pub(super) fn own(dir: &Path, text: &str, shard: Option<Shard>) -> Result<Folder, SimError> {
         std::fs::create_dir_all(dir).map_err(|why| failed(dir, &why))?;
-        let folder = Folder { dir: dir.to_owned() };
-        let mine = dir.join("sweep.toml");
-        match std::fs::read_to_string(&mine) {
-            Ok(kept) if kept == text => {}
-            Ok(_) => {
-                let message = "it belongs to another sweep, or the file was changed since: choose another folder";
-                return Err(LoadError::new(&mine, message).into());
-            }
-            Err(_) => {
-                folder.write("sweep.toml", text.as_bytes())?;
-            }
+        let part = shard.map_or("part".to_owned(), |shard| {
+            format!("{}.part", shard.to_string().replace('/', "-of-"))
+        });
+        let folder = Folder { dir: dir.to_owned(), part };
+        if !folder.belongs(text)? {
+            folder.write("sweep.toml", text.as_bytes())?;
         }
         Ok(folder)
+    }
+
+    /// A folder that is there, and belongs to this sweep.
+    pub(super) fn of(dir: &Path, text: &str) -> Result<Folder, SimError> {
+        let folder = Folder { dir: dir.to_owned(), part: "part".to_owned() };
+        if folder.belongs(text)? {
+            return Ok(folder);
+        }
+        Err(LoadError::new(dir, "is not the folder of a sweep or of a shard").into())
+    }
+
+    /// Whether it belongs to this sweep; if not, it belongs to none. One of another sweep is refused.
+    fn belongs(&self, text: &str) -> Result<bool, SimError> {
+        let mine = self.dir.join("sweep.toml");
+        match std::fs::read_to_string(&mine) {
+            Ok(kept) if kept == text => Ok(true),
+            Ok(_) => {
+                let message = "it belongs to another sweep, or the file was changed since: choose another folder";
+                Err(LoadError::new(&mine, message).into())
+            }
+            Err(_) => Ok(false),
+        }
     }
 
     /// Path of the folder.
@@ -63,7 +83,7 @@ impl Folder {
     /// Writes a file of the folder. Returns where it is.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, SimError> {
         let file = self.dir.join(name);
-        let part = self.dir.join(format!("{name}.part"));
+        let part = self.dir.join(format!("{name}.{}", self.part));
         let written = std::fs::write(&part, content).and_then(|()| std::fs::rename(&part, &file));
         written.map_err(|why| failed(&file, &why))?;
         Ok(file)

@@ -10,7 +10,7 @@ use super::groups::Combination;
 use crate::sheet::{Cell, Kind};
 use std::collections::BTreeSet;
 
-/// Lines of a plot: as many as there are colours.
+/// Maximum number of lines of a plot: the number of colours.
 pub(super) const LINES_MAX: usize = 8;
 /// Parts of a page: 36 plots.
 pub(super) const PARTS_MAX: usize = 6;
@@ -38,7 +38,7 @@ impl Layout {
         Layout::by(&values, &kinds)
     }
 
-    /// By how many values each setting has, and what they are.
+    /// Chooses a layout from the number and kind of each setting's values.
     fn by(values: &[usize], kinds: &[Kind]) -> Layout {
         let swept: Vec<usize> = (0..values.len()).filter(|setting| values[*setting] > 1).collect();
         let numbers = swept.iter().copied().filter(|setting| kinds[*setting] != Kind::Text);
@@ -65,7 +65,7 @@ pub(super) fn values(combination: &Combination, settings: &[usize]) -> Vec<Cell>
     settings.iter().map(|setting| combination.settings[*setting].clone()).collect()
 }
 
-/// The combinations by the values of some settings, in the order in which they come first.
+/// Combinations grouped by the values of some settings, in order of first appearance.
 pub(super) fn split<'a>(
     combinations: &[&'a Combination],
     by: &[usize],
@@ -83,7 +83,7 @@ pub(super) fn split<'a>(
     split
 }
 
-/// At most this many of them, evenly chosen.
+/// At most this many items, evenly chosen.
 pub(super) fn sample<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let count = all.len();
     if count <= most {

@@ -5,14 +5,18 @@
 //!                                                                │ once all are there
 //!                                      table.rs: CSV, Parquet ◀──┴──▶ report.rs: a page with plots
 //! ```
+//!
+//! Several processes may run a sweep together: each runs a shard (`shard.rs`), and one merges them (`merge.rs`).
 
 mod drawn;
 mod file;
 mod groups;
 mod kept;
 mod layout;
+mod merge;
 mod progress;
 mod report;
+mod shard;
 mod table;
 
 use super::SimError;
@@ -20,12 +24,13 @@ use super::folder::write_report;
 use crate::scenario::simulate;
 use crate::sheet::Output;
 use clap::Args;
-use file::Point;
+use file::{Point, SweepFile};
 use kept::{Done, Folder};
 use omega_workload::Workload;
 use omega_workload::input::{InputArgs, InputError};
 use progress::Progress;
 use rayon::prelude::*;
+use shard::Shard;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -41,41 +46,74 @@ pub struct SweepArgs {
     /// File with the values.
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// The folder of the results: `results.csv`, the same as `results.parquet`, report.html with each plot as SVG
-    /// and PNG, and a file for each point. What is there already is not run again.
+    /// Folder of the results: `results.csv`, the same as `results.parquet`, report.html with each
+    /// plot as SVG and PNG, and a file for each point. Points already there are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Run only one of COUNT parts of the points, with INDEX from 0 on; the results are written by --merge.
+    #[arg(long, value_name = "INDEX/COUNT")]
+    shard: Option<Shard>,
+    /// Run nothing: write the results of the shards in these folders, which must have each point once.
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "shard")]
+    merge: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
     let (text, sweep) = file::read(&args.file)?;
     let points = sweep.sweep.points();
-    let folder = Folder::own(&args.out, &text)?;
+    if !args.merge.is_empty() {
+        let done = merge::collect(&args.merge, &text, &points)?;
+        let folder = Folder::own(&args.out, &text, None)?;
+        let results = write(&folder, &text, &done)?;
+        let (all, shards) = (done.len(), args.merge.len());
+        told(format!("{}: {all} points of {shards} folders", results.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = Folder::own(&args.out, &text, args.shard)?;
+    let is_mine = |number: &usize| args.shard.is_none_or(|shard| shard.has(*number));
+    let mine: Vec<(usize, Point)> =
+        points.into_iter().enumerate().filter(|(number, _)| is_mine(number)).collect();
+    let (done, there) = run_points(&folder, &sweep, &mine)?;
+    let all = done.len();
+    let what = match args.shard {
+        Some(shard) => format!("{}: shard {shard}", folder.dir().display()),
+        None => write(&folder, &text, &done)?.display().to_string(),
+    };
+    told(format!("{what}: {all} points, of which {there} were there already"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line.
+fn told(line: String) -> std::io::Result<()> {
+    writeln!(std::io::stdout().lock(), "{line}")
+}
+
+/// Runs the points that are not in the folder yet. Returns all in order, and how many were there.
+fn run_points(
+    folder: &Folder,
+    sweep: &SweepFile,
+    points: &[(usize, Point)],
+) -> Result<(Vec<Done>, usize), SimError> {
     let kept: Vec<Option<Done>> =
-        points.iter().enumerate().map(|(number, point)| folder.kept(number, point)).collect();
+        points.iter().map(|(number, point)| folder.kept(*number, point)).collect();
     let there = kept.iter().flatten().count();
     let missing = points.iter().zip(&kept).filter(|(_, kept)| kept.is_none());
-    let workloads = workloads(&sweep.input, missing.map(|(point, _)| point))?;
+    let workloads = workloads(&sweep.input, missing.map(|((_, point), _)| point))?;
     let progress = Progress::new(points.len(), there);
-    let each = kept.into_par_iter().zip(&points).enumerate();
-    let done = each.map(|(number, (kept, point))| {
+    let each = kept.into_par_iter().zip(points);
+    let done = each.map(|(kept, (number, point))| {
         if let Some(done) = kept {
             return Ok(done);
         }
         let workload = &workloads[&sweep.input.seed_of_workload(point.seed())];
         let report = simulate(workload, &point.settings(sweep.end))?.report;
         let done = Done { point: point.clone(), report };
-        folder.keep(number, &done)?;
+        folder.keep(*number, &done)?;
         progress.done();
         Ok(done)
     });
     let done: Vec<Done> = done.collect::<Result<_, SimError>>()?;
-    drop(progress);
-    let results = write(&folder, &text, &done)?;
-    let mut out = std::io::stdout().lock();
-    let (all, results) = (done.len(), results.display());
-    writeln!(out, "{results}: {all} points, of which {there} were there already")?;
-    Ok(ExitCode::SUCCESS)
+    Ok((done, there))
 }
 
 /// Writes the results of all points. Returns the path of the table.

@@ -1,7 +1,7 @@
-//! Progress of a sweep, at a terminal; nothing elsewhere.
+//! Progress of a sweep, on a terminal only.
 //!
-//! The time left is judged by the points of this run alone: those that were there already took no time. Several are under
-//! way at once and are done in bursts, so the estimate is made when a point is done, and counts down from there.
+//! The remaining time is estimated from the points of this run. Several run in parallel and finish
+//! in bursts, so the estimate is made when a point is done, and counts down from there.
 
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of `all` points, of which `there` are done.
+    /// Progress of `all` points, `there` of them done before.
     pub(super) fn new(all: usize, there: usize) -> Progress {
         if all == there {
             return Progress { bar: ProgressBar::hidden() };
@@ -47,9 +47,9 @@ impl Drop for Progress {
 /// Estimate of the remaining time.
 #[derive(Clone)]
 struct Left {
-    /// Number of points that were there before.
+    /// Number of points done before.
     there: u64,
-    /// Number of those that were there when the last was seen to be done, and when that was.
+    /// Number of points done at the last change, and its time.
     seen: u64,
     at: Duration,
 }

@@ -9,9 +9,9 @@ use crate::page::{Page, Section, Table, figure};
 use crate::sheet::Cell;
 use std::collections::BTreeSet;
 
-/// Rows of the page's tables: as much as a browser shows without effort.
+/// Maximum number of rows of the page's tables, for browsers.
 const ROWS_MAX: usize = 500;
-/// Values of a setting, names of workloads and seeds that are told one by one.
+/// Largest number of values of a setting, workloads or seeds that are listed singly.
 const TOLD_MAX: usize = 12;
 
 /// The page of a sweep.
@@ -47,7 +47,7 @@ pub(super) fn page(done: &[Done]) -> Page {
     Page { title: "Sweep".to_owned(), lead: lead(done, all.len()), sections }
 }
 
-/// Description of the run, by name: the same names, the same bytes.
+/// Description of the run by its settings; deterministic.
 fn lead(done: &[Done], combinations: usize) -> String {
     let of = |value: &dyn Fn(&Done) -> String| told(done.iter().map(value));
     let points = match done.len() {
@@ -67,7 +67,7 @@ fn lead(done: &[Done], combinations: usize) -> String {
     )
 }
 
-/// All that are different, in the order in which they come first; some of them if they are many.
+/// Distinct values in order of first appearance, shortened if many.
 fn told(values: impl Iterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();
     let different: Vec<String> = values.filter(|value| seen.insert(value.clone())).collect();

@@ -1,4 +1,5 @@
-//! The results of a sweep as a table: a row for each scheduler of each point, its settings beside what came of it.
+//! The results of a sweep as a table: a row for each scheduler of each point, with settings and
+//! results.
 
 use super::file::SETTINGS;
 use super::kept::Done;

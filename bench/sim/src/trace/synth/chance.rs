@@ -1,4 +1,4 @@
-//! Chance: a seeded generator that is the same on every platform.
+//! A seeded random generator, the same on every platform.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -59,7 +59,7 @@ pub(super) struct Draws<'a, T> {
 }
 
 impl<'a, T> Draws<'a, T> {
-    /// Of a list that is not empty.
+    /// Draws from a list that is not empty.
     pub(super) fn new(of: &'a [T]) -> Draws<'a, T> {
         assert!(!of.is_empty(), "there is nothing to draw from");
         Draws { of, order: Vec::new() }

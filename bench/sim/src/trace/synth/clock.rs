@@ -9,7 +9,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// The least span that has a curve: a day but for its last, quiet hour.
 const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
 
-/// The least speed: an hour in which nothing came is not skipped for ever.
+/// Lowest speed, so that an hour without arrivals is still passed.
 const SPEED_MIN: u64 = 50;
 
 /// Rate of arrivals in each hour of the day.
@@ -60,7 +60,7 @@ impl Curve {
             + u128::from(at_ms % HOUR_MS) * u128::from(self.speeds[hour])
     }
 
-    /// By how much the clock goes forward in a time that begins here and is short beside an hour.
+    /// Advance of the clock in an interval much shorter than an hour that begins here.
     pub(super) fn goes(&self, from_ms: u64, for_ms: u64) -> u128 {
         u128::from(for_ms) * u128::from(self.speeds[(from_ms / HOUR_MS % 24) as usize])
     }

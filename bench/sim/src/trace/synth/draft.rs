@@ -9,7 +9,7 @@ use omega_workload::{Arrival, RunTime};
 /// Time from the row before to a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
-    /// In milliseconds: what a program waited between two jobs is the same by day and by night.
+    /// Milliseconds between two jobs of a program, independent of the time of day.
     Short(u64),
     /// On the clock of the day's curve.
     Long(u128),
@@ -53,7 +53,7 @@ pub(super) struct Drafter<'a> {
     pub(super) lost: &'a mut Lost,
 }
 
-/// The rows of a job, the first of which comes `gap` after the row before it.
+/// Rows of a job; the first comes `gap` after the previous row.
 pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
     let Drafter { lives, chance, lost } = drafter;
     let job = &arrival.job;

@@ -50,7 +50,7 @@ pub(super) struct Look {
     gap_ms_short: u64,
 }
 
-/// The first pass: what the trace is like.
+/// First pass: statistics of the trace.
 pub(super) fn look(stream: &mut dyn Stream) -> Result<Look, LoadError> {
     let mut collector = Collector::new(stream.head());
     let (mut hours, mut ended, mut end_ms) = (Hours::default(), Values::default(), 0);

@@ -14,14 +14,14 @@ pub(super) struct Marginals {
     last_ms: Option<u64>,
 }
 
-/// One distribution, in the trace and in what was made.
+/// One distribution, in the trace and in the generated trace.
 #[derive(Debug, serde::Serialize)]
 pub struct Pair {
-    /// In the trace.
+    /// Values of the trace.
     pub original: ValuesInfo,
-    /// In what was made.
+    /// Values of the generated trace.
     pub made: ValuesInfo,
-    /// The distance of Kolmogorov and Smirnov between them.
+    /// Kolmogorov-Smirnov distance.
     pub distance: f64,
 }
 
@@ -37,7 +37,7 @@ impl Marginals {
         }
     }
 
-    /// Counts a row that comes at a time, at which rows come as often as in the trace.
+    /// Counts a row with its time of arrival.
     pub(super) fn add(&mut self, at_ms: u64, row: &Draft) {
         if at_ms > 0 {
             if let Some(last_ms) = self.last_ms {

@@ -5,7 +5,7 @@ use crate::trace::testing::{azure, data, folder, google, omega_sim, openb, table
 use omega_core::{KindId, Labels};
 use omega_workload::stream::{Event, whole};
 
-/// Output to make in this folder: another trace of the same size.
+/// Options for a trace of the same size in this folder.
 fn options(dir: &Path) -> SynthOptions {
     SynthOptions {
         out: dir.join("out"),
@@ -167,7 +167,8 @@ fn what_cannot_be_made_is_told_and_leaves_nothing() {
     assert_eq!(fault(&|| tables(&dir), &empty), "j: has no jobs to draw from");
 }
 
-/// Makes a trace after a real one, and compares all distributions; the mean load within so much.
+/// Generates a trace from a real one, and compares all distributions, and the mean load within a
+/// tolerance.
 fn check_real(open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>, load: f64) {
     let dir = folder(&[]);
     let (report, _) = make(open, &options(dir.path())).unwrap();

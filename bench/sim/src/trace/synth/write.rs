@@ -19,7 +19,7 @@ pub(super) struct Files {
     pub(super) jobs: PathBuf,
 }
 
-/// By how much more jobs come than in the trace: `more` for every `of`.
+/// Additional jobs: `more` for every `of` of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     more: u128,
@@ -34,7 +34,7 @@ pub(super) struct Made {
 }
 
 impl Files {
-    /// In this folder, which is made if need be; neither file may be there.
+    /// Creates the files in this folder, which is created if needed; neither file may exist.
     pub(super) fn new(dir: &Path, form: Form) -> Result<Files, SynthError> {
         let ending = match form {
             Form::Plain => "",
@@ -50,7 +50,7 @@ impl Files {
         Ok(Files { machines, jobs })
     }
 
-    /// Removes what was begun.
+    /// Removes incomplete files.
     pub(super) fn remove(&self) {
         for file in [&self.machines, &self.jobs] {
             // One that is not there need not be removed.

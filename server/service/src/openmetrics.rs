@@ -1,7 +1,7 @@
-//! Figures as the text that Prometheus reads: OpenMetrics.
+//! Writer of metrics in the OpenMetrics text format.
 //!
-//! One door to the library that writes it, for servers and schedulers, so that neither has to know how it names
-//! things: a counter ends with `_total`, and a unit is said after the name.
+//! It hides the encoding library from servers and schedulers, and its naming rules: a counter ends
+//! with `_total`, and a unit follows the name.
 
 use omega_store::replica::Histogram;
 use prometheus_client::collector::Collector;
@@ -49,15 +49,15 @@ impl Figure {
 /// Names and values of the labels of one line.
 pub type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
-/// Writes figures, one after the other. Each of them once.
+/// Writer of figures, each once.
 #[derive(Debug)]
-pub struct Pen<'a>(DescriptorEncoder<'a>);
+pub struct MetricWriter<'a>(DescriptorEncoder<'a>);
 
-impl Pen<'_> {
+impl MetricWriter<'_> {
     /// Writes a gauge.
     ///
     /// # Errors
-    /// If it cannot be written as text, as of the others.
+    /// If it cannot be written as text.
     pub fn gauge(&mut self, figure: Figure, value: f64) -> fmt::Result {
         self.begin(figure, MetricType::Gauge)?.encode_gauge(&value)
     }
@@ -65,7 +65,7 @@ impl Pen<'_> {
     /// Writes a gauge of several things.
     ///
     /// # Errors
-    /// See [`Pen::gauge`].
+    /// See [`MetricWriter::gauge`].
     pub fn gauges<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -82,7 +82,7 @@ impl Pen<'_> {
     /// Writes a counter, which only grows.
     ///
     /// # Errors
-    /// See [`Pen::gauge`].
+    /// See [`MetricWriter::gauge`].
     pub fn counter(&mut self, figure: Figure, value: f64) -> fmt::Result {
         let mut metric = self.begin(figure, MetricType::Counter)?;
         metric.encode_counter::<NoLabelSet, f64, f64>(&value, None)
@@ -91,7 +91,7 @@ impl Pen<'_> {
     /// Writes a counter of several things.
     ///
     /// # Errors
-    /// See [`Pen::gauge`].
+    /// See [`MetricWriter::gauge`].
     pub fn counters<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -107,7 +107,7 @@ impl Pen<'_> {
     /// Writes a histogram of durations.
     ///
     /// # Errors
-    /// See [`Pen::gauge`].
+    /// See [`MetricWriter::gauge`].
     pub fn histogram(&mut self, figure: Figure, took: &Histogram) -> fmt::Result {
         encode(&mut self.begin(figure, MetricType::Histogram)?, took)
     }
@@ -115,7 +115,7 @@ impl Pen<'_> {
     /// Writes a histogram of several things.
     ///
     /// # Errors
-    /// See [`Pen::gauge`].
+    /// See [`MetricWriter::gauge`].
     pub fn histograms<'a, const N: usize>(
         &mut self,
         figure: Figure,
@@ -134,8 +134,7 @@ impl Pen<'_> {
     }
 }
 
-/// A label value with the escapes of the format: the library writes values as given, and users
-/// choose names.
+/// A label value with the format's escapes, which the library does not add. Users choose names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {
@@ -164,7 +163,7 @@ pub trait Figures: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// If they cannot be written as text.
-    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result;
+    fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result;
 }
 
 /// A metric in the form of the registry.
@@ -173,7 +172,7 @@ struct Written<F>(F);
 
 impl<F: Figures> Collector for Written<F> {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.0.write(&mut Pen(encoder))
+        self.0.write(&mut MetricWriter(encoder))
     }
 }
 
@@ -199,7 +198,7 @@ mod tests {
     struct Example;
 
     impl Figures for Example {
-        fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
             pen.counters(Figure::new("things", "Things"), [([("of", "a\"b\\c\nd")], 3.0)])?;
             pen.gauge(Figure::bytes("size", "Size"), 1.5)?;
             let took = Durations::default();

@@ -1,7 +1,7 @@
-//! When jobs were submitted, as far as this replica saw it.
+//! Submission times of jobs, as this replica saw them.
 //!
-//! The cell keeps no times. But it numbers jobs in the order in which they come: so it is enough to note now
-//! and then which number is next, and no job has an entry of its own.
+//! The cell keeps no submission times, but it numbers jobs in order. So it is enough to record the
+//! next number from time to time, without an entry for each job.
 
 use omega_core::JobId;
 use parking_lot::Mutex;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 /// one is dropped, so that old times are less exact and none is lost.
 const NOTES_MAX: usize = 65_536;
 
-/// Notes of which job was next, and when.
+/// Entries of the next job id and the time.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
-    /// Notes, ascending by job and time. The lock is taken for a note or a look-up.
+pub(crate) struct SubmitIndex {
+    /// Entries, ascending by job and time.
     notes: Mutex<Vec<(JobId, Instant)>>,
 }
 
-impl Arrivals {
+impl SubmitIndex {
     /// It begins with the next job.
-    pub(crate) fn begin(next: JobId, now: Instant) -> Arrivals {
-        Arrivals { notes: Mutex::new(vec![(next, now)]) }
+    pub(crate) fn begin(next: JobId, now: Instant) -> SubmitIndex {
+        SubmitIndex { notes: Mutex::new(vec![(next, now)]) }
     }
 
     /// Notes which job is next.
@@ -57,24 +57,24 @@ mod tests {
     fn a_job_is_as_old_as_the_first_note_that_has_it() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let arrivals = Arrivals::begin(JobId(5), at(0));
-        arrivals.note(JobId(5), at(1));
-        arrivals.note(JobId(8), at(10));
-        arrivals.note(JobId(9), at(20));
-        let age = |job| arrivals.age(JobId(job), at(30)).as_secs();
+        let index = SubmitIndex::begin(JobId(5), at(0));
+        index.note(JobId(5), at(1));
+        index.note(JobId(8), at(10));
+        index.note(JobId(9), at(20));
+        let age = |job| index.age(JobId(job), at(30)).as_secs();
         assert_eq!([age(0), age(4), age(5), age(7), age(8), age(9)], [30, 30, 20, 20, 10, 0]);
     }
 
     #[test]
     fn notes_are_bounded() {
         let began = Instant::now();
-        let arrivals = Arrivals::begin(JobId(0), began);
+        let index = SubmitIndex::begin(JobId(0), began);
         for job in 1..=(2 * NOTES_MAX as u64) {
-            arrivals.note(JobId(job), began + Duration::from_secs(job));
+            index.note(JobId(job), began + Duration::from_secs(job));
         }
-        assert!(arrivals.notes.lock().len() <= NOTES_MAX);
+        assert!(index.notes.lock().len() <= NOTES_MAX);
         let now = began + Duration::from_secs(2 * NOTES_MAX as u64);
-        let age = arrivals.age(JobId(1000), now).as_secs();
+        let age = index.age(JobId(1000), now).as_secs();
         assert!(age.abs_diff(2 * NOTES_MAX as u64 - 1000) < 100, "{age}");
     }
 }

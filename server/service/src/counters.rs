@@ -1,24 +1,24 @@
-//! Outcome of the transactions of each scheduler.
+//! Counters of each scheduler's transactions.
 //!
-//! It is counted where a transaction is answered, so each replica counts those that came through it: the
-//! sum over the replicas is that of the cell. The replica that leads could count what it applies, but not
-//! what is refused before it gets into the log.
+//! A transaction is counted where it is answered, so each replica counts those that came through
+//! it, and the sum over the replicas is that of the cell. The leader could count applied ones, but
+//! not those rejected before the log.
 
 use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Of every scheduler.
+/// Counters of all schedulers.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies {
+pub(crate) struct Counters {
     /// The lock is taken for the additions of a group, or a copy. At most as many entries as
     /// registered schedulers.
-    all: Mutex<BTreeMap<SchedulerId, Tally>>,
+    all: Mutex<BTreeMap<SchedulerId, SchedulerCounters>>,
 }
 
-/// Of one scheduler, since this replica started.
+/// Counters of one scheduler since this replica started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct SchedulerCounters {
     /// Transactions that were accepted in full.
     pub(crate) taken: u64,
     /// Transactions that were rejected in part or in full.
@@ -29,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
-    /// Number of versions that were between what they were decided on and their answers.
+    /// Total number of versions between decisions and answers.
     pub(crate) behind: u64,
     /// Rejected items by reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) commit: &'a Commit,
 }
 
-impl Tally {
+impl SchedulerCounters {
     fn judged(&mut self, Judged { claims, evictions, base, commit, .. }: Judged<'_>) {
         let is_claim = |item: Item| matches!(item, Item::Claim(_));
         let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
@@ -71,8 +71,8 @@ impl Tally {
         }
     }
 
-    /// Adds what another worker of the same scheduler did.
-    pub(crate) fn add(&mut self, other: &Tally) {
+    /// Adds the counters of another worker of the same scheduler.
+    pub(crate) fn add(&mut self, other: &SchedulerCounters) {
         self.taken += other.taken;
         self.conflicted += other.conflicted;
         self.claims += other.claims;
@@ -85,9 +85,9 @@ impl Tally {
     }
 }
 
-impl Tallies {
-    /// Counts checked transactions. Those of one scheduler are best together: each change of
-    /// scheduler is a look-up.
+impl Counters {
+    /// Counts checked transactions. Best grouped by scheduler: each change of scheduler costs a
+    /// look-up.
     pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
         let mut group = group.peekable();
         let mut all = self.all.lock();
@@ -100,7 +100,7 @@ impl Tallies {
     }
 
     /// Counters of each.
-    pub(crate) fn all(&self) -> BTreeMap<SchedulerId, Tally> {
+    pub(crate) fn all(&self) -> BTreeMap<SchedulerId, SchedulerCounters> {
         self.all.lock().clone()
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use omega_core::{Conflict, KindId, Reason};
 
-    /// Counting together, one by one, or mixed with others gives the same sums.
+    /// Counting transactions together, singly or mixed gives the same sums.
     #[test]
     fn placements_are_claims_without_those_that_were_refused() {
         let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };
@@ -123,7 +123,7 @@ mod tests {
         };
         let group =
             [judged(1, &taken), judged(2, &taken), judged(1, &conflicted), judged(1, &taken)];
-        let (together, single) = (Tallies::default(), Tallies::default());
+        let (together, single) = (Counters::default(), Counters::default());
         together.judged(group.into_iter());
         group.into_iter().for_each(|one| single.judged([one].into_iter()));
         assert_eq!(together.all(), single.all());

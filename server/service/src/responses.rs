@@ -6,11 +6,16 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
+/// A job as its tenant sees it, with its programs, and how far it is.
+pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
+    proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), ..job(cell, id) }
+}
+
 /// Message with a job and its progress.
 pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     let mut told = proto::JobStatus {
         id: id.0,
-        job: cell.job(id).map(|job| (&**job).into()),
+        job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         ..Default::default()
     };
     for (_, state) in cell.tasks(id) {
@@ -74,7 +79,7 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
     }
 }
 
-/// The rest of a machine's cores for tasks alone, by NUMA node.
+/// Free exclusive cores of a machine, by NUMA node.
 fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
     let nodes = state.machine.numa.as_slice().len();
     let left = state.cores_left.into_iter().flat_map(|cores| *cores.left());

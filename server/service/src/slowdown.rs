@@ -1,9 +1,8 @@
-//! Whether a connection is read now, or its caller is held back: because few places are left, or because
-//! the caller calls more often than it may for long.
+//! Slowdown of connections: one is read later if few slots are left, or if its caller exceeds its
+//! sustained rate.
 //!
-//! See `turns.rs` for why, and for whose turn it is. A rate is kept in the same way: below a quarter of
-//! its burst, a caller is read as slowly as the burst fills, so that one who goes on asking for more is
-//! seldom refused.
+//! `turns.rs` explains why, and chooses the next connection. Below a quarter of its burst, a caller
+//! is read as slowly as the burst refills, so that steady callers are seldom rejected.
 
 use crate::identity::Caller;
 use crate::limits::Places;
@@ -16,18 +15,18 @@ use tokio::time::{Sleep, sleep_until};
 
 /// Limit that slows one connection.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Slowdown {
     places: Places,
     caller: Arc<Caller>,
     ticket: Option<u64>,
     /// Time since which it is not read.
     since: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Whether its turn passes on if there is nothing to read.
+    /// Whether it passes on its turn if there is nothing to read.
     passes_on: bool,
 }
 
-impl Drop for Patience {
+impl Drop for Slowdown {
     fn drop(&mut self) {
         if let Some(lane) = self.places.lane(&self.caller) {
             lane.leave(&self.caller.name, &mut self.ticket);
@@ -35,9 +34,9 @@ impl Drop for Patience {
     }
 }
 
-impl Patience {
-    pub(crate) fn new(places: Places, caller: Arc<Caller>) -> Patience {
-        Patience { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
+impl Slowdown {
+    pub(crate) fn new(places: Places, caller: Arc<Caller>) -> Slowdown {
+        Slowdown { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
     }
 
     /// Whether the connection may be read now. If not, it is woken when it may.

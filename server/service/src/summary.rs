@@ -1,8 +1,8 @@
-//! The whole cell at a glance: sums, and how full each machine is.
+//! Summary of the cell: sums, and the allocation of each machine.
 //!
-//! Commits wait while somebody looks at the cell, so this looks at some hundred machines or jobs at a time
-//! and lets go in between. What it tells is therefore of several versions that are close together: right for
-//! people, and for nothing else.
+//! Commits wait during a read of the cell, so this reads some hundred machines or jobs at a time
+//! and releases the lock in between. Its figures are therefore of several versions that are close
+//! together: good enough for people only.
 
 use crate::host::Host;
 use omega_cellstate::{Cell, MachineStatus};
@@ -19,7 +19,7 @@ const JOBS_AT_ONCE: usize = 256;
 
 /// Observations.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct Summary {
     /// The version at the end.
     pub(crate) version: Version,
     /// The number that the next job gets.
@@ -36,7 +36,7 @@ pub(crate) struct Survey {
     pub(crate) jobs: u64,
     /// Their tasks.
     pub(crate) tasks: Counts,
-    /// The tasks that wait, by the scheduler that is to place them.
+    /// Pending tasks by scheduler.
     pub(crate) waiting: BTreeMap<Text, Waiting>,
     /// Cluster resources that they would claim, by kind.
     pub(crate) waiting_of_cell: Vec<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Survey {
 pub(crate) struct Seen {
     /// Id of the machine.
     pub(crate) id: MachineId,
-    /// Kind.
+    /// The machine as registered.
     pub(crate) machine: Arc<Machine>,
     /// Whether it accepts no tasks.
     pub(crate) draining: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     pub(crate) claimed: Box<[u64]>,
 }
 
-/// Tasks by what they do.
+/// Numbers of tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) pending: u64,
@@ -93,12 +93,12 @@ pub(crate) struct Waiting {
     pub(crate) oldest: Option<(JobId, Text)>,
 }
 
-impl Survey {
+impl Summary {
     /// Sums up the cell. It takes some tens of milliseconds in the largest cells, so it is called
     /// outside of the commit path.
-    pub(crate) fn of(host: &Host) -> Survey {
+    pub(crate) fn of(host: &Host) -> Summary {
         let kinds = host.read(|cell| cell.kinds().clone());
-        let mut survey = Survey {
+        let mut summary = Summary {
             version: Version(0),
             next_job: JobId(0),
             machines: Vec::new(),
@@ -111,15 +111,15 @@ impl Survey {
             waiting: BTreeMap::new(),
         };
         let mut row = 0;
-        while let Some(next) = survey.look_at_machines(host, row) {
+        while let Some(next) = summary.look_at_machines(host, row) {
             row = next;
         }
         let mut job = JobId(0);
-        while let Some(next) = survey.look_at_jobs(host, job) {
+        while let Some(next) = summary.look_at_jobs(host, job) {
             job = next;
         }
-        (survey.version, survey.next_job) = host.read(|cell| (cell.version(), cell.next_job()));
-        survey
+        (summary.version, summary.next_job) = host.read(|cell| (cell.version(), cell.next_job()));
+        summary
     }
 
     /// Reads some machines. Returns the row to continue from, if there are more.
@@ -178,7 +178,7 @@ impl Survey {
         })
     }
 
-    /// Adds what the pending tasks of a job would claim of the cell as a whole.
+    /// Adds the cluster resources that the pending tasks of a job would claim.
     fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
         if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
             return;
@@ -214,12 +214,12 @@ mod tests {
             let removed = cell.machine_by_name("m3");
             removed.map(|id| cell.apply(Command::RemoveMachine { id }));
             let machines = count - u64::from(removed.is_some());
-            let survey = Survey::of(&Host::memory(SharedCell::new(cell)));
-            assert_eq!(survey.machines.len() as u64, machines);
-            assert_eq!(survey.claimable[0], 1000 * machines);
-            assert_eq!((survey.jobs, survey.tasks.pending), (count, 2 * count));
-            assert_eq!(survey.next_job, JobId(count));
-            let waiting = survey.waiting.get("default").cloned().unwrap_or_default();
+            let summary = Summary::of(&Host::memory(SharedCell::new(cell)));
+            assert_eq!(summary.machines.len() as u64, machines);
+            assert_eq!(summary.claimable[0], 1000 * machines);
+            assert_eq!((summary.jobs, summary.tasks.pending), (count, 2 * count));
+            assert_eq!(summary.next_job, JobId(count));
+            let waiting = summary.waiting.get("default").cloned().unwrap_or_default();
             assert_eq!((waiting.jobs, waiting.tasks), (count, 2 * count));
             assert_eq!(waiting.oldest.map(|(id, _)| id), (count > 0).then_some(JobId(0)));
         }

@@ -1,10 +1,8 @@
 //! Log of commits for operators: all at debug level, and slow ones always. Without a listener, an
 //! event costs one comparison.
-//!
-//! Where nobody listens, an event costs a look at a number.
 
+use crate::counters::Judged;
 use crate::server::SlowCommit;
-use crate::tally::Judged;
 use omega_client::ApiError;
 use omega_core::SchedulerId;
 use parking_lot::Mutex;
@@ -87,7 +85,7 @@ impl SlowCommits {
 }
 
 impl Told {
-    /// Number of transactions that were left out before this line; none if it is to be left out, too.
+    /// Number of transactions omitted before this line; `None` if this one is omitted, too.
     fn line(&mut self, now: Instant, transactions: usize) -> Option<u64> {
         let is_over =
             |since: Instant| now.saturating_duration_since(since) >= Duration::from_secs(1);

@@ -1,0 +1,72 @@
+//! Shards of a sweep made one: `--merge DIR...`.
+//!
+//! Nothing is run. Each point must be in exactly one of the folders, all of which must be of this sweep and of one version of
+//! the simulator; so the results are, byte for byte, those of a sweep that one process ran.
+
+use super::file::Point;
+use super::kept::{Done, Folder};
+use crate::command::SimError;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Points that a message names one by one.
+const NAMED_MAX: usize = 5;
+
+/// Collects all points from the folders of the shards, in order.
+pub(super) fn collect(
+    dirs: &[PathBuf],
+    text: &str,
+    points: &[Point],
+) -> Result<Vec<Done>, SimError> {
+    let mut found: Vec<Option<(Done, usize)>> = points.iter().map(|_| None).collect();
+    for (at, dir) in dirs.iter().enumerate() {
+        let folder = Folder::of(dir, text)?;
+        for (number, point) in points.iter().enumerate() {
+            let Some(done) = folder.kept(number, point) else { continue };
+            if let Some((_, other)) = &found[number] {
+                return Err(double(number, &dirs[*other], dir));
+            }
+            found[number] = Some((done, at));
+        }
+    }
+    let missing: Vec<usize> = (0..points.len()).filter(|number| found[*number].is_none()).collect();
+    if !missing.is_empty() {
+        return Err(gap(&missing, points.len()));
+    }
+    let done: Vec<Done> = found.into_iter().flatten().map(|(done, _)| done).collect();
+    same_version(&done)?;
+    Ok(done)
+}
+
+fn double(number: usize, one: &std::path::Path, other: &std::path::Path) -> SimError {
+    SimError::Lacks(format!(
+        "--merge: point {number} is in {} and in {}: give each folder once, and run no point in two shards",
+        one.display(),
+        other.display()
+    ))
+}
+
+fn gap(missing: &[usize], all: usize) -> SimError {
+    let mut message = format!("--merge: {} of {all} points are missing: ", missing.len());
+    let named: Vec<String> =
+        missing.iter().take(NAMED_MAX).map(|number| number.to_string()).collect();
+    message += &named.join(", ");
+    if missing.len() > NAMED_MAX {
+        message += ", ...";
+    }
+    // Writing to a string does not fail.
+    let _ = write!(message, "; run their shards again (of N shards, point P is in P mod N)");
+    SimError::Lacks(message)
+}
+
+/// Refuses results of several versions of the simulator: their difference may not be one of settings.
+fn same_version(done: &[Done]) -> Result<(), SimError> {
+    let Some(first) = done.first() else { return Ok(()) };
+    match done.iter().position(|it| it.report.version != first.report.version) {
+        None => Ok(()),
+        Some(number) => Err(SimError::Lacks(format!(
+            "--merge: point 0 was run by omega-sim {}, point {number} by {}: run the shards of one of them again",
+            first.report.version, done[number].report.version
+        ))),
+    }
+}

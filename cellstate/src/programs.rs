@@ -1,0 +1,227 @@
+//! Bounds of the programs and payloads of jobs.
+//!
+//! A program that passes can be started: it has no NUL byte where the operating system ends a text, no variable twice,
+//! and it fits into a message to its agent.
+
+use crate::texts;
+use crate::validate::at_most;
+use omega_core::limits::{
+    HEALTH_MS_MAX, PAYLOAD_BYTES_MAX, RUN_BYTES_MAX, RUN_TEXT_BYTES_MAX, RUN_TEXTS_MAX,
+};
+use omega_core::{
+    EnvVar, HealthCheck, NamedPort, Probe, Rejection, Run, TaskGroup, Text, bytes_at_most,
+};
+use std::collections::BTreeSet;
+
+type Checked = Result<(), Rejection>;
+
+/// Variables with this beginning are set by agents.
+const RESERVED_PREFIX: &str = "OMEGA_";
+
+/// Checks the program and the payload of a group.
+pub(crate) fn program(group: &TaskGroup) -> Checked {
+    at_most("bytes of a payload", group.payload.as_bytes().len(), PAYLOAD_BYTES_MAX)?;
+    let Some(run) = &group.run else { return Ok(()) };
+    command(group, run)?;
+    at_most("environment variables of a program", run.env.len(), RUN_TEXTS_MAX)?;
+    env(group, &run.env)?;
+    ports(group, &run.ports)?;
+    if let Some(check) = &run.health {
+        health(group, check)?;
+    }
+    let delay = run.restart.delay_ms;
+    at_most("milliseconds before a restart", delay as usize, HEALTH_MS_MAX as usize)?;
+    at_most("bytes of a program", bytes_at_most(&**run), RUN_BYTES_MAX)
+}
+
+fn bad(group: &TaskGroup, field: &str, rule: &str) -> Rejection {
+    Rejection::BadJob(format!("group {:?}: {field} {rule}", group.name).into())
+}
+
+fn text(group: &TaskGroup, field: &str, text: &Text) -> Checked {
+    at_most(&format!("bytes of {field}"), text.len(), RUN_TEXT_BYTES_MAX)?;
+    match text.contains('\0') {
+        true => Err(bad(group, field, "has a NUL byte, which ends a text: leave it out")),
+        false => Ok(()),
+    }
+}
+
+fn command(group: &TaskGroup, run: &Run) -> Checked {
+    if run.command.is_empty() {
+        return Err(bad(group, "run.command", "is empty: give a program such as \"/bin/sh\""));
+    }
+    text(group, "run.command", &run.command)?;
+    at_most("arguments of a program", run.args.len(), RUN_TEXTS_MAX)?;
+    run.args.iter().try_for_each(|arg| text(group, "run.args", arg))?;
+    if let Some(dir) = &run.working_dir {
+        text(group, "run.working_dir", dir)?;
+        if !dir.starts_with('/') {
+            return Err(bad(group, "run.working_dir", "is not absolute: begin it with \"/\""));
+        }
+    }
+    run.user.iter().try_for_each(|user| texts::name("user", user))
+}
+
+fn env(group: &TaskGroup, env: &[EnvVar]) -> Checked {
+    let mut names = BTreeSet::new();
+    for EnvVar { name, value } in env {
+        text(group, "run.env", name)?;
+        text(group, "run.env", value)?;
+        texts::name("environment variable", name)?;
+        if name.contains('=') {
+            return Err(bad(group, "run.env", "has a name with \"=\": leave it out"));
+        }
+        if name.starts_with(RESERVED_PREFIX) {
+            return Err(bad(
+                group,
+                "run.env",
+                "has a name with OMEGA_, which agents set: rename it",
+            ));
+        }
+        if !names.insert(name) {
+            return Err(bad(group, "run.env", "has a name twice: give each once"));
+        }
+    }
+    Ok(())
+}
+
+fn ports(group: &TaskGroup, ports: &[NamedPort]) -> Checked {
+    let mut names = BTreeSet::new();
+    for NamedPort { name, number } in ports {
+        texts::name("port name", name)?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if !name.chars().all(is_plain) {
+            let rule = "has a name with other characters than letters, digits, \"-\" and \"_\"";
+            return Err(bad(group, "ports", rule));
+        }
+        if !names.insert(name.to_ascii_uppercase().replace('-', "_")) {
+            return Err(bad(group, "ports", "has a name twice: give each once"));
+        }
+        if group.rules.ports.iter().all(|port| port.number != *number) {
+            return Err(bad(group, "run.ports", "names a port that the group does not have"));
+        }
+    }
+    Ok(())
+}
+
+fn health(group: &TaskGroup, check: &HealthCheck) -> Checked {
+    let HealthCheck { probe, interval_ms, timeout_ms, failures, start_period_ms } = check;
+    let times =
+        [("interval", interval_ms), ("timeout", timeout_ms), ("start period", start_period_ms)];
+    for (what, time) in times {
+        let what = format!("milliseconds of the {what} of a health check");
+        at_most(&what, *time as usize, HEALTH_MS_MAX as usize)?;
+    }
+    if [interval_ms, timeout_ms, failures].contains(&&0) {
+        let rule = "has an interval, timeout or number of failures of 0: give at least 1";
+        return Err(bad(group, "run.health", rule));
+    }
+    match probe {
+        Probe::Command(words) if words.first().is_none_or(|word| word.is_empty()) => {
+            Err(bad(group, "run.health.command", "is empty: give a program and its arguments"))
+        }
+        Probe::Command(words) => {
+            at_most("arguments of a health check", words.len(), RUN_TEXTS_MAX)?;
+            words.iter().try_for_each(|word| text(group, "run.health.command", word))
+        }
+        Probe::Tcp(0) | Probe::Http { port: 0, .. } => {
+            Err(bad(group, "run.health", "has port 0: give 1 to 65535"))
+        }
+        Probe::Tcp(_) => Ok(()),
+        Probe::Http { path, .. } => {
+            let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
+            match is_path {
+                true => Ok(()),
+                false => Err(bad(
+                    group,
+                    "run.health.http",
+                    "is no path: begin it with \"/\" and encode spaces and other characters",
+                )),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Port, RestartPolicy};
+    use std::sync::Arc;
+
+    fn group(run: Run) -> TaskGroup {
+        let mut group = TaskGroup::new(1, Amounts::zero());
+        group.rules.ports = vec![Port::tcp(80)];
+        group.run = Some(Arc::new(run));
+        group
+    }
+
+    fn variable(name: &str, value: &str) -> EnvVar {
+        EnvVar { name: name.into(), value: value.into() }
+    }
+
+    fn refused(change: impl FnOnce(&mut Run)) -> String {
+        let mut run = Run::new("/bin/sh").with_args(["-c", "echo a\nexit 3"]);
+        change(&mut run);
+        program(&group(run)).err().map_or_else(String::new, |why| why.to_string())
+    }
+
+    fn checked(probe: Probe) -> Option<HealthCheck> {
+        let (interval_ms, timeout_ms, failures, start_period_ms) = (1000, 500, 3, 0);
+        Some(HealthCheck { probe, interval_ms, timeout_ms, failures, start_period_ms })
+    }
+
+    #[test]
+    fn a_program_within_bounds_is_taken() {
+        let why = refused(|run| {
+            run.env = vec![variable("A", "1"), variable("B", "x\ny")];
+            run.working_dir = Some("/tmp".into());
+            run.user = Some("nobody".into());
+            run.ports = vec![NamedPort { name: "http".into(), number: 80 }];
+            run.health = checked(Probe::Http { port: 80, path: "/healthy?a=b".into() });
+            run.restart = RestartPolicy { attempts: 3, delay_ms: 1000 };
+        });
+        assert_eq!(why, "");
+    }
+
+    #[test]
+    fn each_bound_is_named() {
+        let long: Text = "x".repeat(RUN_TEXT_BYTES_MAX + 1).into();
+        let named = |name: &str, number| vec![NamedPort { name: name.into(), number }];
+        let cases = [
+            (refused(|run| run.command = "".into()), "run.command is empty"),
+            (refused(|run| run.args.push("a\0b".into())), "run.args has a NUL byte"),
+            (refused(|run| run.args.push(long)), "bytes of run.args"),
+            (refused(|run| run.args = vec!["x".into(); 1025]), "arguments of a program"),
+            (refused(|run| run.args = vec!["x".repeat(30_000).into(); 3]), "bytes of a program"),
+            (refused(|run| run.env = vec![variable("A=", "")]), "a name with \"=\""),
+            (refused(|run| run.env = vec![variable("OMEGA_JOB", "")]), "which agents set"),
+            (refused(|run| run.env = vec![variable("A", ""), variable("A", "")]), "a name twice"),
+            (refused(|run| run.working_dir = Some("tmp".into())), "is not absolute"),
+            (refused(|run| run.user = Some("".into())), "is empty"),
+            (refused(|run| run.ports = named("http", 81)), "does not have"),
+            (refused(|run| run.ports = named("ht tp", 80)), "other characters"),
+            (refused(|run| run.health = checked(Probe::Tcp(0))), "port 0"),
+            (refused(|run| run.health = checked(Probe::Command(Vec::new()))), "is empty"),
+            (
+                refused(|run| run.health = checked(Probe::Http { port: 1, path: "x".into() })),
+                "is no path",
+            ),
+            (refused(|run| run.restart.delay_ms = HEALTH_MS_MAX + 1), "before a restart"),
+        ];
+        for (why, part) in cases {
+            assert!(why.contains(part), "{why:?} should name {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_payload_has_a_bound() {
+        let with = |bytes: usize| {
+            program(&TaskGroup {
+                payload: vec![7; bytes].into(),
+                ..TaskGroup::new(1, Amounts::zero())
+            })
+        };
+        assert_eq!(with(PAYLOAD_BYTES_MAX), Ok(()));
+        assert!(with(PAYLOAD_BYTES_MAX + 1).is_err());
+    }
+}

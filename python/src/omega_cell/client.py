@@ -1,0 +1,183 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+
+from . import _calls, errors
+from ._calls import Call, Page
+from ._replicas import OPTIONS, TRY_S, Replicas, Tls
+from .model import CellStatus, Job, JobStatus, Machine, MachineStatus, Task, TaskChange
+from .units import Amount, Kinds
+
+T = TypeVar("T")
+
+
+class Client:
+    """A cell that replicas serve. A call is sent again, to the next replica, until it is answered or `timeout` is over.
+
+    Nothing is done twice: every call of the API may be repeated. Objects of this class may be used by several threads.
+    """
+
+    def __init__(self, addresses: str | Sequence[str], *, tls: Tls | None = None, timeout: float = 30.0) -> None:
+        self._replicas = Replicas(addresses)
+        self._credentials = tls.credentials() if tls else None
+        self._timeout = timeout
+        self._channels: dict[str, grpc.Channel] = {}
+        self._kinds: Kinds | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections."""
+        while self._channels:
+            self._channels.popitem()[1].close()
+
+    @property
+    def kinds(self) -> Kinds:
+        """The resource kinds of the cell; asked for once."""
+        if self._kinds is None:
+            self._kinds = self.call(_calls.kinds())
+        return self._kinds
+
+    def describe(self) -> CellStatus:
+        """Returns what the cell has, and how much of it is claimed."""
+        return self.call(_calls.describe())
+
+    def submit(self, job: Job) -> int:
+        """Submits a job and returns its id. The same job again gets the same id; another one of this name is refused."""
+        return self.call(_calls.submit(self.kinds, job))
+
+    def job(self, job: str | int) -> JobStatus:
+        """Returns a job by name or id."""
+        return self.call(_calls.get(self.kinds, job))
+
+    def jobs(self, *, tenant: str = "") -> Iterator[JobStatus]:
+        """Iterates over the jobs that have not ended, of all tenants or of one."""
+        return self._pages(lambda token: _calls.jobs(self.kinds, tenant, token))
+
+    def resize(self, job: str | int, count: int, *, group: str = "main") -> None:
+        """Changes the number of tasks of a group."""
+        self.call(_calls.resize(job, count, group))
+
+    def kill(self, job: str | int) -> None:
+        """Ends a job and all its tasks."""
+        self.call(_calls.kill(job))
+
+    def explain(self, job: str | int) -> list[str]:
+        """Returns why tasks of a job are pending and what would help, a line each."""
+        return self.call(_calls.explain(job))
+
+    def tasks(self, job: str | int) -> Iterator[Task]:
+        """Iterates over the tasks of a job."""
+        return self._pages(lambda token: _calls.tasks(job, token))
+
+    def watch(self, job: str | int) -> Iterator[TaskChange]:
+        """Iterates over the changes of a job's tasks, from the present state until all have ended.
+
+        A connection that breaks is made again, at another replica if need be; then all tasks come once more.
+        """
+        attempt, until = 0, 0.0
+        while True:
+            address = self._replicas.current
+            call = _calls.watch(job)
+            try:
+                for answer in call.method.on(self._channel(address))(call.request):
+                    change = call.read(answer)
+                    yield change
+                    if change.ended:
+                        return
+                    attempt = 0
+            except grpc.RpcError as error:
+                if attempt == 0:
+                    until = time.monotonic() + self._timeout
+                self._wait(errors.of_call(error), address, attempt, until)
+            attempt += 1
+
+    def add_machine(self, machine: Machine) -> None:
+        """Adds a machine, or changes the one of this name."""
+        self.call(_calls.add_machine(self.kinds, machine))
+
+    def machines(self) -> Iterator[MachineStatus]:
+        """Iterates over the machines."""
+        return self._pages(lambda token: _calls.machines(self.kinds, token))
+
+    def drain(self, machine: str) -> None:
+        """Stops placing tasks on a machine. Its tasks stay."""
+        self.call(_calls.drain(machine, resume=False))
+
+    def resume(self, machine: str) -> None:
+        """Places tasks on a drained machine again."""
+        self.call(_calls.drain(machine, resume=True))
+
+    def remove_machine(self, machine: str) -> None:
+        """Removes a machine. Its tasks become pending."""
+        self.call(_calls.remove_machine(machine))
+
+    def set_quota(self, tenant: str, limit: dict[str, Amount] | None) -> None:
+        """Limits what a tenant's tasks may claim together; `None` lifts the limit."""
+        self.call(_calls.set_quota(self.kinds, tenant, limit))
+
+    def call(self, call: Call[T], *, retried: Callable[[Any], None] | None = None) -> T:
+        """Sends a call until it is answered, fails for good, or time is over. `retried` marks what is sent once more."""
+        until = time.monotonic() + self._timeout
+        attempt = 0
+        while True:
+            address = self._replicas.current
+            left = max(until - time.monotonic(), 0.001)
+            try:
+                method: Any = call.method.on(self._channel(address))
+                return call.read(method(call.request, timeout=min(left, TRY_S)))
+            except grpc.RpcError as error:
+                self._wait(errors.of_call(error), address, attempt, until)
+                if retried:
+                    retried(call.request)
+            attempt += 1
+
+    def stream(self, method: Any, request: Any) -> tuple[str, Any]:
+        """Opens a stream of answers at the current replica; returns its address and the stream."""
+        address = self._replicas.current
+        return address, method.on(self._channel(address))(request)
+
+    def failed(self, address: str) -> None:
+        """Turns to the next replica after a stream of this one broke."""
+        self._replicas.next(address)
+
+    def _wait(self, error: errors.OmegaError, address: str, attempt: int, until: float) -> None:
+        """Waits before the next try; raises the error if there is none."""
+        pause = errors.pause_s(error, attempt)
+        if pause is None or time.monotonic() + pause > until:
+            raise error from None
+        if error.code not in ("BUSY", "LIMIT"):
+            self._replicas.next(address)
+        time.sleep(pause)
+
+    def _channel(self, address: str) -> grpc.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            if self._credentials:
+                channel = grpc.secure_channel(address, self._credentials, OPTIONS)
+            else:
+                channel = grpc.insecure_channel(address, OPTIONS)
+            self._channels[address] = channel
+        return channel
+
+    def _pages(self, page: Callable[[str], Call[Page[T]]]) -> Iterator[T]:
+        token = ""
+        while True:
+            answer = self.call(page(token))
+            yield from answer.items
+            token = answer.next
+            if not token:
+                return

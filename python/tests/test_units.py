@@ -1,0 +1,47 @@
+"""Amounts as people write them."""
+
+import unittest
+
+from omega_cell import Kinds
+from omega_cell.units import Kind
+
+KINDS = Kinds([Kind("cpu", "milli"), Kind("memory", "bytes"), Kind("licences", "count")])
+
+
+class Amounts(unittest.TestCase):
+    def test_texts_and_numbers(self) -> None:
+        for written, read in [
+            ({"cpu": 0.5}, [500]),
+            ({"cpu": "500m"}, [500]),
+            ({"cpu": 0.1}, [100]),
+            ({"cpu": 2, "memory": "2GiB"}, [2000, 2 << 30]),
+            ({"memory": "1.5Gi"}, [0, 3 << 29]),
+            ({"memory": "10MB"}, [0, 10_000_000]),
+            ({"memory": 4096, "licences": 1}, [0, 4096, 1]),
+            ({"licences": 0}, []),
+        ]:
+            with self.subTest(written):
+                self.assertEqual(KINDS.amounts(written), read)
+
+    def test_what_is_no_amount_names_field_and_value(self) -> None:
+        for named, says in [
+            ({"cpu": "much"}, "cpu: 'much' is not an amount"),
+            ({"cpu": 0.0001}, "cpu: 0.0001 is not a multiple of 0.001"),
+            ({"cpu": -1}, "cpu: -1 is not a multiple"),
+            ({"memory": "2GiX"}, "memory: '2GiX'"),
+            ({"memory": "1..2Gi"}, "memory: '1..2' is not a number"),
+            ({"licences": 0.5}, "licences: 0.5 is not a multiple of 1"),
+            ({"cpu": True}, "cpu: True is not an amount"),
+            ({"disk": 1}, "'disk' is not a resource kind of this cell; it has cpu, memory, licences"),
+        ]:
+            with self.subTest(named):
+                with self.assertRaises(ValueError) as caught:
+                    KINDS.amounts(named)
+                self.assertIn(says, str(caught.exception))
+
+    def test_amounts_by_name(self) -> None:
+        self.assertEqual(KINDS.named([1500, 0, 3]), {"cpu": 1.5, "licences": 3})
+
+
+if __name__ == "__main__":
+    unittest.main()

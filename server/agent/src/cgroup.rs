@@ -1,0 +1,278 @@
+//! Control groups, version 2: a group for each task below one of the agent's.
+//!
+//! ```text
+//!   ROOT/                       given to the agent (systemd: Delegate=yes)
+//!     agent/                    the agent itself: a group with controllers for others has no processes
+//!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
+//!       JOB-TASK/               cpu.weight, cpu.max, memory.max, pids.max, cpuset.cpus
+//! ```
+
+use crate::spec::Limits;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Controllers that tasks are limited by.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// The one that exclusive cores need.
+const CPUSET: &str = "cpuset";
+
+/// The length of a period of `cpu.max`, in microseconds.
+const PERIOD_US: u64 = 100_000;
+
+/// Where the groups of tasks are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupRoot {
+    tasks: PathBuf,
+}
+
+/// The group of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+}
+
+/// Why there are no groups. Start the agent with more rights, or without limits.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// The machine has version 1, or none is mounted.
+    #[error("{0} is no control group of version 2: boot with systemd.unified_cgroup_hierarchy=1")]
+    NotVersion2(PathBuf),
+    /// The group does not have what tasks are limited by.
+    #[error("{folder} has no controller {controller:?}: let the agent's service have Delegate=yes")]
+    NoController {
+        /// Which group.
+        folder: PathBuf,
+        /// Which controller.
+        controller: &'static str,
+    },
+    /// The agent may not write there.
+    #[error("{path}: {why}: start the agent as root, or in a group of its own (Delegate=yes)")]
+    Refused {
+        /// Which file.
+        path: PathBuf,
+        /// Error of the operating system.
+        why: io::Error,
+    },
+}
+
+fn write(folder: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
+    let path = folder.join(file);
+    fs::write(&path, value).map_err(|why| CgroupError::Refused { path, why })
+}
+
+/// The group of this process, by `/proc/self/cgroup`.
+fn own(mount: &Path, table: &str) -> Option<PathBuf> {
+    let path = table.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(mount.join(path.trim_start_matches('/')))
+}
+
+impl CgroupRoot {
+    /// Prepares the group of this process for tasks: moves this process into a group below it.
+    ///
+    /// # Errors
+    /// If there is none of version 2, or the agent may not change it.
+    pub fn of_this_process() -> Result<CgroupRoot, CgroupError> {
+        let mount = Path::new("/sys/fs/cgroup");
+        let table = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = own(mount, &table).ok_or_else(|| CgroupError::NotVersion2(mount.to_owned()))?;
+        // An agent that was started again in the same service is below already.
+        let is_below = own.file_name().is_some_and(|name| name == "agent");
+        let root = own.parent().filter(|_| is_below).unwrap_or(&own);
+        CgroupRoot::prepare(root)
+    }
+
+    /// Prepares a group for tasks.
+    ///
+    /// # Errors
+    /// If it is none of version 2, or the agent may not change it.
+    pub fn prepare(root: &Path) -> Result<CgroupRoot, CgroupError> {
+        let listed = fs::read_to_string(root.join("cgroup.controllers"))
+            .map_err(|_| CgroupError::NotVersion2(root.to_owned()))?;
+        let has = |controller: &str| listed.split_whitespace().any(|one| one == controller);
+        if let Some(controller) = CONTROLLERS.into_iter().find(|controller| !has(controller)) {
+            return Err(CgroupError::NoController { folder: root.to_owned(), controller });
+        }
+        let make = |name: &str| {
+            let path = root.join(name);
+            fs::create_dir_all(&path)
+                .map(|()| path.clone())
+                .map_err(|why| CgroupError::Refused { path, why })
+        };
+        let (agent, tasks) = (make("agent")?, make("tasks")?);
+        write(&agent, "cgroup.procs", "0")?;
+        let mut enable: Vec<String> = CONTROLLERS.iter().map(|name| format!("+{name}")).collect();
+        if has(CPUSET) {
+            enable.push(format!("+{CPUSET}"));
+        }
+        for folder in [root, &tasks] {
+            write(folder, "cgroup.subtree_control", &enable.join(" "))?;
+        }
+        Ok(CgroupRoot { tasks })
+    }
+
+    /// Makes the group of a task with its limits.
+    ///
+    /// # Errors
+    /// If the agent may not.
+    pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
+        let folder = self.tasks.join(name);
+        fs::create_dir_all(&folder)
+            .map_err(|why| CgroupError::Refused { path: folder.clone(), why })?;
+        Cgroup::at(&folder).limit(limits)?;
+        Ok(folder)
+    }
+}
+
+impl Cgroup {
+    pub(crate) fn at(folder: &Path) -> Cgroup {
+        Cgroup { folder: folder.to_owned() }
+    }
+
+    /// Sets the limits, now or later.
+    pub(crate) fn limit(&self, limits: &Limits) -> Result<(), CgroupError> {
+        let Limits { cpu_millis, memory_bytes, pids, cores, .. } = limits;
+        let bound = |amount: &u64| match amount {
+            0 => "max".to_owned(),
+            amount => amount.to_string(),
+        };
+        let folder = &self.folder;
+        write(folder, "cpu.weight", &weight(*cpu_millis).to_string())?;
+        let quota = cpu_millis.saturating_mul(PERIOD_US) / 1000;
+        // The kernel takes no less than a millisecond.
+        let quota = if quota == 0 { 0 } else { quota.max(1000) };
+        write(folder, "cpu.max", &format!("{} {PERIOD_US}", bound(&quota)))?;
+        write(folder, "memory.max", &bound(memory_bytes))?;
+        write(folder, "memory.oom.group", "1")?;
+        write(folder, "pids.max", &bound(pids))?;
+        if !cores.is_empty() {
+            let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+            write(folder, "cpuset.cpus", &list.join(","))?;
+        }
+        Ok(())
+    }
+
+    /// Kills all processes of the group. Where it is gone, so are they.
+    pub(crate) fn kill(&self) {
+        let _ = fs::write(self.folder.join("cgroup.kill"), "1");
+    }
+
+    /// Removes the group, which must be empty.
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+
+    /// Number of processes of the group that the kernel has killed for want of memory.
+    pub(crate) fn out_of_memory(&self) -> u64 {
+        field(&self.read("memory.events"), "oom_kill")
+    }
+
+    /// Processor time that the group has used, in microseconds.
+    pub(crate) fn cpu_us(&self) -> u64 {
+        field(&self.read("cpu.stat"), "usage_usec")
+    }
+
+    /// Memory that the group uses.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.read("memory.current").trim().parse().unwrap_or_default()
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.join(file)).unwrap_or_default()
+    }
+}
+
+/// The weight of a task by its processors: 100, which all groups have at first, for one core.
+fn weight(cpu_millis: u64) -> u64 {
+    (cpu_millis / 10).clamp(1, 10_000)
+}
+
+/// The number behind a name in a file of such lines.
+fn field(lines: &str, name: &str) -> u64 {
+    let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(controllers: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("cgroup.controllers"), controllers).unwrap();
+        root
+    }
+
+    fn content(folder: &Path, file: &str) -> String {
+        fs::read_to_string(folder.join(file)).unwrap()
+    }
+
+    #[test]
+    fn a_task_has_a_group_with_its_limits() {
+        let root = root("cpuset cpu io memory pids\n");
+        let prepared = CgroupRoot::prepare(root.path()).unwrap();
+        assert_eq!(content(root.path(), "cgroup.subtree_control"), "+cpu +memory +pids +cpuset");
+        assert_eq!(content(&root.path().join("agent"), "cgroup.procs"), "0");
+        let limits = Limits {
+            cpu_millis: 1500,
+            memory_bytes: 1 << 30,
+            cores: vec![2, 3],
+            pids: 100,
+            ..Limits::default()
+        };
+        let folder = prepared.make("web-0", &limits).unwrap();
+        let written = [
+            ("cpu.weight", "150"),
+            ("cpu.max", "150000 100000"),
+            ("memory.max", "1073741824"),
+            ("memory.oom.group", "1"),
+            ("pids.max", "100"),
+            ("cpuset.cpus", "2,3"),
+        ];
+        for (file, value) in written {
+            assert_eq!(content(&folder, file), value, "{file}");
+        }
+        let group = Cgroup::at(&folder);
+        group.limit(&Limits { cpu_millis: 1, ..Limits::default() }).unwrap();
+        assert_eq!(content(&folder, "cpu.max"), "1000 100000", "the least that the kernel takes");
+        group.limit(&Limits::default()).unwrap();
+        assert_eq!(content(&folder, "cpu.max"), "max 100000");
+        assert_eq!(content(&folder, "memory.max"), "max");
+        group.kill();
+        assert_eq!(content(&folder, "cgroup.kill"), "1");
+    }
+
+    #[test]
+    fn figures_of_a_group_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
+        let group = Cgroup::at(folder.path());
+        assert_eq!((group.out_of_memory(), group.cpu_us(), group.memory_bytes()), (0, 0, 0));
+        put("memory.events", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 3\noom_group_kill 1\n");
+        put("cpu.stat", "usage_usec 123456\nuser_usec 1\n");
+        put("memory.current", "8192\n");
+        assert_eq!(
+            (group.out_of_memory(), group.cpu_us(), group.memory_bytes()),
+            (3, 123_456, 8192)
+        );
+    }
+
+    #[test]
+    fn a_machine_without_groups_is_told_so() {
+        let none = tempfile::tempdir().unwrap();
+        let why = CgroupRoot::prepare(none.path()).unwrap_err().to_string();
+        assert!(why.contains("is no control group of version 2"), "{why}");
+        let few = root("cpu pids\n");
+        let why = CgroupRoot::prepare(few.path()).unwrap_err().to_string();
+        assert!(why.contains("no controller \"memory\""), "{why}");
+    }
+
+    #[test]
+    fn the_group_of_a_process_is_in_the_line_of_version_2() {
+        let mount = Path::new("/sys/fs/cgroup");
+        let two = own(mount, "0::/system.slice/omega.service\n");
+        assert_eq!(two, Some(mount.join("system.slice/omega.service")));
+        assert_eq!(own(mount, "4:memory:/a\n1:name=systemd:/b\n"), None);
+    }
+}

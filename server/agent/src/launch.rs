@@ -1,0 +1,109 @@
+//! The last stage before the program: a process that limits itself, and becomes the program.
+//!
+//! Limits, sessions and users are set here rather than between `fork` and `exec`, which would need unsafe code.
+
+use crate::spec::{self, SPEC, TaskSpec, WORK};
+use crate::users::{self, User};
+use omega_core::Probe;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The exit code of a stage that did not become the program: the one that shells have for it.
+pub const CANNOT_START: u8 = 127;
+
+/// The variable that all processes of a task have, by which those that are left are found.
+pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
+
+/// Where programs without a path are looked for.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Becomes the program of a task.
+pub(crate) fn program(folder: &Path) -> io::Result<()> {
+    let spec = read_spec(folder)?;
+    let command = spec.command.clone();
+    become_program(folder, &spec, &command, &spec.args)
+}
+
+/// Becomes the command of a task's health check.
+pub(crate) fn probe(folder: &Path) -> io::Result<()> {
+    let spec = read_spec(folder)?;
+    let Some(Probe::Command(words)) = spec.health.as_ref().map(|health| &health.probe) else {
+        return Err(io::Error::other("the task has no command to check its health"));
+    };
+    let mut words = words.iter().map(ToString::to_string);
+    let command = words.next().unwrap_or_default();
+    become_program(folder, &spec, &command, &words.collect::<Vec<_>>())
+}
+
+fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
+    spec::read(folder, SPEC)?.ok_or_else(|| io::Error::other("it has no description of a task"))
+}
+
+fn become_program(
+    folder: &Path,
+    spec: &TaskSpec,
+    command: &str,
+    args: &[String],
+) -> io::Result<()> {
+    rustix::process::setsid()?;
+    if let Some(cgroup) = &spec.limits.cgroup {
+        // 0 is the process that writes.
+        fs::write(cgroup.join("cgroup.procs"), "0")?;
+    }
+    limit(spec)?;
+    let user = spec.user.as_deref().map(users::find).transpose()?;
+    let work = working_dir(folder, spec, user.as_ref())?;
+    let home = user.as_ref().map_or_else(|| "/".to_owned(), |user| user.home.clone());
+    let mut program = Command::new(command);
+    program.args(args).current_dir(work).env_clear().env("PATH", PATH).env("HOME", home);
+    program.envs(spec.env.iter().map(|(name, value)| (name, value)));
+    program.env(FOLDER_VARIABLE, folder);
+    if let Some(user) = &user {
+        let gids: Vec<_> =
+            user.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+        rustix::thread::set_thread_groups(&gids)?;
+        rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
+    }
+    // Without its supervisor nobody would watch it. A change of the user clears this, so it comes after that.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::thread::set_no_new_privs(true)?;
+    let why = program.exec();
+    Err(io::Error::new(why.kind(), format!("{command}: {why}")))
+}
+
+/// Sets the limits that hold without a cgroup, too.
+fn limit(spec: &TaskSpec) -> io::Result<()> {
+    let both = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
+    rustix::process::setrlimit(Resource::Core, both(0))?;
+    if !spec.limits.cores.is_empty() && spec.limits.cgroup.is_none() {
+        pin(&spec.limits.cores)?;
+    }
+    Ok(())
+}
+
+/// Binds the process, and with it the program, to cores.
+fn pin(cores: &[u32]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    for core in cores.iter().filter(|core| (**core as usize) < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(*core as usize);
+    }
+    Ok(rustix::thread::sched_setaffinity(None::<Pid>, &set)?)
+}
+
+/// The directory that a program begins in: its own belongs to its user.
+fn working_dir(folder: &Path, spec: &TaskSpec, user: Option<&User>) -> io::Result<PathBuf> {
+    if let Some(named) = &spec.working_dir {
+        return Ok(named.clone());
+    }
+    let own = folder.join(WORK);
+    fs::create_dir_all(&own)?;
+    if let Some(user) = user {
+        std::os::unix::fs::chown(&own, Some(user.uid), Some(user.gid))?;
+    }
+    Ok(own)
+}

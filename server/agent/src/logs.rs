@@ -1,0 +1,224 @@
+//! Output of a task: two streams, each in a file that is rotated once it is full, so that a task has at most twice the
+//! bound of each on the disk.
+//!
+//! Positions count from the first byte that the task ever wrote to the stream, so that a reader goes on where it was,
+//! across rotations and restarts.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A stream of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl LogStream {
+    /// Its name, which files begin with.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LogStream::Stdout => "stdout",
+            LogStream::Stderr => "stderr",
+        }
+    }
+}
+
+/// Part of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPart {
+    /// Position of its first byte. It is later than the one that was asked for where older bytes are gone.
+    pub from: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Position behind the last byte of the log.
+    pub end: u64,
+}
+
+/// The files of a stream: `stdout.POSITION`, by the position of the first byte of each, ascending.
+fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(why) => return Err(why),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let position = name.strip_prefix(stream.name()).and_then(|rest| rest.strip_prefix('.'));
+        found.extend(position.and_then(|rest| rest.parse().ok()).map(|at| (at, path.clone())));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Appends to a stream and rotates its files.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    folder: PathBuf,
+    stream: LogStream,
+    bytes_max: u64,
+    file: File,
+    /// Bytes of the file, and the position of its first one.
+    length: u64,
+    from: u64,
+}
+
+impl Writer {
+    /// Goes on with the newest file.
+    pub(crate) fn open(folder: &Path, stream: LogStream, bytes_max: u64) -> io::Result<Writer> {
+        fs::create_dir_all(folder)?;
+        let last = files(folder, stream)?.pop();
+        let (from, path) =
+            last.unwrap_or_else(|| (0, folder.join(format!("{}.{:020}", stream.name(), 0))));
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let length = file.metadata()?.len();
+        let (folder, bytes_max) = (folder.to_owned(), bytes_max.max(1));
+        Ok(Writer { folder, stream, bytes_max, file, length, from })
+    }
+
+    /// Appends bytes. Where the disk is full they are lost, and the task goes on.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.length >= self.bytes_max && self.rotate().is_err() {
+                return;
+            }
+            let room = (self.bytes_max - self.length).min(bytes.len() as u64) as usize;
+            let (now, later) = bytes.split_at(room);
+            if self.file.write_all(now).is_err() {
+                return;
+            }
+            self.length += room as u64;
+            bytes = later;
+        }
+    }
+
+    /// Begins a new file, and removes all but the one before it.
+    fn rotate(&mut self) -> io::Result<()> {
+        let from = self.from + self.length;
+        for (at, old) in files(&self.folder, self.stream)? {
+            if at < self.from {
+                fs::remove_file(old)?;
+            }
+        }
+        let path = self.folder.join(format!("{}.{from:020}", self.stream.name()));
+        self.file = OpenOptions::new().create(true).append(true).open(path)?;
+        (self.from, self.length) = (from, 0);
+        Ok(())
+    }
+}
+
+/// Reads at most so many bytes of a stream from a position on; from the end backwards with [`tail`].
+///
+/// # Errors
+/// If the files cannot be read.
+pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io::Result<LogPart> {
+    let mut part = LogPart { from, ..LogPart::default() };
+    for (at, path) in files(folder, stream)? {
+        // A file that was rotated away meanwhile is as one that was never there.
+        let Ok(mut file) = File::open(path) else { continue };
+        let length = file.metadata()?.len();
+        part.end = at + length;
+        if part.bytes.is_empty() && part.from < at {
+            part.from = at;
+        }
+        let wanted = part.from + part.bytes.len() as u64;
+        if wanted >= part.end || wanted < at {
+            continue;
+        }
+        file.seek(SeekFrom::Start(wanted - at))?;
+        let room = bytes_max - part.bytes.len();
+        file.take(room as u64).read_to_end(&mut part.bytes)?;
+    }
+    if part.bytes.is_empty() {
+        part.from = part.from.min(part.end);
+    }
+    part.end = part.end.max(part.from + part.bytes.len() as u64);
+    Ok(part)
+}
+
+/// Reads the last lines of a stream, of at most so many bytes.
+///
+/// # Errors
+/// If the files cannot be read.
+pub fn tail(folder: &Path, stream: LogStream, lines: u32, bytes_max: usize) -> io::Result<LogPart> {
+    let end = read(folder, stream, u64::MAX, 0)?.end;
+    let mut part = read(folder, stream, end.saturating_sub(bytes_max as u64), bytes_max)?;
+    let body = part.bytes.strip_suffix(b"\n").unwrap_or(&part.bytes);
+    let breaks = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    let cut = match lines {
+        0 => part.bytes.len(),
+        lines => breaks.map(|(at, _)| at + 1).nth(lines as usize - 1).unwrap_or(0),
+    };
+    part.bytes.drain(..cut);
+    part.from += cut as u64;
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUT: LogStream = LogStream::Stdout;
+
+    #[test]
+    fn a_log_has_a_bound_and_keeps_what_is_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all: Vec<u8> = Vec::new();
+        let mut writer = Writer::open(folder.path(), OUT, 100).unwrap();
+        for number in 0..200 {
+            let line = format!("line {number}\n");
+            writer.write(line.as_bytes());
+            all.extend(line.as_bytes());
+            if number == 77 {
+                writer = Writer::open(folder.path(), OUT, 100).unwrap();
+            }
+            let kept: u64 = files(folder.path(), OUT)
+                .unwrap()
+                .iter()
+                .map(|(_, p)| p.metadata().unwrap().len())
+                .sum();
+            assert!(kept <= 200, "{kept}");
+        }
+        let part = read(folder.path(), OUT, 0, 10_000).unwrap();
+        assert_eq!(part.end, all.len() as u64);
+        assert!(part.bytes.len() > 100);
+        assert_eq!(part.bytes, all[part.from as usize..]);
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(folder.path(), OUT, 50).unwrap();
+        let (mut seen, mut at) = (Vec::new(), 0);
+        for number in 0..100 {
+            writer.write(format!("{number}\n").as_bytes());
+            let part = read(folder.path(), OUT, at, 7).unwrap();
+            at = part.from + part.bytes.len() as u64;
+            seen.extend(part.bytes);
+        }
+        let expected: String = (0..100).map(|number| format!("{number}\n")).collect();
+        assert_eq!(String::from_utf8(seen).unwrap(), expected);
+        assert_eq!(read(folder.path(), OUT, at, 7).unwrap().bytes, b"");
+    }
+
+    #[test]
+    fn the_last_lines_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(folder.path(), OUT, 1000).unwrap();
+        writer.write(b"a\nb\nc\n");
+        let lines = |count, max| tail(folder.path(), OUT, count, max).unwrap().bytes;
+        assert_eq!(lines(2, 100), b"b\nc\n");
+        assert_eq!(lines(9, 100), b"a\nb\nc\n");
+        assert_eq!(lines(0, 100), b"");
+        assert_eq!(lines(9, 3), b"\nc\n");
+        writer.write(b"d");
+        assert_eq!(lines(1, 100), b"d");
+        assert_eq!(tail(folder.path(), LogStream::Stderr, 5, 9).unwrap(), LogPart::default());
+    }
+}

@@ -1,0 +1,20 @@
+//! The supervisor of one task as a program of its own; `omega agent-exec` is the same.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match (args.next(), args.next()) {
+        (Some(stage), Some(folder)) => {
+            let done = omega_agent::exec(&stage.to_string_lossy(), &PathBuf::from(folder));
+            done.map_or_else(failed, |()| ExitCode::SUCCESS)
+        }
+        _ => failed(std::io::Error::other("a stage and a folder are needed")),
+    }
+}
+
+fn failed(why: std::io::Error) -> ExitCode {
+    eprintln!("omega-agent-exec: {why}");
+    ExitCode::from(omega_agent::CANNOT_START)
+}

@@ -1,0 +1,134 @@
+//! Health checks: a thread for each run of a program that has one.
+
+use crate::supervisor::Happened;
+use omega_core::{HealthCheck, Probe};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+/// Bytes of an answer that are looked at: its first line.
+const ANSWER_BYTES: usize = 64;
+
+/// Watches a run until its supervisor ends, or the check has failed too often.
+pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender<Happened>) {
+    std::thread::spawn(move || {
+        let began = Instant::now();
+        let (interval, start) = (millis(check.interval_ms), millis(check.start_period_ms));
+        let (mut failures, mut is_ready) = (0, false);
+        loop {
+            let succeeded = test(&check, &events);
+            if succeeded {
+                failures = 0;
+                if !is_ready {
+                    is_ready = true;
+                    if events.send(Happened::Ready(run)).is_err() {
+                        return;
+                    }
+                }
+            } else if is_ready || began.elapsed() >= start {
+                failures += 1;
+                if failures >= check.failures {
+                    let _ = events.send(Happened::Unhealthy(run));
+                    return;
+                }
+            }
+            // Until a program is up, it is looked at more often, so that it is ready soon.
+            let pause = if is_ready { interval } else { interval.min(Duration::from_millis(200)) };
+            std::thread::sleep(if succeeded || is_ready || began.elapsed() < start {
+                pause
+            } else {
+                interval
+            });
+        }
+    });
+}
+
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}
+
+fn test(check: &HealthCheck, events: &Sender<Happened>) -> bool {
+    let timeout = millis(check.timeout_ms);
+    match &check.probe {
+        Probe::Tcp(port) => TcpStream::connect_timeout(&address(*port), timeout).is_ok(),
+        Probe::Http { port, path } => {
+            status(*port, path, timeout).is_ok_and(|status| (200..400).contains(&status))
+        }
+        Probe::Command(_) => {
+            let (answer, answered) = mpsc::channel();
+            if events.send(Happened::Probe(answer)).is_err() {
+                return false;
+            }
+            match answered.recv_timeout(timeout) {
+                Ok(succeeded) => succeeded,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let _ = events.send(Happened::ProbeIsLate);
+                    false
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => false,
+            }
+        }
+    }
+}
+
+fn address(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// The status of the answer to a GET request.
+fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
+    let until = Instant::now() + timeout;
+    let mut stream = TcpStream::connect_timeout(&address(port), timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    while answer.len() < ANSWER_BYTES && !answer.contains(&b'\n') {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut bytes = [0; ANSWER_BYTES];
+        match stream.read(&mut bytes)? {
+            0 => break,
+            count => answer.extend(&bytes[..count]),
+        }
+    }
+    let line = String::from_utf8_lossy(&answer);
+    let mut words = line.split_ascii_whitespace();
+    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/"));
+    let status = words.next().and_then(|word| word.parse().ok()).filter(|_| is_http);
+    status.ok_or_else(|| io::Error::other("the answer is no HTTP"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn answered(answer: &'static str) -> io::Result<u16> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let count = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8_lossy(&request[..count]).into_owned()
+        });
+        let status = status(port, "/healthy", Duration::from_secs(30));
+        assert!(server.join().unwrap().starts_with("GET /healthy HTTP/1.1\r\n"));
+        status
+    }
+
+    #[test]
+    fn the_status_of_an_answer_is_read() {
+        assert_eq!(answered("HTTP/1.1 204 No Content\r\n\r\n").unwrap(), 204);
+        assert_eq!(answered("HTTP/1.0 500 Oh\r\n\r\n").unwrap(), 500);
+        assert!(answered("hello 200\r\n").is_err());
+        assert!(answered("").is_err());
+    }
+}

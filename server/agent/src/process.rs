@@ -1,0 +1,309 @@
+//! The process driver: each task is a process with a supervisor, in a folder below the agent's.
+//!
+//! The driver keeps no state that it could not find again: the folder of a task has all of it. A supervisor is alive
+//! as long as its lock is held; it is signalled by a handle of its process (a pidfd) that was opened before the number
+//! and the start of the process were compared, so a number that the system has given to another process does no harm.
+
+use crate::cgroup::{Cgroup, CgroupRoot};
+use crate::driver::{Driver, DriverError, Event, Exit, FoundTask, Usage};
+use crate::spec::{
+    self, EXIT, ExitFile, LOCK, LOGS, REPORTED, SPEC, STATUS, SUPERVISOR, StatusFile,
+    SupervisorFile, TaskSpec,
+};
+use crate::tree;
+use rustix::fd::OwnedFd;
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Tasks that have ended and whose logs are kept.
+const ENDED_MAX: usize = 200;
+
+/// Settings of the driver.
+#[derive(Clone, Debug)]
+pub struct ProcessSettings {
+    /// Folder of the tasks.
+    pub folder: PathBuf,
+    /// The command that is a supervisor when it gets a stage and a folder: program and first arguments.
+    pub supervisor: Vec<OsString>,
+    /// Where groups with limits are made; `None`: tasks run without limits.
+    pub cgroups: Option<CgroupRoot>,
+}
+
+/// A task that has a supervisor, or had one until now.
+#[derive(Debug)]
+struct Running {
+    spec: TaskSpec,
+    folder: PathBuf,
+    /// The supervisor as a child of this process; one that was found is none.
+    child: Option<Pid>,
+    handle: Option<OwnedFd>,
+    is_started: bool,
+    /// Processor time that it had used when that was last looked at, in microseconds.
+    cpu_us: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct ProcessDriver {
+    settings: ProcessSettings,
+    tasks: BTreeMap<String, Running>,
+    events: Vec<Event>,
+    /// Tasks that have ended and whose logs are kept, the oldest first.
+    ended: VecDeque<String>,
+    /// When use was last measured.
+    measured: Instant,
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
+    let path = path.to_owned();
+    move |why| DriverError::File { path: path.clone(), why }
+}
+
+impl ProcessDriver {
+    /// A driver with its folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
+        fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
+        Ok(ProcessDriver {
+            settings,
+            tasks: BTreeMap::new(),
+            events: Vec::new(),
+            ended: VecDeque::new(),
+            measured: Instant::now(),
+        })
+    }
+
+    /// Writes the folder of a task and starts its supervisor.
+    fn launch(&self, spec: &TaskSpec) -> Result<Running, DriverError> {
+        spec.check()?;
+        let folder = self.settings.folder.join(&spec.id);
+        fs::create_dir_all(&folder).map_err(file_error(&folder))?;
+        // Reports of an earlier run are over; its log goes on.
+        for name in [EXIT, STATUS, SUPERVISOR, REPORTED] {
+            match fs::remove_file(folder.join(name)) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                    return Err(file_error(&folder.join(name))(why));
+                }
+                _ => {}
+            }
+        }
+        let mut spec = spec.clone();
+        if let Some(root) = &self.settings.cgroups {
+            let group = root.make(&spec.id, &spec.limits);
+            spec.limits.cgroup = Some(group.map_err(|why| DriverError::Refused(why.to_string()))?);
+        }
+        spec::write(&folder, SPEC, &spec).map_err(file_error(&folder))?;
+        let errors = File::create(folder.join("supervisor.log")).map_err(file_error(&folder))?;
+        let [program, first @ ..] = &*self.settings.supervisor else {
+            return Err(DriverError::Refused("the driver has no supervisor".to_owned()));
+        };
+        let mut command = Command::new(program);
+        command.args(first).arg("supervise").arg(&folder).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let child = command.spawn().map_err(file_error(Path::new(program)))?;
+        let pid = Pid::from_child(&child);
+        // It is a child that nobody has waited for, so the number is its own.
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok(Running { spec, folder, child: Some(pid), handle, is_started: false, cpu_us: 0 })
+    }
+
+    /// Notes that a task has ended, and removes the folders of those that ended long ago.
+    fn keep(&mut self, id: String) {
+        self.ended.retain(|ended| *ended != id);
+        self.ended.push_back(id);
+        while self.ended.len() > ENDED_MAX {
+            let Some(oldest) = self.ended.pop_front() else { return };
+            if !self.tasks.contains_key(&oldest) {
+                // Looked at again when the agent begins anew.
+                let _ = fs::remove_dir_all(self.settings.folder.join(oldest));
+            }
+        }
+    }
+
+    fn signal(&self, task: &str, signal: Signal) {
+        let handle = self.tasks.get(task).and_then(|running| running.handle.as_ref());
+        if let Some(handle) = handle {
+            // One that has ended is told by the next poll.
+            let _ = rustix::process::pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+/// The handle of a supervisor that another process started, if it is the same still.
+fn handle(folder: &Path) -> Option<OwnedFd> {
+    let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
+    let handle =
+        rustix::process::pidfd_open(Pid::from_raw(known.pid)?, PidfdFlags::empty()).ok()?;
+    (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
+}
+
+/// Whether a supervisor holds the lock of a folder.
+fn is_locked(folder: &Path) -> bool {
+    let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+impl Running {
+    /// Whether its supervisor has ended.
+    fn is_over(&mut self) -> bool {
+        match self.child {
+            Some(pid) => match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) | Err(rustix::io::Errno::INTR) => false,
+                Ok(Some(_)) | Err(_) => true,
+            },
+            None => !is_locked(&self.folder),
+        }
+    }
+
+    /// The end that its supervisor reported. Without a report, what is left of the task is killed.
+    fn exit(&self) -> Exit {
+        if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
+            return exit;
+        }
+        if let Some(cgroup) = &self.spec.limits.cgroup {
+            Cgroup::at(cgroup).kill();
+        }
+        tree::kill_strays(&self.folder);
+        let said = fs::read_to_string(self.folder.join("supervisor.log")).unwrap_or_default();
+        match said.lines().next_back() {
+            Some(line) => Exit::NotStarted(line.to_owned()),
+            None => Exit::Lost,
+        }
+    }
+
+    fn status(&self) -> StatusFile {
+        spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
+    }
+
+    /// Use of it and of the processes below it: processor time in microseconds, and memory.
+    fn used(&self) -> (u64, u64) {
+        if let Some(cgroup) = &self.spec.limits.cgroup {
+            let cgroup = Cgroup::at(cgroup);
+            return (cgroup.cpu_us(), cgroup.memory_bytes());
+        }
+        let pid = self.child.map(|pid| pid.as_raw_nonzero().get());
+        let known = || spec::read::<SupervisorFile>(&self.folder, SUPERVISOR).ok().flatten();
+        let Some(pid) = pid.or_else(|| known().map(|known| known.pid)) else { return (0, 0) };
+        tree::used(pid)
+    }
+}
+
+impl Driver for ProcessDriver {
+    fn name(&self) -> &'static str {
+        "process"
+    }
+
+    fn find(&mut self) -> Result<Vec<FoundTask>, DriverError> {
+        let (mut found, mut over) = (Vec::new(), Vec::new());
+        let entries = fs::read_dir(&self.settings.folder);
+        for entry in entries.map_err(file_error(&self.settings.folder))?.flatten() {
+            let folder = entry.path();
+            let Ok(Some(spec)) = spec::read::<TaskSpec>(&folder, SPEC) else { continue };
+            let handle = handle(&folder);
+            let mut running =
+                Running { spec, folder, child: None, handle, is_started: true, cpu_us: 0 };
+            let id = running.spec.id.clone();
+            // One that ended while no agent looked is told by the next poll.
+            if running.is_over() && running.folder.join(REPORTED).exists() {
+                let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
+                over.push((changed, id));
+                continue;
+            }
+            let is_ending = running.status().ending;
+            found.push(FoundTask { spec: running.spec.clone(), is_ending });
+            self.tasks.insert(id, running);
+        }
+        over.sort();
+        over.into_iter().for_each(|(_, id)| self.keep(id));
+        Ok(found)
+    }
+
+    fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError> {
+        if self.tasks.contains_key(&spec.id) {
+            return Err(DriverError::Refused(format!("{} runs already", spec.id)));
+        }
+        let running = self.launch(spec)?;
+        self.tasks.insert(spec.id.clone(), running);
+        Ok(())
+    }
+
+    fn stop(&mut self, task: &str) {
+        self.signal(task, Signal::TERM);
+    }
+
+    fn kill(&mut self, task: &str) {
+        self.signal(task, Signal::USR1);
+    }
+
+    fn resize(
+        &mut self,
+        task: &str,
+        cpu_millis: u64,
+        memory_bytes: u64,
+    ) -> Result<(), DriverError> {
+        let Some(running) = self.tasks.get_mut(task) else { return Ok(()) };
+        let limits = &mut running.spec.limits;
+        (limits.cpu_millis, limits.memory_bytes) = (cpu_millis, memory_bytes);
+        spec::write(&running.folder, SPEC, &running.spec).map_err(file_error(&running.folder))?;
+        let Some(cgroup) = &running.spec.limits.cgroup else { return Ok(()) };
+        let limited = Cgroup::at(cgroup).limit(&running.spec.limits);
+        limited.map_err(|why| DriverError::Refused(why.to_string()))
+    }
+
+    fn poll(&mut self) -> Vec<Event> {
+        let mut over = Vec::new();
+        for (id, running) in &mut self.tasks {
+            if running.is_over() {
+                over.push(id.clone());
+            } else if !running.is_started && running.status().ready {
+                running.is_started = true;
+                self.events.push(Event::Started(id.clone()));
+            }
+        }
+        for id in over {
+            let Some(running) = self.tasks.remove(&id) else { continue };
+            let exit = running.exit();
+            if let Some(cgroup) = &running.spec.limits.cgroup {
+                Cgroup::at(cgroup).remove();
+            }
+            let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
+            // A task that is over at once did start.
+            if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
+                self.events.push(Event::Started(id.clone()));
+            }
+            // Without it, the end is told once more, and refused where it was noted.
+            let _ = File::create(running.folder.join(REPORTED));
+            self.keep(id.clone());
+            self.events.push(Event::Ended(id, exit));
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn usage(&mut self) -> Usage {
+        let passed = self.measured.elapsed().as_micros().max(1) as u64;
+        self.measured = Instant::now();
+        let mut usage = Usage::default();
+        for running in self.tasks.values_mut() {
+            let (cpu_us, memory_bytes) = running.used();
+            let more = cpu_us.saturating_sub(running.cpu_us);
+            running.cpu_us = cpu_us;
+            usage.cpu_millis += more.saturating_mul(1000) / passed;
+            usage.memory_bytes += memory_bytes;
+        }
+        usage
+    }
+
+    fn logs(&self, task: &str) -> Option<PathBuf> {
+        let folder = self.settings.folder.join(task).join(LOGS);
+        folder.is_dir().then_some(folder)
+    }
+}

@@ -1,0 +1,354 @@
+//! The supervisor of a task: starts the program, keeps its output, watches it, and reports its end.
+//!
+//! One thread decides; others only tell it what happened. Signals from the agent: `SIGTERM` ends the task (its grace is
+//! kept here, so an agent that dies meanwhile does not matter), `SIGUSR1` kills it.
+
+use crate::cgroup::Cgroup;
+use crate::driver::Exit;
+use crate::logs::{LogStream, Writer};
+use crate::probe;
+use crate::spec::{
+    self, EXIT, ExitFile, LOCK, LOGS, SPEC, STATUS, SUPERVISOR, StatusFile, SupervisorFile,
+    TaskSpec,
+};
+use crate::tree;
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A run of this length ends a row of restarts.
+const LONG_RUN: Duration = Duration::from_secs(600);
+
+/// The longest delay before a restart.
+const DELAY_MAX: Duration = Duration::from_secs(300);
+
+/// Bytes that are read at once from the program.
+const READ_BYTES: usize = 16 << 10;
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// A child ended, perhaps several.
+    Child,
+    /// The task is to end.
+    Stop,
+    /// The task is to be killed.
+    Kill,
+    /// The command of the health check is to be run; the answer is whether it exited with 0.
+    Probe(Sender<bool>),
+    /// The health check took too long.
+    ProbeIsLate,
+    /// The health check of a run has succeeded for the first time.
+    Ready(u32),
+    /// The health check of a run has failed too often.
+    Unhealthy(u32),
+}
+
+/// A run of the program.
+struct Run {
+    pid: Pid,
+    began: Instant,
+    readers: [JoinHandle<()>; 2],
+    /// Number of tasks that the kernel had killed for want of memory before it.
+    out_of_memory: u64,
+}
+
+/// See the head of the file.
+struct Supervisor {
+    folder: PathBuf,
+    spec: TaskSpec,
+    cgroup: Option<Cgroup>,
+    /// The arguments of this program that come before the stage.
+    prefix: Vec<OsString>,
+    events: Sender<Happened>,
+    run: Option<Run>,
+    status: StatusFile,
+    /// Number of restarts in this row.
+    row: u32,
+    is_unhealthy: bool,
+    kill_at: Option<Instant>,
+    restart_at: Option<Instant>,
+    probe: Option<(Pid, Sender<bool>)>,
+}
+
+/// Runs a task to its end.
+pub(crate) fn run(folder: &Path) -> io::Result<()> {
+    let spec: TaskSpec = spec::read(folder, SPEC)?
+        .ok_or_else(|| io::Error::other("it has no description of a task"))?;
+    let (events, happened) = mpsc::channel();
+    listen(events.clone())?;
+    rustix::process::setsid()?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // Held until this process has ended, however: so others know that it lives.
+    let lock = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let start_ticks = tree::start_ticks(pid).unwrap_or_default();
+    spec::write(folder, SUPERVISOR, &SupervisorFile { pid, start_ticks })?;
+    let cgroup = spec.limits.cgroup.as_deref().map(Cgroup::at);
+    let mut supervisor = Supervisor {
+        folder: folder.to_owned(),
+        spec,
+        cgroup,
+        prefix: prefix(),
+        events,
+        run: None,
+        status: StatusFile::default(),
+        row: 0,
+        is_unhealthy: false,
+        kill_at: None,
+        restart_at: None,
+        probe: None,
+    };
+    let exit = match supervisor.start() {
+        Ok(()) => supervisor.supervise(&happened)?,
+        Err(why) => Exit::NotStarted(why.to_string()),
+    };
+    let restarts = supervisor.status.restarts;
+    spec::write(folder, EXIT, &ExitFile { exit, restarts })?;
+    drop(lock);
+    Ok(())
+}
+
+/// The arguments of this program before the stage and its folder.
+fn prefix() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    args.truncate(args.len().saturating_sub(2));
+    args
+}
+
+/// Turns signals into events.
+fn listen(events: Sender<Happened>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let happened = match signal {
+                SIGCHLD => Happened::Child,
+                SIGUSR1 => Happened::Kill,
+                SIGTERM => Happened::Stop,
+                // The terminal of an agent that is tried out is not the task's.
+                _ => continue,
+            };
+            if events.send(happened).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+impl Supervisor {
+    /// Waits for what happens until the task has ended.
+    fn supervise(&mut self, happened: &Receiver<Happened>) -> io::Result<Exit> {
+        loop {
+            let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
+            let event = match next {
+                None => happened.recv().map_err(io::Error::other)?,
+                Some(at) => {
+                    match happened.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                        Ok(event) => event,
+                        Err(RecvTimeoutError::Disconnected) => return Ok(Exit::Lost),
+                        Err(RecvTimeoutError::Timeout) => {
+                            self.due()?;
+                            continue;
+                        }
+                    }
+                }
+            };
+            if let Some(exit) = self.follow(event)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Does what has become due.
+    fn due(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        if self.kill_at.take_if(|at| *at <= now).is_some() {
+            self.kill();
+        }
+        if self.restart_at.take_if(|at| *at <= now).is_some() {
+            self.status.restarts += 1;
+            self.row += 1;
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, event: Happened) -> io::Result<Option<Exit>> {
+        match event {
+            Happened::Child => return self.reap(),
+            Happened::Stop => {
+                self.status.ending = true;
+                if self.run.is_none() {
+                    return Ok(Some(Exit::Stopped));
+                }
+                self.terminate();
+                self.tell()?;
+            }
+            Happened::Kill => {
+                self.status.ending = true;
+                if self.run.is_none() {
+                    return Ok(Some(Exit::Stopped));
+                }
+                self.kill();
+            }
+            Happened::Probe(answer) => {
+                let pid = self.stage("probe").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+                self.probe = pid.ok().map(|child| (Pid::from_child(&child), answer));
+            }
+            Happened::ProbeIsLate => {
+                if let Some((pid, _)) = self.probe.take() {
+                    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+                    let _ = rustix::process::kill_process(pid, Signal::KILL);
+                }
+            }
+            Happened::Ready(run) if run == self.status.restarts => {
+                self.status.ready = true;
+                self.tell()?;
+            }
+            Happened::Unhealthy(run) if run == self.status.restarts && self.run.is_some() => {
+                self.is_unhealthy = true;
+                self.terminate();
+            }
+            Happened::Ready(_) | Happened::Unhealthy(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Takes note of all children that have ended.
+    fn reap(&mut self) -> io::Result<Option<Exit>> {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if self.run.as_ref().is_some_and(|run| run.pid == pid) {
+                        return self.ended(status);
+                    }
+                    if let Some((_, answer)) = self.probe.take_if(|(probe, _)| *probe == pid) {
+                        let _ = answer.send(status.exit_status() == Some(0));
+                    }
+                }
+                Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// A command of this program, in another stage.
+    fn stage(&self, stage: &str) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(&self.prefix).arg(stage).arg(&self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the program.
+    fn start(&mut self) -> io::Result<()> {
+        let out_of_memory = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory);
+        let mut child =
+            self.stage("launch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let missing = || io::Error::other("a pipe is missing");
+        let out = child.stdout.take().ok_or_else(missing)?;
+        let err = child.stderr.take().ok_or_else(missing)?;
+        let readers = [self.keep(LogStream::Stdout, out)?, self.keep(LogStream::Stderr, err)?];
+        let (pid, began) = (Pid::from_child(&child), Instant::now());
+        self.run = Some(Run { pid, began, readers, out_of_memory });
+        self.is_unhealthy = false;
+        self.kill_at = None;
+        self.status.running = true;
+        self.status.ready = self.spec.health.is_none();
+        if let Some(check) = self.spec.health.clone() {
+            probe::watch(check, self.status.restarts, self.events.clone());
+        }
+        self.tell()
+    }
+
+    /// Keeps what comes out of a pipe.
+    fn keep(
+        &self,
+        stream: LogStream,
+        mut from: impl Read + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let mut writer = Writer::open(&self.folder.join(LOGS), stream, self.spec.limits.log_bytes)?;
+        Ok(std::thread::spawn(move || {
+            let mut bytes = vec![0; READ_BYTES];
+            loop {
+                match from.read(&mut bytes) {
+                    Ok(0) => return,
+                    Ok(count) => writer.write(&bytes[..count]),
+                    Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return,
+                }
+            }
+        }))
+    }
+
+    fn tell(&self) -> io::Result<()> {
+        spec::write(&self.folder, STATUS, &self.status)
+    }
+
+    /// Tells the program to end, and notes when it is to be killed.
+    fn terminate(&mut self) {
+        let Some(run) = &self.run else { return };
+        // The program leads its session; before it does, it alone is there.
+        let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
+        let _ = rustix::process::kill_process(run.pid, Signal::TERM);
+        let grace = Duration::from_millis(self.spec.grace_ms.into());
+        let at = Instant::now() + grace;
+        self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Kills all processes of the task. Their end is noted as any.
+    fn kill(&mut self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        for pid in tree::descendants(own).into_iter().filter_map(Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Ends a run: nothing of it is left then. The answer is the end of the task, unless it is started again.
+    fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
+        let Some(run) = self.run.take() else { return Ok(None) };
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        self.probe = None;
+        tree::kill_all_below()?;
+        for reader in run.readers {
+            let _ = reader.join();
+        }
+        (self.status.running, self.status.ready, self.kill_at) = (false, false, None);
+        let killed = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory) > run.out_of_memory;
+        let exit = match status.exit_status() {
+            _ if self.status.ending => Exit::Stopped,
+            _ if killed => Exit::OutOfMemory,
+            _ if self.is_unhealthy => Exit::Unhealthy,
+            Some(code) => Exit::Code(code),
+            None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
+        };
+        let is_done = exit.is_success() && !self.spec.stays_up;
+        if run.began.elapsed() >= LONG_RUN {
+            self.row = 0;
+        }
+        if is_done || self.status.ending || self.row >= self.spec.restart.attempts {
+            return Ok(Some(exit));
+        }
+        let delay = Duration::from_millis(self.spec.restart.delay_ms.into());
+        let delay = delay.saturating_mul(1 << self.row.min(20)).min(DELAY_MAX);
+        self.restart_at = Some(Instant::now() + delay);
+        self.tell()?;
+        Ok(None)
+    }
+}

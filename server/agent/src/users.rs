@@ -1,0 +1,50 @@
+//! Users by name, as `/etc/passwd` and `/etc/group` have them.
+
+use std::io;
+
+/// A user, and the groups that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) home: String,
+}
+
+/// Finds a user by its name.
+pub(crate) fn find(name: &str) -> io::Result<User> {
+    let read = |path| std::fs::read_to_string(path);
+    let found = lookup(name, &read("/etc/passwd")?, &read("/etc/group")?);
+    found.ok_or_else(|| io::Error::other(format!("there is no user {name:?} in /etc/passwd")))
+}
+
+fn lookup(name: &str, passwd: &str, group: &str) -> Option<User> {
+    let line = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = line.into_iter().find(|fields| fields.first() == Some(&name))?;
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    let (uid, gid) = (number(2)?, number(3)?);
+    let mut groups = vec![gid];
+    for line in group.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_member = fields.get(3).is_some_and(|list| list.split(',').any(|one| one == name));
+        let id = fields.get(2).and_then(|id| id.parse().ok()).filter(|id| !groups.contains(id));
+        groups.extend(id.filter(|_| is_member));
+    }
+    Some(User { uid, gid, groups, home: (*fields.get(5)?).to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_its_own_group_and_those_that_name_it() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:30::/srv/www:/bin/false\nbad\n";
+        let group = "root:x:0:\nwww:x:30:www\ndata:x:7:ops,www\nops:x:8:ops\n";
+        let (groups, home) = (vec![30, 7], "/srv/www".to_owned());
+        let www = User { uid: 33, gid: 30, groups, home };
+        assert_eq!(lookup("www", passwd, group), Some(www));
+        assert_eq!(lookup("ww", passwd, group), None);
+        assert_eq!(lookup("bad", passwd, group), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Real processes: started, watched, ended, found again, and none of them left.
+
+use omega_agent::logs::{self, LogStream};
+use omega_agent::{Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};
+use omega_core::{HealthCheck, Probe, RestartPolicy};
+use std::path::Path;
+
+fn driver(folder: &Path) -> ProcessDriver {
+    let supervisor = vec![env!("CARGO_BIN_EXE_omega-agent-exec").into()];
+    let folder = folder.to_owned();
+    ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups: None }).unwrap()
+}
+
+fn shell(id: &str, script: &str) -> TaskSpec {
+    let mut spec =
+        TaskSpec { id: id.to_owned(), command: "/bin/sh".to_owned(), ..TaskSpec::default() };
+    spec.args = vec!["-c".to_owned(), script.to_owned()];
+    spec.limits.log_bytes = 10_000;
+    spec.grace_ms = 60_000;
+    spec
+}
+
+/// Waits for the next event.
+fn next(driver: &mut ProcessDriver) -> Event {
+    let mut events = all(driver, 1);
+    events.remove(0)
+}
+
+/// Waits for so many events.
+fn all(driver: &mut ProcessDriver, count: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        events.extend(driver.poll());
+        std::thread::yield_now();
+    }
+    assert_eq!(events.len(), count, "{events:?}");
+    events
+}
+
+/// Runs a task to its end.
+fn run(spec: &TaskSpec) -> (Exit, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    driver.start(spec).unwrap();
+    let events = all(&mut driver, 2);
+    assert_eq!(events[0], Event::Started(spec.id.clone()));
+    let Event::Ended(_, exit) = events[1].clone() else { panic!("{events:?}") };
+    (exit, output(&driver, &spec.id))
+}
+
+fn output(driver: &ProcessDriver, task: &str) -> String {
+    let folder = driver.logs(task).unwrap();
+    let part = logs::read(&folder, LogStream::Stdout, 0, 1 << 20).unwrap();
+    String::from_utf8(part.bytes).unwrap()
+}
+
+/// Waits until a task has said something.
+fn said(driver: &ProcessDriver, task: &str, expected: &str) {
+    let is_said = || driver.logs(task).is_some() && output(driver, task).contains(expected);
+    while !is_said() {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether any process has a folder in its environment.
+fn is_anything_left(folder: &Path) -> bool {
+    let mark = folder.display().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let environments = entries.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+    environments.into_iter().any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
+}
+
+#[test]
+fn a_program_gets_its_environment_and_its_output_is_kept() {
+    let mut spec =
+        shell("web-0", "echo $OMEGA_TASK_INDEX $HOME; pwd; env | wc -l; echo oops >&2; exit 3");
+    spec.env = vec![("OMEGA_TASK_INDEX".to_owned(), "7".to_owned())];
+    let (exit, output) = run(&spec);
+    assert_eq!(exit, Exit::Code(3));
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines[0], "7 /");
+    assert!(lines[1].ends_with("web-0/work"), "{output}");
+    assert!(lines[2].parse::<u32>().unwrap() <= 6, "nothing of the agent's environment: {output}");
+}
+
+#[test]
+fn signals_and_missing_programs_are_told_apart() {
+    assert_eq!(run(&shell("a", "kill -9 $$")).0, Exit::Signal(9));
+    assert_eq!(run(&shell("b", "exit 0")).0, Exit::Code(0));
+    let missing = TaskSpec { command: "/no/such/program".to_owned(), ..shell("c", "") };
+    assert_eq!(run(&missing).0, Exit::Code(127));
+    let folder = tempfile::tempdir().unwrap();
+    let refused = driver(folder.path()).start(&shell("../up", "true")).unwrap_err();
+    assert!(refused.to_string().contains("no name of a folder"), "{refused}");
+}
+
+#[test]
+fn a_task_that_ignores_the_signal_is_killed_after_its_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let mut spec = shell("stubborn", "trap '' TERM; echo up; while :; do sleep 0.1; done");
+    spec.grace_ms = 300;
+    driver.start(&spec).unwrap();
+    assert_eq!(next(&mut driver), Event::Started("stubborn".to_owned()));
+    said(&driver, "stubborn", "up");
+    driver.stop("stubborn");
+    assert_eq!(next(&mut driver), Event::Ended("stubborn".to_owned(), Exit::Stopped));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn what_a_task_leaves_behind_is_killed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    // In a session of its own, with another parent: it would outlive a process group.
+    let script = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & echo away; wait' & \
+                  setsid sleep 1000 & sleep 1000 & wait";
+    driver.start(&shell("parent", script)).unwrap();
+    assert_eq!(next(&mut driver), Event::Started("parent".to_owned()));
+    said(&driver, "parent", "away");
+    driver.stop("parent");
+    assert_eq!(next(&mut driver), Event::Ended("parent".to_owned(), Exit::Stopped));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn an_agent_that_is_started_again_finds_its_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = driver(folder.path());
+    for id in ["one", "two", "three"] {
+        first.start(&shell(id, "echo up; while :; do sleep 0.05; done")).unwrap();
+    }
+    all(&mut first, 3);
+    first.kill("three");
+    assert_eq!(next(&mut first), Event::Ended("three".to_owned(), Exit::Stopped));
+    drop(first);
+    let mut second = driver(folder.path());
+    let mut found = second.find().unwrap();
+    found.sort_by(|a, b| a.spec.id.cmp(&b.spec.id));
+    let ids: Vec<&str> = found.iter().map(|task| task.spec.id.as_str()).collect();
+    assert_eq!(ids, ["one", "two"]);
+    assert!(found.iter().all(|task| !task.is_ending));
+    assert_eq!(second.poll(), []);
+    assert!(second.start(&found[0].spec).is_err(), "it runs already");
+    said(&second, "one", "up");
+    second.kill("one");
+    assert_eq!(next(&mut second), Event::Ended("one".to_owned(), Exit::Stopped));
+    second.stop("two");
+    assert_eq!(next(&mut second), Event::Ended("two".to_owned(), Exit::Stopped));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn what_a_killed_supervisor_leaves_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    driver.start(&shell("orphan", "sleep 1000 & echo up; wait")).unwrap();
+    assert_eq!(next(&mut driver), Event::Started("orphan".to_owned()));
+    said(&driver, "orphan", "up");
+    let text = std::fs::read_to_string(folder.path().join("orphan/supervisor.json")).unwrap();
+    let known: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let pid = rustix::process::Pid::from_raw(known["pid"].as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(next(&mut driver), Event::Ended("orphan".to_owned(), Exit::Lost));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn an_end_that_no_agent_saw_is_told_to_the_next_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = driver(folder.path());
+    first.start(&shell("short", "exit 4")).unwrap();
+    while !folder.path().join("short/exit.json").exists() {
+        std::thread::yield_now();
+    }
+    drop(first);
+    let mut second = driver(folder.path());
+    assert_eq!(second.find().unwrap().len(), 1);
+    assert_eq!(next(&mut second), Event::Ended("short".to_owned(), Exit::Code(4)));
+    let mut third = driver(folder.path());
+    assert_eq!(third.find().unwrap(), []);
+    assert_eq!(third.poll(), []);
+}
+
+#[test]
+fn a_process_with_the_number_of_a_supervisor_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut other = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+    let task = folder.path().join("old");
+    std::fs::create_dir(&task).unwrap();
+    std::fs::write(task.join("spec.json"), serde_json::to_vec(&shell("old", "true")).unwrap())
+        .unwrap();
+    // As before a boot: the number is that of another process now.
+    let stale = format!("{{\"pid\":{},\"start_ticks\":1}}", other.id());
+    std::fs::write(task.join("supervisor.json"), stale).unwrap();
+    std::fs::write(task.join("lock"), "").unwrap();
+    let mut driver = driver(folder.path());
+    assert_eq!(driver.find().unwrap().len(), 1);
+    driver.kill("old");
+    assert_eq!(driver.poll(), [Event::Ended("old".to_owned(), Exit::Lost)]);
+    assert!(other.try_wait().unwrap().is_none(), "it runs still");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_fails_is_started_again_so_often() {
+    let mut spec = shell("again", "echo run; exit 1");
+    spec.restart = RestartPolicy { attempts: 3, delay_ms: 1 };
+    let (exit, output) = run(&spec);
+    assert_eq!((exit, output.lines().count()), (Exit::Code(1), 4));
+    spec = shell("once", "echo run; exit 0");
+    spec.restart = RestartPolicy { attempts: 3, delay_ms: 1 };
+    assert_eq!(run(&spec).1.lines().count(), 1, "it has done its work");
+    spec.stays_up = true;
+    assert_eq!(run(&spec).1.lines().count(), 4, "a service is to stay up");
+}
+
+#[test]
+fn a_check_makes_a_task_ready_and_ends_it_when_it_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let (marker, gate) = (folder.path().join("healthy"), folder.path().join("gate"));
+    let script = format!("echo up; while [ ! -e {} ]; do sleep 0.05; done", gate.display());
+    let mut spec = shell("checked", &script);
+    let test = ["/bin/sh".into(), "-c".into(), format!("test -e {}", marker.display()).into()];
+    spec.health = Some(HealthCheck {
+        probe: Probe::Command(test.to_vec()),
+        interval_ms: 20,
+        timeout_ms: 10_000,
+        failures: 2,
+        start_period_ms: 60_000,
+    });
+    driver.start(&spec).unwrap();
+    said(&driver, "checked", "up");
+    assert_eq!(driver.poll(), [], "it is not ready");
+    std::fs::write(&marker, "").unwrap();
+    assert_eq!(next(&mut driver), Event::Started("checked".to_owned()));
+    std::fs::remove_file(&marker).unwrap();
+    assert_eq!(next(&mut driver), Event::Ended("checked".to_owned(), Exit::Unhealthy));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
+fn use_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    driver.start(&shell("busy", "while :; do :; done")).unwrap();
+    assert_eq!(next(&mut driver), Event::Started("busy".to_owned()));
+    driver.usage();
+    let mut usage = driver.usage();
+    while usage.cpu_millis == 0 {
+        std::thread::yield_now();
+        usage = driver.usage();
+    }
+    assert!(usage.memory_bytes > 100_000, "{usage:?}");
+    driver.kill("busy");
+    next(&mut driver);
+    assert_eq!(driver.usage(), omega_agent::Usage::default());
+}

@@ -1,0 +1,91 @@
+//! Programs of tasks.
+
+use super::job::{strings, texts};
+use super::{Malformed, given, narrow};
+use crate::proto;
+use omega_core::{EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, Text};
+
+impl From<&Run> for proto::Run {
+    fn from(run: &Run) -> Self {
+        let or_empty = |text: &Option<Text>| text.as_deref().unwrap_or_default().to_owned();
+        let variable = |variable: &EnvVar| proto::EnvVar {
+            name: variable.name.to_string(),
+            value: variable.value.to_string(),
+        };
+        let port = |port: &NamedPort| proto::NamedPort {
+            name: port.name.to_string(),
+            number: port.number.into(),
+        };
+        let RestartPolicy { attempts, delay_ms } = run.restart;
+        proto::Run {
+            command: run.command.to_string(),
+            args: strings(&run.args),
+            env: run.env.iter().map(variable).collect(),
+            working_dir: or_empty(&run.working_dir),
+            user: or_empty(&run.user),
+            ports: run.ports.iter().map(port).collect(),
+            health: run.health.as_ref().map(health),
+            restart: Some(proto::RestartPolicy { attempts, delay_ms }),
+        }
+    }
+}
+
+impl TryFrom<proto::Run> for Run {
+    type Error = Malformed;
+
+    fn try_from(run: proto::Run) -> Result<Self, Malformed> {
+        let given_text = |text: String| (!text.is_empty()).then(|| Text::from(text));
+        let variable =
+            |one: proto::EnvVar| EnvVar { name: one.name.into(), value: one.value.into() };
+        let port = |port: proto::NamedPort| -> Result<NamedPort, Malformed> {
+            let number = narrow(port.number, u16::MAX, "run.ports.number")?;
+            Ok(NamedPort { name: port.name.into(), number })
+        };
+        let proto::RestartPolicy { attempts, delay_ms } = run.restart.unwrap_or_default();
+        Ok(Run {
+            command: run.command.into(),
+            args: texts(run.args),
+            env: run.env.into_iter().map(variable).collect(),
+            working_dir: given_text(run.working_dir),
+            user: given_text(run.user),
+            ports: run.ports.into_iter().map(port).collect::<Result<_, _>>()?,
+            health: run.health.map(health_in).transpose()?,
+            restart: RestartPolicy { attempts, delay_ms },
+        })
+    }
+}
+
+fn health(check: &HealthCheck) -> proto::HealthCheck {
+    use proto::health_check::Probe as Sent;
+    let probe = match &check.probe {
+        Probe::Command(words) => Sent::Command(proto::CommandProbe { words: strings(words) }),
+        Probe::Tcp(port) => Sent::TcpPort((*port).into()),
+        Probe::Http { port, path } => {
+            Sent::Http(proto::HttpProbe { port: (*port).into(), path: path.to_string() })
+        }
+    };
+    proto::HealthCheck {
+        probe: Some(probe),
+        interval_ms: check.interval_ms,
+        timeout_ms: check.timeout_ms,
+        failures: check.failures,
+        start_period_ms: check.start_period_ms,
+    }
+}
+
+fn health_in(check: proto::HealthCheck) -> Result<HealthCheck, Malformed> {
+    use proto::health_check::Probe as Sent;
+    let port = |port| narrow(port, u16::MAX, "run.health.port");
+    let probe = match given(check.probe, "run.health.probe")? {
+        Sent::Command(command) => Probe::Command(texts(command.words)),
+        Sent::TcpPort(number) => Probe::Tcp(port(number)?),
+        Sent::Http(http) => Probe::Http { port: port(http.port)?, path: http.path.into() },
+    };
+    Ok(HealthCheck {
+        probe,
+        interval_ms: check.interval_ms,
+        timeout_ms: check.timeout_ms,
+        failures: check.failures,
+        start_period_ms: check.start_period_ms,
+    })
+}

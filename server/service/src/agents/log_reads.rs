@@ -1,0 +1,98 @@
+//! Logs of tasks that are being read: which agents were asked, and who waits for the answer. A plain structure.
+
+use super::orders::StreamId;
+use omega_client::proto;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::oneshot;
+
+/// Reads that are under way at once. Beyond it, a read is as one that nobody answers.
+const READS_MAX: usize = 1000;
+
+/// A read, and the agents that have not answered.
+#[derive(Debug)]
+struct Read {
+    asked: BTreeSet<StreamId>,
+    answer: oneshot::Sender<proto::LogPart>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct LogReads {
+    reads: BTreeMap<u64, Read>,
+    next: u64,
+}
+
+impl LogReads {
+    /// Notes a read of some agents; the answer is its number. Without any agent, nobody waits.
+    pub(super) fn begin(
+        &mut self,
+        asked: BTreeSet<StreamId>,
+        answer: oneshot::Sender<proto::LogPart>,
+    ) -> Option<u64> {
+        self.reads.retain(|_, read| !read.answer.is_closed());
+        if asked.is_empty() || self.reads.len() >= READS_MAX {
+            return None;
+        }
+        self.next += 1;
+        self.reads.insert(self.next, Read { asked, answer });
+        Some(self.next)
+    }
+
+    /// Takes the answer of an agent. Whoever waits gets the first that has the log; what was not asked is left out.
+    pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
+        let number = part.read;
+        let Some(read) = self.reads.get_mut(&number) else { return };
+        if !read.asked.remove(&stream) || !(part.found || read.asked.is_empty()) {
+            return;
+        }
+        if let Some(read) = self.reads.remove(&number) {
+            // Whoever asked may have gone.
+            let _ = read.answer.send(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(read: u64, found: bool) -> proto::LogPart {
+        proto::LogPart { read, found, ..proto::LogPart::default() }
+    }
+
+    #[test]
+    fn the_first_agent_that_has_the_log_answers() {
+        let mut reads = LogReads::default();
+        let [one, two, other] = [1, 2, 3].map(StreamId);
+        let (to, mut answer) = oneshot::channel();
+        let number = reads.begin([one, two].into(), to).unwrap();
+        reads.answered(other, part(number, true));
+        assert!(answer.try_recv().is_err(), "it was not asked");
+        reads.answered(one, part(number, false));
+        reads.answered(one, part(number, true));
+        assert!(answer.try_recv().is_err(), "it has answered already");
+        reads.answered(two, part(number, true));
+        assert!(answer.try_recv().unwrap().found);
+        reads.answered(two, part(number, true));
+    }
+
+    #[test]
+    fn a_log_that_nobody_has_is_told_so() {
+        let mut reads = LogReads::default();
+        let (to, mut answer) = oneshot::channel();
+        let number = reads.begin([StreamId(1)].into(), to).unwrap();
+        reads.answered(StreamId(1), part(number, false));
+        assert!(!answer.try_recv().unwrap().found);
+        let (to, _answer) = oneshot::channel();
+        assert_eq!(reads.begin(BTreeSet::new(), to), None);
+    }
+
+    #[test]
+    fn reads_that_nobody_waits_for_are_forgotten() {
+        let mut reads = LogReads::default();
+        for _ in 0..3 * READS_MAX {
+            let (to, _) = oneshot::channel();
+            assert!(reads.begin([StreamId(1)].into(), to).is_some());
+        }
+    }
+}

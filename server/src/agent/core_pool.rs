@@ -1,0 +1,64 @@
+//! Which cores of the machine tasks have to themselves: the cell says how many of each node, the agent which ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The cores of a machine by node, and who has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CorePool {
+    nodes: Vec<Vec<u32>>,
+    taken: BTreeMap<String, Vec<u32>>,
+}
+
+impl CorePool {
+    pub(super) fn new(nodes: Vec<Vec<u32>>) -> CorePool {
+        CorePool { nodes, taken: BTreeMap::new() }
+    }
+
+    /// Notes the cores of a task that was found.
+    pub(super) fn found(&mut self, task: &str, cores: Vec<u32>) {
+        if !cores.is_empty() {
+            self.taken.insert(task.to_owned(), cores);
+        }
+    }
+
+    /// Takes so many cores of each node for a task; `None` if there are too few.
+    pub(super) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
+        let others: BTreeSet<u32> = self.taken.values().flatten().copied().collect();
+        let mut cores = Vec::new();
+        for (node, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let free = self.nodes.get(node)?.iter().filter(|core| !others.contains(core));
+            let some: Vec<u32> = free.take(*count as usize).copied().collect();
+            if some.len() < *count as usize {
+                return None;
+            }
+            cores.extend(some);
+        }
+        self.found(task, cores.clone());
+        Some(cores)
+    }
+
+    /// Gives the cores of a task back.
+    pub(super) fn give(&mut self, task: &str) {
+        self.taken.remove(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_core_is_one_task_s() {
+        let mut pool = CorePool::new(vec![vec![0, 1, 2], vec![3, 4]]);
+        assert_eq!(pool.take("a", &[2, 1]), Some(vec![0, 1, 3]));
+        assert_eq!(pool.take("b", &[2]), None);
+        assert_eq!(pool.take("b", &[1, 1]), Some(vec![2, 4]));
+        assert_eq!(pool.take("c", &[]), Some(Vec::new()));
+        pool.give("a");
+        assert_eq!(pool.take("c", &[1, 0, 0]), Some(vec![0]));
+        assert_eq!(pool.take("d", &[0, 0, 1]), None, "there is no such node");
+        let mut again = CorePool::new(vec![vec![0, 1]]);
+        again.found("old", vec![0]);
+        assert_eq!(again.take("new", &[1]), Some(vec![1]));
+    }
+}

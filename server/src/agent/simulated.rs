@@ -1,0 +1,125 @@
+//! An agent of simulated machines, which start, run and end tasks in time but not in truth.
+//!
+//! It is a client like any other agent: what it says and hears is what a real one would. So a whole cell can be
+//! tried out, and its servers measured, without a machine.
+
+use super::simulation::{Behaviour, Simulation};
+use super::{AgentArgs, AgentError};
+use crate::signals::Signals;
+use omega_client::ApiError;
+use omega_client::agent::{Agent, AgentSettings, Order};
+use omega_core::{Amounts, Labels, Machine, TaskReport};
+use omega_workload::words::plural;
+use std::io::{self, Write};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Machines that are registered at once: enough to fill the entries of a log.
+const REGISTER_AT_ONCE: usize = 128;
+
+/// Machines of a rack, and zones.
+const RACK: u32 = 40;
+const ZONES: u32 = 3;
+
+/// Cores and gibibytes of memory of a machine that nothing else is said of.
+const CPU: u64 = 64;
+const MEMORY_GIB: u64 = 256;
+
+/// Speaks for the machines until it is told to end.
+pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> {
+    let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
+    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
+    let mut signals = Signals::listen()?;
+    tokio::select! {
+        () = signals.end() => Ok(()),
+        error = register(args, count, &agent) => Err(error.into()),
+        () = follow(args, &agent, orders) => Ok(()),
+    }
+}
+
+/// Registers all machines, says so, and waits for ever. It ends only with an error.
+async fn register(args: &AgentArgs, count: u32, agent: &Agent) -> ApiError {
+    let mut begun = JoinSet::new();
+    for index in 0..count {
+        if begun.len() >= REGISTER_AT_ONCE
+            && let Some(error) = registered(begun.join_next().await)
+        {
+            return error;
+        }
+        let (agent, machine) = (agent.clone(), machine(args, index));
+        begun.spawn(async move { agent.register(machine).await });
+    }
+    while !begun.is_empty() {
+        if let Some(error) = registered(begun.join_next().await) {
+            return error;
+        }
+    }
+    // A reader that has gone is no error.
+    let _ = writeln!(io::stdout(), "agent speaks for {}", plural(count.into(), "machine"));
+    std::future::pending().await
+}
+
+fn registered<T, E>(joined: Option<Result<Result<T, ApiError>, E>>) -> Option<ApiError> {
+    joined.and_then(Result::ok).and_then(Result::err)
+}
+
+fn machine(args: &AgentArgs, index: u32) -> Machine {
+    let (cpu, memory) = (args.cpu.unwrap_or(CPU), args.memory.unwrap_or(MEMORY_GIB));
+    let capacity = Amounts::new([cpu * 1000, memory << 30]);
+    let mut machine = Machine::new(format!("{}-{index}", args.prefix), capacity);
+    machine.numa = args.numa.unwrap_or_default();
+    let (zone, rack) = (index / RACK % ZONES, index / RACK);
+    machine.labels = Labels::new([("zone", format!("z{zone}")), ("rack", format!("r{rack}"))]);
+    machine
+}
+
+/// Does what the cell orders, as long as it orders anything.
+async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<Order>) {
+    let behaviour =
+        Behaviour { seed: args.seed, run_time_scale: args.run_time_scale, fail_percent: args.fail };
+    let mut simulation = Simulation::new(behaviour);
+    let began = Instant::now();
+    let mut loads = tokio::time::interval(Duration::from_secs(args.heartbeat));
+    loop {
+        let next = simulation.next_end_ms().map(|at| began + Duration::from_millis(at));
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => obey(agent, &mut simulation, order, elapsed_ms(began)),
+                None => return,
+            },
+            () = tokio::time::sleep_until(next.unwrap_or(began)), if next.is_some() => {
+                for (machine, task, report) in simulation.step(elapsed_ms(began)) {
+                    agent.report(machine, task, report);
+                }
+            }
+            _ = loads.tick() => {
+                for (machine, load) in simulation.take_loads() {
+                    agent.load(machine, load);
+                }
+            }
+        }
+    }
+}
+
+fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
+    match order {
+        Order::Start(task) => {
+            simulation.start(&task, now_ms);
+            agent.report(task.machine, task.id, TaskReport::Started);
+        }
+        Order::Stop { task, machine, grace_ms: 0 } => simulation.stop(machine, task),
+        Order::Stop { task, machine, grace_ms } => {
+            simulation.end((machine, task), grace_ms, now_ms)
+        }
+        Order::Kill { task, machine } => simulation.stop(machine, task),
+        Order::Resize { task, machine, to } => simulation.resize((machine, task), &to),
+        Order::ReadLog(read) => agent.log(&read, None),
+        Order::Detached(machine) => simulation.forget(machine),
+    }
+}
+
+fn elapsed_ms(began: Instant) -> u64 {
+    began.elapsed().as_millis() as u64
+}

@@ -1,0 +1,325 @@
+//! Runs what the cell orders on this machine, and reports what becomes of it.
+
+use super::core_pool::CorePool;
+use super::note::Note;
+use super::{AgentArgs, AgentError, environment, offer};
+use crate::ask;
+use crate::signals::Signals;
+use omega_agent::cgroup::CgroupRoot;
+use omega_agent::logs::{self, LogStream};
+use omega_agent::machine::{self, Found};
+use omega_agent::{
+    Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
+};
+use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
+use omega_core::{Amounts, JobKind, Kinds, MachineId, TaskId, TaskReport};
+use rustix::fs::FlockOperation;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// How often it is looked at whether tasks are ready, and whether those have ended that an earlier agent started.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Changes of load that are too small to be written to the log.
+const CPU_STEP: u64 = 50;
+const MEMORY_STEP: u64 = 16 << 20;
+
+/// What is known before the cell is spoken to.
+pub(super) struct Ready {
+    driver: ProcessDriver,
+    left: Vec<FoundTask>,
+    found: Found,
+    kinds: Kinds,
+    /// Held as long as the agent lives.
+    _lock: File,
+}
+
+/// Prepares the folder and the groups of tasks, finds those that run, and asks the cell for its kinds.
+pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
+    fs::create_dir_all(&args.dir)?;
+    let dir = args.dir.canonicalize()?;
+    let lock = File::create(dir.join("agent.lock"))?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(AgentError::FolderInUse(dir));
+    }
+    let cgroups = match args.no_limits {
+        true => None,
+        false => Some(CgroupRoot::of_this_process()?),
+    };
+    let supervisor = ["/proc/self/exe", "agent-exec"].map(Into::into).to_vec();
+    let folder = dir.join("tasks");
+    let mut driver = ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups })?;
+    let left = driver.find()?;
+    let found = machine::find(&dir);
+    let kinds = ask::kinds_of(&args.cell.address()?)?;
+    Ok(Ready { driver, left, found, kinds, _lock: lock })
+}
+
+/// Speaks for this machine until it is told to end. Tasks stay.
+pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
+    let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
+    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
+    let mut signals = Signals::listen()?;
+    let Ready { driver, left, found, kinds, _lock } = ready;
+    let machine = offer::machine(args, &found, &kinds);
+    let mut worker = Worker {
+        agent,
+        driver: Box::new(driver),
+        kinds,
+        cores: CorePool::new(found.nodes),
+        limits: Limits { log_bytes: args.log_bytes, pids: args.pids, ..Limits::default() },
+        tasks: BTreeMap::new(),
+        waiting: BTreeMap::new(),
+        load: Amounts::zero(),
+    };
+    worker.find(left);
+    let name = machine.name.to_string();
+    tokio::select! {
+        () = signals.end() => Ok(()),
+        ended = worker.work(machine, orders, settings.heartbeat) => match ended? {
+            Ended::Detached => Err(AgentError::Detached(name)),
+            Ended::Agent => Ok(()),
+        },
+    }
+}
+
+/// Why the work is over.
+enum Ended {
+    /// The machine is no longer this agent's.
+    Detached,
+    /// The connection has ended with its runtime.
+    Agent,
+}
+
+/// A task that the driver has.
+struct Held {
+    note: Note,
+    /// Whether the cell hears of its end: not of one that it told to stop without a grace.
+    is_reported: bool,
+    is_stopping: bool,
+}
+
+/// See the head of the file.
+struct Worker {
+    agent: Agent,
+    driver: Box<dyn Driver>,
+    kinds: Kinds,
+    cores: CorePool,
+    /// The limits that all tasks have.
+    limits: Limits,
+    /// By the names that the driver has for them.
+    tasks: BTreeMap<String, Held>,
+    /// Tasks that begin when their earlier run has ended.
+    waiting: BTreeMap<String, Task>,
+    /// Load that was reported last.
+    load: Amounts,
+}
+
+/// The name of a task's folder: numbers of jobs are never used again.
+fn folder(task: TaskId) -> String {
+    format!("{}-{}", task.job.0, task.index)
+}
+
+impl Worker {
+    /// Tells the cell of the tasks that an earlier agent left; of those that no note is with, nobody knows any more.
+    fn find(&mut self, left: Vec<FoundTask>) {
+        for found in left {
+            let id = found.spec.id.clone();
+            let Some(note) = Note::read(&found).filter(|note| folder(note.task) == id) else {
+                self.driver.kill(&id);
+                continue;
+            };
+            self.cores.found(&id, found.spec.limits.cores.clone());
+            self.agent.found(note.clone().found(&found));
+            let held = Held { note, is_reported: true, is_stopping: found.is_ending };
+            self.tasks.insert(id, held);
+        }
+    }
+
+    /// Offers the machine, and follows orders as long as there are any.
+    async fn work(
+        &mut self,
+        machine: omega_core::Machine,
+        mut orders: UnboundedReceiver<Order>,
+        heartbeat: Duration,
+    ) -> Result<Ended, AgentError> {
+        let name = machine.name.to_string();
+        let id = self.agent.register(machine).await?;
+        self.end_those_of_others(id);
+        // A reader that has gone is no error.
+        let _ = writeln!(io::stdout(), "agent offers machine {name}");
+        let mut children = signal(SignalKind::child())?;
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut loads = tokio::time::interval(heartbeat);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Detached(detached)) if detached == id => return Ok(Ended::Detached),
+                    Some(order) => self.obey(order),
+                    None => return Ok(Ended::Agent),
+                },
+                _ = children.recv() => self.look(),
+                _ = look.tick(), if !self.tasks.is_empty() => self.look(),
+                _ = loads.tick() => self.tell_load(id),
+            }
+        }
+    }
+
+    /// Kills what an earlier machine of this name ran: the cell has placed those tasks elsewhere.
+    fn end_those_of_others(&mut self, id: MachineId) {
+        for (name, held) in &mut self.tasks {
+            if held.note.machine != id {
+                held.is_reported = false;
+                self.driver.kill(name);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start(task) => self.start(task),
+            Order::Stop { task, grace_ms, .. } => {
+                let name = folder(task);
+                self.waiting.remove(&name);
+                let Some(held) = self.tasks.get_mut(&name) else { return };
+                (held.is_stopping, held.is_reported) = (true, grace_ms > 0);
+                match grace_ms {
+                    0 => self.driver.kill(&name),
+                    _ => self.driver.stop(&name),
+                }
+            }
+            Order::Kill { task, .. } => self.driver.kill(&folder(task)),
+            Order::Resize { task, to, .. } => {
+                let (cpu, memory) = self.amounts(&to);
+                if let Err(why) = self.driver.resize(&folder(task), cpu, memory) {
+                    tracing::warn!(%task, %why, "a task keeps its limits");
+                }
+            }
+            Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
+            Order::Detached(_) => {}
+        }
+    }
+
+    /// Part of a log that is kept here.
+    fn log(&self, read: &LogRead) -> Option<LogPart> {
+        let logs = self.driver.logs(&folder(read.task))?;
+        let stream = if read.is_stderr { LogStream::Stderr } else { LogStream::Stdout };
+        let part = match read.from {
+            Some(from) => logs::read(&logs, stream, from, read.bytes_max),
+            None => logs::tail(&logs, stream, read.tail_lines, read.bytes_max),
+        };
+        let logs::LogPart { from, bytes, end } = part.ok()?;
+        Some(LogPart { from, bytes, end })
+    }
+
+    /// Processor and memory of some amounts.
+    fn amounts(&self, amounts: &Amounts) -> (u64, u64) {
+        let of = |kind: Option<_>| kind.map_or(0, |kind| amounts.get(kind));
+        (of(self.kinds.cpu()), of(self.kinds.by_name("memory")))
+    }
+
+    fn start(&mut self, task: Task) {
+        let name = folder(task.id);
+        if self.tasks.contains_key(&name) {
+            self.waiting.insert(name, task);
+            return;
+        }
+        let started = self
+            .spec(&task)
+            .and_then(|spec| self.driver.start(&spec).map_err(|why| why.to_string()));
+        match started {
+            Ok(()) => {
+                let held = Held { note: Note::of(&task), is_reported: true, is_stopping: false };
+                self.tasks.insert(name, held);
+            }
+            Err(why) => {
+                self.cores.give(&name);
+                tracing::warn!(job = %task.job_name, task = %task.id, %why, "a task cannot be started");
+                self.agent.report(task.machine, task.id, TaskReport::Failed);
+            }
+        }
+    }
+
+    /// Describes a task for the driver.
+    fn spec(&mut self, task: &Task) -> Result<TaskSpec, String> {
+        let name = folder(task.id);
+        let run = task.program.run.as_ref().ok_or_else(|| {
+            "its job has no program: give `run`, or an agent of your own (docs/agents.md)"
+                .to_owned()
+        })?;
+        let cores = self.cores.take(&name, &task.cores);
+        let cores =
+            cores.ok_or("the machine has too few cores for it: was it registered otherwise?")?;
+        let (cpu_millis, memory_bytes) = self.amounts(&task.request);
+        Ok(TaskSpec {
+            id: name,
+            command: run.command.to_string(),
+            args: run.args.iter().map(ToString::to_string).collect(),
+            env: environment::of(task, &self.kinds, &cores),
+            working_dir: run.working_dir.as_deref().map(Into::into),
+            user: run.user.as_deref().map(Into::into),
+            limits: Limits { cpu_millis, memory_bytes, cores, ..self.limits.clone() },
+            grace_ms: task.grace_ms,
+            restart: run.restart,
+            stays_up: task.kind == JobKind::Service,
+            health: run.health.clone(),
+            note: Note::of(task).text(),
+        })
+    }
+
+    /// Reports what has happened.
+    fn look(&mut self) {
+        for event in self.driver.poll() {
+            match event {
+                Event::Started(name) => {
+                    if let Some(held) = self.tasks.get(&name) {
+                        self.agent.report(held.note.machine, held.note.task, TaskReport::Started);
+                    }
+                }
+                Event::Ended(name, exit) => self.ended(&name, &exit),
+            }
+        }
+    }
+
+    fn ended(&mut self, name: &str, exit: &Exit) {
+        self.cores.give(name);
+        let Some(Held { note, is_reported, is_stopping }) = self.tasks.remove(name) else { return };
+        let report = match exit {
+            _ if is_stopping => TaskReport::Finished,
+            Exit::Lost => TaskReport::Lost,
+            exit if exit.is_success() => TaskReport::Finished,
+            _ => TaskReport::Failed,
+        };
+        if report == TaskReport::Finished {
+            tracing::debug!(task = %note.task, %exit, "a task has ended");
+        } else {
+            tracing::info!(task = %note.task, %exit, "a task has failed");
+        }
+        if is_reported {
+            self.agent.report(note.machine, note.task, report);
+        }
+        if let Some(next) = self.waiting.remove(name) {
+            self.start(next);
+        }
+    }
+
+    /// Reports the load, if it has changed by more than a little.
+    fn tell_load(&mut self, id: MachineId) {
+        let usage = self.driver.usage();
+        let mut load = Amounts::zero();
+        if let Some(cpu) = self.kinds.cpu() {
+            load.set(cpu, usage.cpu_millis / CPU_STEP * CPU_STEP);
+        }
+        if let Some(memory) = self.kinds.by_name("memory") {
+            load.set(memory, usage.memory_bytes / MEMORY_STEP * MEMORY_STEP);
+        }
+        if load != self.load {
+            self.load = load.clone();
+            self.agent.load(id, load);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `omega task logs`: output of a task, as its agent keeps it.
+
+use super::call::Caller;
+use super::resize::name;
+use super::{AskArgs, AskError, job};
+use clap::Args;
+use omega_client::proto;
+use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_core::text::is_hidden;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// Time between two looks at a log that is followed and had nothing new.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Which task, and how much of its output.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The name of the job, and the number of the task: `web/0`.
+    #[arg(value_name = "JOB/INDEX", value_parser = name)]
+    task: (String, u32),
+    /// Standard error, instead of standard output.
+    #[arg(long)]
+    stderr: bool,
+    /// Go on with what the task writes, until it has ended.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only the last lines [default: all that is kept].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tail: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Prints the log.
+pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let mut out = io::stdout().lock();
+    let mut shown = if out.is_terminal() { Shown::Safe(Vec::new()) } else { Shown::Raw };
+    let mut from = match args.tail {
+        Some(_) => None,
+        None => Some(0),
+    };
+    loop {
+        let part = read(&caller, args, from)?;
+        let is_empty = part.data.is_empty();
+        let next = part.from + part.data.len() as u64;
+        let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
+        // A reader that has gone has seen enough.
+        let is_done = is_empty && (!args.follow || !part.running);
+        if printed.is_err() || is_done {
+            return Ok(());
+        }
+        from = Some(next);
+        if is_empty {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+fn read(
+    caller: &Caller,
+    args: &LogsArgs,
+    from: Option<u64>,
+) -> Result<proto::ReadTaskLogResponse, AskError> {
+    let stream = if args.stderr { proto::LogStream::Stderr } else { proto::LogStream::Stdout };
+    let request = proto::ReadTaskLogRequest {
+        job: job::by_name(&args.task.0),
+        index: args.task.1,
+        stream: stream.into(),
+        from,
+        tail_lines: args.tail.unwrap_or_default(),
+    };
+    caller.call(&request, |channel, request| async move {
+        TaskServiceClient::new(channel).read_task_log(request).await
+    })
+}
+
+/// Output as it is printed: as it is, or for a terminal, which would follow what control characters tell it. The bytes
+/// are the beginning of a character that is not complete.
+enum Shown {
+    Raw,
+    Safe(Vec<u8>),
+}
+
+impl Shown {
+    fn text(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let Shown::Safe(begun) = self else { return bytes };
+        begun.extend(bytes);
+        let mut text = String::new();
+        let rest = loop {
+            match std::str::from_utf8(begun) {
+                Ok(whole) => {
+                    text += whole;
+                    break Vec::new();
+                }
+                Err(why) => {
+                    let (good, bad) = begun.split_at(why.valid_up_to());
+                    text += &String::from_utf8_lossy(good);
+                    let Some(length) = why.error_len() else { break bad.to_vec() };
+                    text.push('\u{fffd}');
+                    let later = bad[length..].to_vec();
+                    *begun = later;
+                }
+            }
+        };
+        *begun = rest;
+        let is_harmful = |c: char| is_hidden(c) && c != '\n' && c != '\t';
+        text.replace("\r\n", "\n").replace(is_harmful, "\u{fffd}").into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn safe(parts: &[&[u8]]) -> String {
+        let mut shown = Shown::Safe(Vec::new());
+        let text: Vec<u8> = parts.iter().flat_map(|part| shown.text(part.to_vec())).collect();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_characters() {
+        assert_eq!(safe(&[b"a\x1b[2Jb\tc\r\n\x07d\n"]), "a\u{fffd}[2Jb\tc\n\u{fffd}d\n");
+        assert_eq!(safe(&["\u{202e}abc\n".as_bytes()]), "\u{fffd}abc\n");
+    }
+
+    #[test]
+    fn characters_in_two_parts_are_whole() {
+        assert_eq!(safe(&[b"gr\xc3", b"\xb6\xc3", b"\x9f", b"e\n"]), "größe\n");
+        assert_eq!(safe(&[b"\xff\xfea", b"\xc3", b"x"]), "\u{fffd}\u{fffd}a\u{fffd}x");
+    }
+
+    #[test]
+    fn a_file_gets_every_byte() {
+        assert_eq!(Shown::Raw.text(b"\x1b\xff".to_vec()), b"\x1b\xff");
+    }
+}

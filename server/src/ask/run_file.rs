@@ -1,0 +1,187 @@
+//! The program of a group as a job file describes it.
+
+use super::AskError;
+use super::job_file::TimeFile;
+use omega_core::limits::PAYLOAD_BYTES_MAX;
+use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+/// The program that each task runs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunFile {
+    /// Path of the program, or a name that is looked up in PATH.
+    command: String,
+    /// Its arguments.
+    #[serde(default)]
+    args: Vec<String>,
+    /// Environment variables. Names that begin with OMEGA_ are set by the agent.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Working directory, absolute; without it, a directory of the task's own.
+    working_dir: Option<String>,
+    /// User that it runs as; without it, the agent's.
+    user: Option<String>,
+    /// Check that makes a task ready, and ends it when it fails.
+    health: Option<HealthFile>,
+    /// Restarts on the same machine.
+    restart: Option<RestartFile>,
+}
+
+/// Restarts on the same machine; when they are used up, the task has failed.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RestartFile {
+    /// Number of restarts in a row. A run of ten minutes ends the row.
+    attempts: u32,
+    /// Delay before the first one: `1s`. Each further one doubles it, up to five minutes.
+    #[serde(default = "second")]
+    #[schemars(with = "String")]
+    delay: TimeFile,
+}
+
+/// A check of a running program, by one of `command`, `tcp` and `http`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HealthFile {
+    /// A program and its arguments, which exits with 0.
+    command: Option<Vec<String>>,
+    /// A TCP port that accepts a connection.
+    tcp: Option<u16>,
+    /// A GET request that is answered with a status from 200 to 399.
+    http: Option<HttpFile>,
+    /// Time between two tests.
+    #[serde(default = "ten_seconds")]
+    #[schemars(with = "String")]
+    interval: TimeFile,
+    /// Time that a test may take.
+    #[serde(default = "second")]
+    #[schemars(with = "String")]
+    timeout: TimeFile,
+    /// Number of failures in a row after which the program is killed and has failed.
+    #[serde(default = "three")]
+    failures: u32,
+    /// Time from the start in which failures do not count, unless a test has succeeded.
+    #[schemars(with = "Option<String>")]
+    start_period: Option<TimeFile>,
+}
+
+/// A GET request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HttpFile {
+    /// A port of the machine.
+    port: u16,
+    /// The path, which begins with `/`.
+    #[serde(default = "slash")]
+    path: String,
+}
+
+fn second() -> TimeFile {
+    TimeFile::from_secs(1)
+}
+
+fn ten_seconds() -> TimeFile {
+    TimeFile::from_secs(10)
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn slash() -> String {
+    "/".to_owned()
+}
+
+impl RunFile {
+    /// Returns the program, with the names of the group's ports.
+    ///
+    /// # Errors
+    /// If its health check names no probe, or several.
+    pub(super) fn run(&self, at: &str, ports: Vec<NamedPort>) -> Result<Run, AskError> {
+        let optional = |text: &Option<String>| text.as_deref().map(Text::from);
+        let variable = |(name, value): (&String, &String)| EnvVar {
+            name: (&**name).into(),
+            value: (&**value).into(),
+        };
+        let restart = self.restart.map(|restart| RestartPolicy {
+            attempts: restart.attempts,
+            delay_ms: restart.delay.millis(),
+        });
+        Ok(Run {
+            command: self.command.as_str().into(),
+            args: texts(&self.args),
+            env: self.env.iter().map(variable).collect(),
+            working_dir: optional(&self.working_dir),
+            user: optional(&self.user),
+            ports,
+            health: self.health.as_ref().map(|health| health.check(at)).transpose()?,
+            restart: restart.unwrap_or_default(),
+        })
+    }
+}
+
+impl HealthFile {
+    fn check(&self, at: &str) -> Result<HealthCheck, AskError> {
+        let probe = match (&self.command, self.tcp, &self.http) {
+            (Some(words), None, None) => Probe::Command(texts(words)),
+            (None, Some(port), None) => Probe::Tcp(port),
+            (None, None, Some(http)) => {
+                Probe::Http { port: http.port, path: http.path.as_str().into() }
+            }
+            _ => {
+                let place = format!("{at}.health");
+                let why = "give exactly one of command, tcp and http".to_owned();
+                return Err(AskError::Field { place, why });
+            }
+        };
+        Ok(HealthCheck {
+            probe,
+            interval_ms: self.interval.millis(),
+            timeout_ms: self.timeout.millis(),
+            failures: self.failures,
+            start_period_ms: self.start_period.map_or(0, TimeFile::millis),
+        })
+    }
+}
+
+fn texts(list: &[String]) -> Vec<Text> {
+    list.iter().map(|text| text.as_str().into()).collect()
+}
+
+/// The payload of a group: a text, or the bytes of a file beside the job's.
+///
+/// # Errors
+/// If both are given, or the file cannot be read or is too large.
+pub(super) fn payload(
+    at: &str,
+    text: Option<&str>,
+    named: Option<&Path>,
+) -> Result<Payload, AskError> {
+    let wrong = |why: String| AskError::Field { place: format!("{at}_file"), why };
+    match (text, named) {
+        (Some(_), Some(_)) => Err(wrong("give payload or payload_file, not both".to_owned())),
+        (Some(text), None) => Ok(text.as_bytes().to_vec().into()),
+        (None, None) => Ok(Payload::default()),
+        (None, Some(path)) => {
+            let read = || {
+                let mut bytes = Vec::new();
+                let file = std::fs::File::open(path)?;
+                file.take(PAYLOAD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+                Ok::<_, std::io::Error>(bytes)
+            };
+            let bytes = read().map_err(|why| wrong(format!("{}: {why}", path.display())))?;
+            match bytes.len() > PAYLOAD_BYTES_MAX {
+                true => Err(wrong(format!(
+                    "{} is larger than {PAYLOAD_BYTES_MAX} bytes: keep it in a store of files",
+                    path.display()
+                ))),
+                false => Ok(bytes.into()),
+            }
+        }
+    }
+}

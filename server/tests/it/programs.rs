@@ -1,0 +1,218 @@
+//! Real programs on a served cell: agents of this machine that run processes, die and come back.
+//!
+//! The agents run without control groups, which tests cannot have everywhere; `server/agent/src/cgroup.rs` tests those.
+
+use crate::agents::{start, until};
+use crate::commands::Served;
+use crate::process::omega;
+use crate::served::Process;
+use std::path::Path;
+
+const ARRAY: &str = r#"
+name = "array"
+[[group]]
+count = 40
+restarts = 100
+request = { cpu = 1, memory = "8MiB" }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "sleep 0.1; echo $OMEGA_JOB $OMEGA_CPU_MILLIS > $RESULTS/$OMEGA_TASK_INDEX"]
+[group.run.env]
+RESULTS = "FOLDER/results"
+"#;
+
+const STUBBORN: &str = r#"
+name = "stubborn"
+kind = "service"
+[[group]]
+count = 2
+grace = "300ms"
+request = { cpu = 1 }
+ports = [{ number = 47123, name = "http" }]
+[group.run]
+command = "/bin/sh"
+args = ["-c", "trap '' TERM; echo $$ $OMEGA_PORT_HTTP > FOLDER/up-$OMEGA_TASK_INDEX; while :; do sleep 0.1; done"]
+"#;
+
+/// A cell with a scheduler, and a folder that its jobs know.
+struct Cell {
+    served: Served,
+    _scheduler: Process,
+}
+
+impl Cell {
+    fn new(files: &[(&str, &str)]) -> Cell {
+        let served = Served::new(files);
+        for (name, text) in files {
+            let folder = served.path().display().to_string();
+            std::fs::write(served.path().join(name), text.replace("FOLDER", &folder)).unwrap();
+        }
+        std::fs::create_dir(served.path().join("results")).unwrap();
+        let scheduler = start(served.path(), &["scheduler", "--cell", &served.address]);
+        Cell { served, _scheduler: scheduler }
+    }
+
+    fn agent(&self, name: &str) -> Process {
+        let address = &self.served.address;
+        let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"];
+        start(self.served.path(), &[&flags[..], &[address, "--name", name, "--dir", name]].concat())
+    }
+
+    fn tasks(&self, job: &str, state: &str) -> u64 {
+        self.served.json(&format!("job get {job}"))["tasks"][state].as_u64().unwrap()
+    }
+
+    /// Waits until no process of a task is left below the cell's folder.
+    fn nothing_is_left(&self) {
+        until(|| !is_anything_left(self.served.path()));
+    }
+}
+
+/// Whether a process has a task's folder below this one in its environment.
+fn is_anything_left(folder: &Path) -> bool {
+    let mark = format!("OMEGA_TASK_FOLDER={}", folder.canonicalize().unwrap().display());
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let environments = all.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+    environments.into_iter().any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
+}
+
+#[test]
+fn a_batch_array_survives_the_death_of_agents() {
+    let cell = Cell::new(&[("array.toml", ARRAY)]);
+    let mut agents = vec![cell.agent("one"), cell.agent("two")];
+    cell.served.ok("job submit -f array.toml");
+    for finished in [5, 15, 25] {
+        until(|| cell.tasks("array", "finished") >= finished);
+        // Dropped is killed by SIGKILL.
+        drop(agents.remove(0));
+        let name = if finished == 15 { "two" } else { "one" };
+        agents.push(cell.agent(name));
+    }
+    until(|| cell.tasks("array", "finished") == 40);
+    let results = cell.served.path().join("results");
+    for index in 0..40 {
+        let text = std::fs::read_to_string(results.join(index.to_string())).unwrap();
+        assert_eq!(text, "array 1000\n", "{index}");
+    }
+    cell.nothing_is_left();
+}
+
+#[test]
+fn a_service_is_found_again_and_stopped_for_good() {
+    let cell = Cell::new(&[("stubborn.toml", STUBBORN)]);
+    let agents = [cell.agent("one"), cell.agent("two")];
+    cell.served.ok("job submit -f stubborn.toml");
+    let said = |index: u32| {
+        let file = cell.served.path().join(format!("up-{index}"));
+        std::fs::read_to_string(file).unwrap_or_default()
+    };
+    until(|| (0..2).all(|index| said(index).ends_with(" 47123\n")));
+    until(|| cell.tasks("stubborn", "running") == 2);
+    let before = [said(0), said(1)];
+    drop(agents);
+    let _agents = [cell.agent("one"), cell.agent("two")];
+    until(|| cell.tasks("stubborn", "running") == 2);
+    assert_eq!([said(0), said(1)], before, "the same processes run");
+    cell.served.ok("job kill stubborn");
+    cell.nothing_is_left();
+}
+
+#[test]
+fn a_job_of_flags_runs_its_command() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    let script = "test $OMEGA_TASK_INDEX = 0 -a $MODE = a=b || exit 7";
+    let mut command = omega(cell.served.path());
+    command.args(["job", "submit", "flags", "--cpu", "0.5", "--env", "MODE=a=b", "--"]);
+    command.args(["/bin/sh", "-c", script]).env("OMEGA_CELL", &cell.served.address);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    until(|| cell.tasks("flags", "finished") == 1);
+    assert!(cell.served.ok("job get flags").contains("runs /bin/sh -c test $OMEGA_TASK_INDEX"));
+    cell.served.ok("job submit none --cpu 1");
+    until(|| cell.tasks("none", "failed") == 1);
+    cell.served.ok("job submit missing --cpu 1 -- /no/such/program");
+    until(|| cell.tasks("missing", "failed") == 1);
+    let why = cell.served.fails(1, "job submit bad --cpu 1 --env OMEGA_JOB=x -- true");
+    assert!(why.contains("which agents set"), "{why}");
+    cell.nothing_is_left();
+}
+
+const TALKER: &str = r#"
+name = "talker"
+[[group]]
+count = 1
+request = { cpu = 1 }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "for i in 1 2 3; do echo line $i; done; echo oops >&2; until test -e FOLDER/gate; do sleep 0.1; done; echo last"]
+"#;
+
+#[test]
+fn output_is_read_through_the_cell() {
+    let cell = Cell::new(&[("talker.toml", TALKER)]);
+    let _agents = [cell.agent("one"), cell.agent("two")];
+    let why = cell.served.fails(1, "task logs talker/0");
+    assert!(why.contains("there is no job"), "{why}");
+    cell.served.ok("job submit -f talker.toml");
+    until(|| cell.tasks("talker", "running") == 1);
+    until(|| cell.served.ok("task logs talker/0") == "line 1\nline 2\nline 3\n");
+    assert_eq!(cell.served.ok("task logs talker/0 --tail 1"), "line 3\n");
+    until(|| cell.served.ok("task logs talker/0 --stderr") == "oops\n");
+    let mut follow = omega(cell.served.path());
+    follow.args(["task", "logs", "talker/0", "-f", "--tail", "2"]);
+    follow.env("OMEGA_CELL", &cell.served.address).stdout(std::process::Stdio::piped());
+    let followed = follow.spawn().unwrap();
+    std::fs::write(cell.served.path().join("gate"), "").unwrap();
+    let output = followed.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Where the task was quicker, it has said its last word before it was followed.
+    assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
+    until(|| cell.tasks("talker", "finished") == 1);
+    assert!(cell.served.ok("task logs talker/0").ends_with("last\n"), "it is kept after the end");
+    let why = cell.served.fails(1, "task logs talker/7");
+    assert!(why.contains("there is no task"), "{why}");
+}
+
+/// The commands of `docs/run-programs.md` that begin so, with what it says that they print.
+fn documented(beginning: &str) -> Vec<(String, String)> {
+    let page = include_str!("../../../docs/run-programs.md");
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let commands = blocks.flat_map(|block| block.split("$ ").skip(1));
+    let split = commands.filter_map(|command| command.split_once('\n'));
+    let split = split.filter(|(command, _)| command.starts_with(beginning));
+    split.map(|(command, output)| (command.to_owned(), output.to_owned())).collect()
+}
+
+#[test]
+fn the_page_does_what_it_says() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    let shell = |line: &str| {
+        let omega = omega(cell.served.path()).get_program().to_owned();
+        let bin = Path::new(&omega).parent().unwrap().display().to_string();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", line]).env("PATH", path).env("OMEGA_CELL", &cell.served.address);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let submits = documented("omega job submit");
+    assert_eq!(submits.len(), 1, "{submits:?}");
+    assert_eq!(shell(&submits[0].0), "job hello is submitted: 4 tasks\n");
+    until(|| cell.tasks("hello", "finished") == 4);
+    let logs = documented("omega task logs hello/0");
+    assert_eq!(logs, [("omega task logs hello/0".to_owned(), "hello from 0\n".to_owned())]);
+    assert_eq!(shell(&logs[0].0), logs[0].1);
+}
+
+#[test]
+fn two_agents_do_not_share_a_folder_and_limits_are_not_left_out_silently() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    let why = cell.served.fails(2, "agent --no-limits --name other --dir one");
+    assert!(why.contains("another agent uses this folder"), "{why}");
+    if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        let why = cell.served.fails(2, "agent --name other --dir other");
+        assert!(why.contains("--no-limits"), "{why}");
+    }
+}

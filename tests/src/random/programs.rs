@@ -1,0 +1,76 @@
+//! Random programs and payloads, some of them beyond their bounds.
+
+use super::Generator;
+use omega_core::{EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, TaskGroup, Text};
+use std::sync::Arc;
+
+impl Generator {
+    /// Gives a group a program or a payload, now and then.
+    pub(super) fn run_program(&mut self, group: &mut TaskGroup) {
+        let dice = &mut self.programs;
+        if dice.chance(5) {
+            let bytes = *dice.pick(&[1, 100, 1000, 65_536, 65_537]);
+            group.payload = vec![dice.below(256) as u8; bytes].into();
+        }
+        if !dice.chance(20) {
+            return;
+        }
+        let mut run = Run::new(*dice.pick(&["/bin/true", "serve", "a\nb", "serve", ""]));
+        run.args = (0..dice.below(3)).map(|_| self.argument()).collect();
+        let names = ["A", "B", "PATH", "A", "OMEGA_JOB", "B=C", ""];
+        for _ in 0..self.programs.below(2) {
+            let (name, value) = ((*self.programs.pick(&names)).into(), self.argument());
+            run.env.push(EnvVar { name, value });
+        }
+        let dice = &mut self.programs;
+        if dice.chance(20) {
+            run.working_dir = Some((*dice.pick(&["/", "/tmp", "/srv", "tmp"])).into());
+        }
+        if dice.chance(20) {
+            run.user = Some((*dice.pick(&["nobody", "www", "www", ""])).into());
+        }
+        if let Some(port) = group.rules.ports.first().filter(|_| dice.chance(60)) {
+            let name = (*dice.pick(&["http", "rpc-1", "rpc", "a b"])).into();
+            let number = port.number + u16::from(dice.chance(10));
+            run.ports = vec![NamedPort { name, number }];
+        }
+        if dice.chance(30) {
+            run.health = Some(self.check());
+        }
+        let dice = &mut self.programs;
+        let delay_ms = *dice.pick(&[0, 100, 1000, 3_600_000, 3_600_001]);
+        run.restart = RestartPolicy { attempts: dice.below(3) as u32, delay_ms };
+        group.run = Some(Arc::new(run));
+    }
+
+    fn argument(&mut self) -> Text {
+        let dice = &mut self.programs;
+        match dice.below(20) {
+            0 => "a\0b".into(),
+            1 => "x".repeat(*dice.pick(&[32_768, 32_769, 20_000])).into(),
+            _ => (*dice.pick(&["-c", "", "echo a\necho b", "--port=80"])).into(),
+        }
+    }
+
+    fn check(&mut self) -> HealthCheck {
+        let dice = &mut self.programs;
+        let port = dice.below(12) as u16;
+        let probe = match dice.below(3) {
+            0 => Probe::Tcp(port),
+            1 => {
+                Probe::Http { port, path: (*dice.pick(&["/", "/a?b=c", "/", "a", "/a b"])).into() }
+            }
+            _ => {
+                let words = (0..dice.below(4)).map(|_| "true".into()).collect();
+                Probe::Command(words)
+            }
+        };
+        HealthCheck {
+            probe,
+            interval_ms: *dice.pick(&[1000, 1, 3_600_000, 1000, 3_600_001, 0]),
+            timeout_ms: *dice.pick(&[1000, 1, 500, 500, 500, 0]),
+            failures: dice.below(20) as u32,
+            start_period_ms: 0,
+        }
+    }
+}
