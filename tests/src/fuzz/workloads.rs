@@ -58,7 +58,7 @@ impl Format {
         vec![text.into_bytes()]
     }
 
-    /// What ends a word.
+    /// Characters that end a word.
     fn ends_word(self, one: char) -> bool {
         match self {
             Format::Tables => matches!(one, ',' | '\n'),
