@@ -11,7 +11,7 @@ use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
 use omega_store::replica::{Answer, Ask, AskId, PeerMessage, Started};
-use omega_store::{CellId, FAILPOINTS, Origin, set_failpoints};
+use omega_store::{CellId, FAILPOINTS, FAILPOINTS_WITHOUT_ANSWER, Origin, set_failpoints};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::durable::{
     BEFORE, LOG_BYTES_MAX, Lone, SEGMENTS, create, open, setup, transaction,
@@ -165,9 +165,6 @@ fn drive(started: &mut Started) -> Out {
     (output.messages, output.answers)
 }
 
-/// Failpoints that cannot return an error.
-const NO_ANSWER: [&str; 4] = ["send", "apply", "snapshot-capture", "snapshot-install"];
-
 /// Hides the output of intended panics.
 fn be_quiet() {
     std::panic::set_hook(Box::new(|info| {
@@ -201,8 +198,8 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
         let mut restarts = Vec::new();
         // At once, and when half of what a run does there is done.
         for before in [0, reached / 2] {
-            for action in ["panic", "return", "delay(1)"] {
-                if action == "return" && NO_ANSWER.contains(&point) {
+            for action in ["panic", "return"] {
+                if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {
                     continue;
                 }
                 let scenario = fail::FailScenario::setup();
@@ -268,6 +265,8 @@ fn at_each_failpoint_two_others_go_on_and_the_struck_one_comes_back() {
             println!("{point:<18} {:>7} {reached:>9} {restarts:>9?}", struck + 1);
         }
     }
+    // These three stay who they are; the pair above has a new member.
+    by_point.remove("membership");
     assert!(by_point.values().all(|reached| *reached > 0), "never reached: {by_point:?}");
 }
 
@@ -277,7 +276,7 @@ fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
     // Up to the strike a run is as the one that counted, so the strike happens.
     for before in [0, reached / 2].into_iter().filter(|_| reached > 0) {
         for action in ["panic", "return"] {
-            if action == "return" && NO_ANSWER.contains(&point) {
+            if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {
                 continue;
             }
             let scenario = fail::FailScenario::setup();

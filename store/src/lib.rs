@@ -68,6 +68,6 @@ pub mod wire;
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
 #[cfg(feature = "failpoints")]
-pub use failpoint::{FAILPOINTS, set_failpoints};
+pub use failpoint::{FAILPOINTS, FAILPOINTS_WITHOUT_ANSWER, set_failpoints};
 pub use origin::{CellId, Origin};
 pub use read_only::ReadOnlyDisk;

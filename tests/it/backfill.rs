@@ -1,4 +1,4 @@
-//! Plans for jobs that find no room: who waits for whom, what is said of it, a reference that goes through time, races.
+//! Backfill plans: waiting jobs, explanations, a reference that steps through time, races.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, report, rows, run, submit};
 use omega_cellstate::{Cell, Departure, SharedCell, View};
@@ -43,7 +43,7 @@ fn finish(cell: &SharedCell, id: JobId) {
     }
 }
 
-/// Two machines of four cores, one of them occupied until `1000`; a gang that needs both.
+/// Two machines of four cores, one of them in use until `1000`; a gang that needs both.
 fn one_is_taken(depth: usize) -> (SharedCell, Scheduler, [JobId; 2]) {
     let cell = cell(&[4, 4]);
     let mut scheduler = scheduler(&cell, depth);
@@ -235,8 +235,8 @@ fn what_became_of_plans_is_counted() {
 
 // --- The reference ----------------------------------------------------------------------------------
 
-/// A gang: tasks, cores and memory of each, how long it says that it runs, how much sooner it ends, whether it goes
-/// first, and how long after the one before it comes.
+/// A gang: number of tasks, cores and memory of each, estimated run time, how much sooner it ends,
+/// whether it has priority, and the delay after the previous gang.
 type Gang = (u32, u64, u64, Option<u64>, u64, bool, u64);
 
 fn gangs() -> impl Strategy<Value = Vec<Gang>> {
@@ -271,7 +271,7 @@ fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     (cell.now_ms()..cell.now_ms() + 200).find(|at_ms| fits(*at_ms))
 }
 
-/// Claimed amount of each machine is what is expected to leave it.
+/// Checks that the claims of each machine equal the tasks expected to end there.
 fn assert_all_leave(view: &View) {
     for row in 0..view.rows() {
         let capacity = &view.machine(row).unwrap().capacity;
@@ -283,7 +283,7 @@ fn assert_all_leave(view: &View) {
     }
 }
 
-/// The first job of the queue of which tasks wait.
+/// The first job of the queue with pending tasks.
 fn first_waiting(cell: &Cell) -> Option<JobId> {
     let waits = |id: &JobId| cell.tasks(*id).any(|(_, state)| state == TaskState::Pending);
     let mut waiting: Vec<(JobId, Precedence)> =

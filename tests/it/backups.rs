@@ -16,7 +16,7 @@ use std::path::Path;
 
 const CELL: CellId = CellId(0xCE11);
 
-/// The bytes of a backup, put where they belong in the order in which they come.
+/// The bytes of a backup, assembled by offset.
 fn backup(image: &Image) -> Vec<u8> {
     let mut file = Vec::new();
     let length = write_backup(CELL, image, |offset, bytes| {

@@ -13,7 +13,7 @@ use omega_tests::random::Dice;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A claim that is off the view, as the test keeps book of it.
+/// A claim removed from the view, as recorded by the test.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     number: Option<u64>,
@@ -204,7 +204,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
     }
 }
 
-/// Two machines of one zone, and a job whose tasks keep away from each other's zones.
+/// Two machines of one zone, and a job with anti-affinity between its tasks' zones.
 #[test]
 fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     let machine = |name: &str, zone: &str| {
@@ -238,8 +238,8 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
 }
 
-/// Over a network, answers overtake deltas. As long as nobody else claims, a view that lags behind its own
-/// commits shows no room that is gone, and none too little.
+/// Over a network, answers overtake deltas. Without other schedulers, a view that lags behind its
+/// own commits shows exactly the free amounts.
 #[test]
 fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     for seed in seeds(300) {

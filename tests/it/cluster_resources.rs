@@ -1,5 +1,4 @@
-//! Cluster resources as schedulers see them: who gets the last licence, who waits for one and when that
-//! ends, what is said of it, and races.
+//! Cluster resources in schedulers: the last licence, waits for one, explanations, and races.
 
 use crate::small::{LONG, add_machine, amounts, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{Cell, SharedCell, View};

@@ -1,5 +1,4 @@
-//! Commands as bytes: they come back equal, the bytes stay the same from version to version, and
-//! bytes that no program of ours wrote are refused.
+//! Encoding of commands: round trips, stable bytes across versions, and rejection of foreign bytes.
 
 use crate::histories::seeds;
 use omega_core::{
@@ -299,8 +298,8 @@ fn about_peaks() -> [(&'static str, Command); 2] {
     ]
 }
 
-/// The bytes on record, as `name: hexadecimal` lines. If this fails, logs of released versions
-/// cannot be read any more: raise [`VERSION`], keep the old file, and read both.
+/// The recorded bytes, as `name: hexadecimal` lines. If this fails, logs of released versions are
+/// unreadable: raise [`VERSION`], keep the old file, and read both.
 #[test]
 fn the_bytes_of_a_version_never_change() {
     let path =

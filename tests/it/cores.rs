@@ -1,5 +1,5 @@
-//! Exclusive cores: which a task gets, that no node is asked for more than it has whoever races for it, that room is
-//! made for them, and that what is refused is explained.
+//! Exclusive cores: their choice, no overcommit of a node in races, preemption for them, and
+//! explanations.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Image, ImageError, SharedCell, View};

@@ -1,4 +1,4 @@
-//! Demand that varies over the day: schedulers that race for the same hours, and what makes room by leaving.
+//! Demand that varies over the day: schedulers that race for the same hours, and preemption.
 
 use crate::small::{LONG, amounts, cell, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{SharedCell, View};
@@ -26,8 +26,8 @@ fn free_cores(cell: &SharedCell) -> i64 {
     cell.read(|cell| cell.machines().map(|machine| machine.free[0]).sum::<i64>() / 1000)
 }
 
-/// Two schedulers on threads, each with services of its own on the same machine of ten cores; how many of each run
-/// in the end.
+/// Two schedulers on threads, each with its own services, on one machine of ten cores. Returns the
+/// number of running tasks of each.
 fn race(days: &[u64], nights: &[u64]) -> [usize; 2] {
     let cell = cell(&[10]);
     let owned = |name: &str, cores| Job { scheduler: name.into(), ..service(name, 8, cores) };
@@ -142,7 +142,7 @@ fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     assert_eq!(machine.load.unwrap().claimed.get(KindId::CPU), 5000);
 }
 
-/// A claim may ask for optional resources of a group that has none: it claims what the group requests, hour by hour.
+/// A claim with optional resources of a group without any claims the group's request, hour by hour.
 #[test]
 fn a_claim_with_optional_resources_of_a_group_without_any_varies_over_the_day() {
     let mut cells = Trio::new(&Kinds::standard());

@@ -46,7 +46,7 @@ fn used(mut world: World, machines: usize) -> World {
     world
 }
 
-/// A group of which there is often no machine: larger than most, with requirements.
+/// A group that often has no feasible machine: large, with requirements.
 fn hard_group(world: &mut World) -> TaskGroup {
     let mut group = world.random_group();
     let cores = group.cores.map_or(1, |cores| u64::from(cores.count));

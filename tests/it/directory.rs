@@ -1,5 +1,5 @@
-//! The directory of a replica: nobody works in another's, a creation that was cut short can be
-//! finished, and a replica that forgot its vote does not start.
+//! The directory of a replica: others cannot use it, an interrupted creation can be finished, and a
+//! replica that lost its vote does not start.
 
 use crate::histories::seeds;
 use crate::log::SMALL;
@@ -78,7 +78,7 @@ fn a_directory_on_rocksdb_is_what_it_was_made() {
     make_and_open(&Identity { engine: EngineKind::RocksDb, ..identity() });
 }
 
-/// The engine is in the directory: whoever asks for another one is told which it is.
+/// The directory records its engine: a request for another engine gets an error that names it.
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {
@@ -199,7 +199,7 @@ fn an_engine_that_was_not_built_in_is_refused() {
     assert!(disk.files().is_empty());
 }
 
-/// The power goes at each operation of a creation: it is there, or can be made again.
+/// Power is lost at each operation of a creation: the directory exists, or can be created again.
 #[test]
 fn a_creation_that_was_cut_short_can_be_finished() {
     for cut in 0..40 {

@@ -1,6 +1,7 @@
 //! Nodes in one thread, message by message: whom they elect where the log of one may have lost its end, and which
 //! changes of the members a leader refuses.
 
+use omega_cellstate::planted::{self, Bug};
 use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::{self, Message, MessageKind, Node};
@@ -189,4 +190,30 @@ fn a_change_that_would_lose_the_quorum_is_refused() {
     assert_eq!(one.propose_change(&remove(2)), Err(refused), "3 is silent, 2 would be gone");
     tick(&mut one, &mut [&mut two, &mut three]);
     assert!(one.propose_change(&remove(2)).is_ok());
+}
+
+/// Whether a new leader leads on once it has committed the entry of an earlier one that removes it.
+fn leads_after_its_removal() -> bool {
+    let [mut one, mut two, mut three] = [1, 2, 3].map(|id| start(id, 6, None, &three()));
+    one.campaign();
+    settle(&mut [&mut one, &mut two, &mut three]);
+    tick(&mut one, &mut [&mut two, &mut three]);
+    let remove = MembershipChange::one(MemberStep::Remove(two.id()));
+    one.propose_change(&remove).unwrap();
+    // Both others have the entry, and the leader does not hear of it: it goes without a commit.
+    settle_but(&mut [&mut one, &mut two, &mut three], |message| message.to == ReplicaId(1));
+    assert!(two.membership().contains(two.id()));
+    // As if it had handed over: the others would not elect anybody as long as they think that it leads.
+    let term = one.leadership().term;
+    two.receive(&Message::new(MessageKind::StandNow, one.id(), two.id(), term)).unwrap();
+    settle(&mut [&mut two, &mut three]);
+    assert!(!two.membership().contains(two.id()), "it was elected, and committed the change");
+    leads(&two)
+}
+
+#[test]
+fn a_leader_that_commits_its_own_removal_steps_down() {
+    assert!(!leads_after_its_removal());
+    let with_mistake = planted::with(Some(Bug::RemovedLeaderStays), leads_after_its_removal);
+    assert!(with_mistake, "the mistake shows here");
 }

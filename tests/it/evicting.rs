@@ -88,8 +88,7 @@ fn nobody_is_evicted_for_a_job_that_never_preempts_or_is_no_more_important() {
     }
 }
 
-/// Each of two jobs would have the other's machine if it could: the more important one gets it, and
-/// there is an end to it.
+/// Two jobs could each evict the other: the more important one gets the machine, and evictions end.
 #[test]
 fn who_was_evicted_does_not_come_back_at_the_cost_of_others() {
     let cell = cell(&[2, 2]);

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The plugin, whose answers are compared with what a recount of the budgets allows.
+/// The plugin, with its answers compared with a recount of the budgets.
 struct Checked {
     plugin: DefaultPreemption,
     budgets: Vec<DisruptionBudget>,
@@ -35,8 +35,7 @@ struct Checked {
 }
 
 impl Checked {
-    /// The budgets' present state, counted anew: by the cell, which is as the view is, because
-    /// nobody has stepped since it was synced.
+    /// Recount of the budgets in the cell, which equals the just synced view.
     fn recount(&self, view: &View) -> Vec<Budget> {
         let budget = |budget: &DisruptionBudget| {
             let of = |id: TaskId| {
@@ -251,7 +250,7 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
     assert!(made > 300 && broken > 30 && made > 2 * broken, "it is tried often: {made}, {broken}");
 }
 
-/// Labels of the history's jobs are those that the budgets speak of.
+/// The budgets select the labels of the history's jobs.
 #[test]
 fn the_budgets_of_the_test_speak_of_its_tasks() {
     let labels = Labels::new([("app", "a")]);

@@ -1,5 +1,5 @@
-//! Bytes from anywhere, in short: `cargo run -p omega-tests --bin fuzz -- --seconds 600` tries more. And
-//! what the fuzzer found once.
+//! A short fuzz run (`cargo run -p omega-tests --bin fuzz -- --seconds 600` runs longer), and
+//! earlier findings.
 
 use omega_store::log::{LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::Membership;
@@ -15,6 +15,7 @@ fn bytes_from_anywhere_are_read_or_refused() {
     for (target, rounds) in Target::ALL.map(|target| match target {
         Target::Replica => (target, 300),
         Target::Segment | Target::Snapshot | Target::Profile => (target, 3000),
+        Target::Tables | Target::Cluster | Target::Swf => (target, 2000),
         _ => (target, 20_000),
     }) {
         let mut fuzz = Command::new(env!("CARGO_BIN_EXE_fuzz"));

@@ -1,4 +1,5 @@
-//! Gangs that several transactions place: they get through, whoever else wants the room, and let go in time.
+//! Gangs placed by several transactions: they complete under contention, and release their places
+//! on timeout.
 
 use crate::small::{LONG, cell, job, placed, report, run, scheduler, step, submit, task};
 use omega_cellstate::SharedCell;

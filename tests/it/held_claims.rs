@@ -37,11 +37,11 @@ struct Victim {
     task: PlacedTask,
     machine: MachineId,
     way: Way,
-    /// Whether it is off the view: it may have left by itself.
+    /// Whether it is removed from the view, perhaps by a sync.
     off: bool,
 }
 
-/// A view, what the cell was when it was synced, and the book of its claims.
+/// A view, the cell at its last sync, and a record of its claims.
 struct Player {
     view: View,
     base: View,
@@ -50,7 +50,7 @@ struct Player {
     sent: Vec<(Transaction, Option<Commit>)>,
     /// Deltas that have not come yet, each with the cell as it is after it.
     coming: VecDeque<(Delta, View)>,
-    /// The version and the lineage of the last of them.
+    /// Version and lineage of the last sync.
     last: (Version, Version),
 }
 
@@ -88,7 +88,7 @@ impl Player {
         (!pending.is_empty()).then(|| *world.dice.pick(&pending))
     }
 
-    /// Claims some machine for some task, evicting some of those that run there.
+    /// Claims a random machine for a random task, with random evictions there.
     fn claim(&mut self, world: &mut World) {
         let Some((task, group)) = self.some_pending(world) else { return };
         if self.view.rows() == 0 {
@@ -122,7 +122,7 @@ impl Player {
         (!fit.is_empty()).then(|| *world.dice.pick(&fit))
     }
 
-    /// Notes that a claim goes another way, and its evictions with it.
+    /// Records another fate of a claim and its evictions.
     fn moves(&mut self, task: TaskId, way: Way) {
         self.kept.iter_mut().filter(|kept| kept.task == task).for_each(|kept| kept.way = way);
         let own =

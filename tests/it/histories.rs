@@ -17,7 +17,7 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The seeds that a search of this size runs through: `OMEGA_SEEDS_TIMES` as many in longer checks.
+/// Seeds of a search of this size; `OMEGA_SEEDS_TIMES` multiplies their number.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     match setting("OMEGA_SEED") {
         Some(seed) => seed..seed + 1,
@@ -42,7 +42,7 @@ fn a_cell_and_its_reference_agree_at_each_step() {
     }
 }
 
-/// The dice must throw what the comparison is to try: each reason, often.
+/// Random histories must reach each rejection reason often.
 #[test]
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
@@ -72,7 +72,7 @@ fn random_histories_meet_every_reason() {
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }
 
-/// The variants in an answer, without what they carry.
+/// Names of the variants in an answer, without their fields.
 fn names(answer: &Result<Outcome, Rejection>) -> Vec<String> {
     let variant = |debug: String| debug.split(['(', ' ']).next().unwrap_or_default().to_owned();
     match answer {

@@ -131,10 +131,10 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
 const JOBS: usize = 3000;
 const MACHINES: usize = 1500;
 
-/// Time for which ended jobs are kept: until the first steps, and then a few are forgotten at a time.
+/// Retention of ended jobs: until the first steps, after which a few are removed at a time.
 const KEEP_MS: u64 = 10_000;
 
-/// Many pieces, some of which are copied in turn and some because they are to change.
+/// Many pieces, some copied in order and some before a change.
 #[test]
 fn a_capture_in_many_pieces_is_the_state_when_it_began() {
     for seed in 0..12 {
@@ -350,7 +350,7 @@ fn harms_of_jobs() -> Vec<Harm> {
     ]
 }
 
-/// Harm to what became of them.
+/// Damages to outcomes of tasks.
 fn harms_of_tasks() -> Vec<Harm> {
     vec![
         harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Placed(MachineId::first(1)))

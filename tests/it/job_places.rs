@@ -24,7 +24,7 @@ struct World {
     dice: Dice,
     machines: Vec<Machine>,
     jobs: Vec<(JobId, Arc<Job>)>,
-    /// The view's claims that wait for an answer, with what they evict.
+    /// The view's unanswered claims, with their evictions.
     open: Vec<(TaskId, usize, Vec<TaskId>)>,
     /// Machines of tasks at the last sync.
     seen: BTreeMap<TaskId, usize>,

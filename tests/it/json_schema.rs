@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Keywords without an effect on validation.
 const SILENT: [&str; 6] = ["$schema", "title", "description", "default", "definitions", "format"];
 
-/// Whether a schema allows a value. `root` is the document in which the schema is.
+/// Whether a schema allows a value. `root` is the schema's document.
 pub(crate) fn allows(root: &Value, schema: &Value, value: &Value) -> bool {
     let Some(keywords) = schema.as_object() else { return schema != &Value::Bool(false) };
     keywords.iter().all(|(keyword, asked)| keyword_allows((root, schema), (keyword, asked), value))

@@ -1,6 +1,6 @@
-//! A replica's process is killed again and again, on a real disk: what it acknowledged is there.
+//! A replica's process is killed repeatedly, on a real disk: acknowledged changes survive.
 //!
-//! `OMEGA_KILLS=2000 cargo test -p omega-tests kills` does it more often.
+//! `OMEGA_KILLS=2000 cargo test -p omega-tests kills` repeats it more often.
 
 use omega_store::RealDisk;
 use omega_store::directory::EngineKind;

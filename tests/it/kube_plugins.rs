@@ -18,7 +18,7 @@ fn columns<'a>(appraisal: &'a Appraisal, name: &str) -> Option<(&'a [i64], Vec<i
     Some((&columns.raw, columns.scores.iter().map(|score| score / 100).collect()))
 }
 
-/// The points of raw values, of which the most is worth all.
+/// Points of raw values, relative to the largest.
 fn by_most(raw: &[i64]) -> Vec<i64> {
     let most = raw.iter().copied().max().unwrap_or(0);
     raw.iter().map(|raw| if most == 0 { 0 } else { 100 * raw / most }).collect()

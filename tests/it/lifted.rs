@@ -1,5 +1,5 @@
-//! Views that keep placements: checks that the state they predict without some tasks is what the cell says
-//! once they are.
+//! Views with placements: the predicted state without some tasks equals the cell's after their
+//! release.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};

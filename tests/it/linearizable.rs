@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// Number of commands examined together: one bit of a number for each.
 const WINDOW: usize = 100;
 
-/// Commands that are tried before a history is given up as too hard.
+/// Number of commands tried before a history counts as too hard.
 const TRIED_MAX: usize = 20_000;
 
 /// The parts of an answer that are no version numbers.
@@ -71,8 +71,8 @@ fn operation(asked: &Asked) -> Option<Operation> {
     Some(Operation { command, invoked: asked.invoked, answered })
 }
 
-/// The first commands of a history. What was answered later than the last one was asked for may not
-/// have been done yet.
+/// The first commands of a history. Those answered after the last one was requested may not be
+/// applied yet.
 fn beginning(history: &History) -> Vec<Operation> {
     let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);

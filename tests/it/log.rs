@@ -1,5 +1,5 @@
-//! Every log engine against the naive log, and the segment engine on a disk that crashes, fails and
-//! runs full at every moment. RocksDB's is in `rocks.rs`.
+//! Every log engine compared with the naive log, and the segment engine on a disk that crashes,
+//! fails and fills up at every operation. `rocks.rs` tests RocksDB.
 
 use crate::histories::seeds;
 use omega_store::CellId;
@@ -125,7 +125,7 @@ fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog 
     log
 }
 
-/// The power goes at each operation in turn, also while the log is opened again.
+/// Power is lost at each operation in turn, also during reopening.
 #[test]
 fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     for seed in seeds(150) {
@@ -150,8 +150,7 @@ fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     }
 }
 
-/// A process that dies leaves all that it wrote in the system's memory, where it looks safe and is
-/// not yet.
+/// The writes of a killed process are in the page cache: they look durable, but are not yet.
 #[test]
 fn what_an_opening_found_is_safe() {
     for seed in seeds(100) {
@@ -198,7 +197,7 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
     }
 }
 
-/// A full disk is no failure: nothing was written, and with room all goes on.
+/// A full disk is no failure: nothing was written, and the log continues once there is space.
 #[test]
 fn a_full_disk_stops_nothing_for_ever() {
     let mut full = 0;

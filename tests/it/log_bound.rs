@@ -1,5 +1,5 @@
-//! A replica that can save no snapshot: its log ends to grow, whoever commits hears of it, nothing is lost,
-//! and it goes on by itself once a snapshot is saved.
+//! A replica that cannot save snapshots: its log stops growing, commits get an error, nothing is
+//! lost, and it continues by itself after a snapshot.
 
 use omega_core::Command;
 use omega_store::directory::EngineKind;
@@ -18,7 +18,7 @@ const SNAPSHOTS: &str = "/replica/snapshots";
 /// Memory of an entry with one transaction.
 const ENTRY: u64 = 1 << 10;
 
-/// Ticks in which a snapshot is tried again.
+/// Number of ticks in which a snapshot is retried.
 const TICKS: usize = 100;
 
 fn open(disk: &SimulatedDisk) -> Lone {
@@ -32,7 +32,7 @@ fn new() -> (SimulatedDisk, Lone) {
     (disk, lone)
 }
 
-/// Works until it is turned away. The answer is how much was acknowledged.
+/// Commits until rejected. Returns the number of acknowledged commits.
 fn work_until_refused(lone: &mut Lone) -> u64 {
     let before = lone.next;
     while lone.work() {

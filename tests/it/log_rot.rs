@@ -1,8 +1,9 @@
-//! Outcome of a log whose files were damaged anywhere: all of it, a part that ends where
-//! nobody could know better, or a refusal with a name; never other entries.
+//! Logs with damage anywhere: all entries, a prefix that ends at undetectable damage, or an error
+//! that names the file; never other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};
+use omega_cellstate::planted::{self, Bug};
 use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
 use omega_store::log::{
     Batch, Entry, EntryKind, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
@@ -61,7 +62,7 @@ impl Case {
         disk
     }
 
-    /// Opens a damaged log. The answer is how many of the last steps are missing, or the refusal.
+    /// Opens a damaged log. Returns the number of missing last steps, or the error.
     fn missing(&self, disk: &SimulatedDisk, what: &str) -> Result<usize, OpenError> {
         let mut log = open(disk)?;
         let found = Held::of(&mut log);
@@ -122,8 +123,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// Without its marker, data written since the sync before the last may count as torn; then the
-/// possible loss is known, until the log contains as much again.
+/// Without its marker, data written since the last sync but one may count as torn; then the
+/// possible loss is recorded until the log has as many entries again.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -145,7 +146,7 @@ fn without_a_marker_only_the_last_writes_can_be_lost() {
     assert!(lost > 0, "the documents say that this can be");
 }
 
-/// However often it is opened.
+/// Checks that the loss stays recorded after repeated opening.
 fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     let promised = &case.states[0];
     for _ in 0..2 {
@@ -157,8 +158,7 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     }
 }
 
-/// A doubt stays with the log until it contains as much again, or an operator declares that nothing
-/// is missing.
+/// A recorded loss stays until the log has as many entries again, or an operator clears it.
 #[test]
 fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let entry = |index, term| Entry {
@@ -282,7 +282,7 @@ fn rubbish_behind_the_end_is_cut() {
     }
 }
 
-/// Does the same work as another replica: its records are no records here, wherever they stand.
+/// Records of another replica's log are not valid here, at any offset.
 #[test]
 fn records_of_another_log_do_not_count() {
     let (ours, theirs) = (SimulatedDisk::new(1), SimulatedDisk::new(2));
@@ -330,4 +330,27 @@ fn damage_after_the_opening_is_found_by_the_read() {
     let ReadError::Corrupt { index, .. } = &error else { panic!("{error}") };
     assert_eq!(*index, wanted.position.index);
     assert!(error.to_string().contains("was damaged"), "{error}");
+}
+
+/// The mistake that the simulation does not find: with it, what follows a damaged record is lost without a word.
+#[test]
+fn damage_inside_a_log_is_no_torn_end() {
+    let lost = |bug| {
+        planted::with(bug, || {
+            let case = Case::new(1, 25, Marker::Written);
+            let is_log = |path: &PathBuf| {
+                case.disk.bytes(path).is_some_and(|bytes| bytes.len() > 4096 && is_used(&bytes))
+            };
+            let path = case.disk.files().into_iter().rfind(is_log).unwrap();
+            let used = case.disk.bytes(&path).unwrap();
+            let end = used.iter().rposition(|byte| *byte != 0).unwrap();
+            (4096..end).any(|at| {
+                let disk = case.damaged(&path, |bytes| bytes[at] ^= 1);
+                let missing = case.missing(&disk, &format!("byte {at}"));
+                missing.is_ok_and(|missing| missing > 0)
+            })
+        })
+    };
+    assert!(!lost(None));
+    assert!(lost(Some(Bug::CorruptMiddleCut)), "the mistake shows here");
 }

@@ -1,4 +1,4 @@
-//! Network messages: they decode to what was encoded, whatever the history of the cell was.
+//! Network messages: round trips over random histories of the cell.
 //!
 //! `OMEGA_SEED=7 cargo test -p omega-tests messages` runs one history alone.
 
@@ -17,7 +17,7 @@ fn through<M: Message + Default>(message: &M) -> M {
     M::decode(message.encode_to_vec().as_slice()).expect("what was encoded can be decoded")
 }
 
-/// A delta, through messages: cut into pieces of so many bytes and put together again.
+/// A delta sent as messages: split into pieces of this many bytes and joined again.
 fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     let mut whole: Option<proto::Delta> = None;
     for piece in convert::split(delta.into(), bytes) {

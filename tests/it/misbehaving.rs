@@ -211,8 +211,8 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that a correct scheduler places everything for which there is room. Jobs whose rules may
-/// exclude others end first.
+/// Checks that a correct scheduler places all tasks that fit. Jobs whose rules may exclude others
+/// end first.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {

@@ -22,7 +22,7 @@ type Commits =
     fn(usize, &[proto::CommitRequest]) -> Result<Vec<proto::CommitStreamResponse>, Status>;
 type Deltas = fn(u64) -> Vec<Delta>;
 
-/// A replica that replies by these functions, and keeps the requests.
+/// A fake replica that replies by these functions, and records the requests.
 #[derive(Clone)]
 struct Misleading {
     commits: Commits,
@@ -167,7 +167,8 @@ fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
     assert_eq!(retries, [false, true]);
 }
 
-/// The answer of one transaction must not become that of another, so a stream that is out of order is given up.
+/// A client drops a stream with answers out of order, so that no transaction gets another one's
+/// answer.
 #[test]
 fn an_answer_of_another_transaction_is_not_taken() {
     let answers_the_next = |before, came: &[proto::CommitRequest]| match before {

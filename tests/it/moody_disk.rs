@@ -220,7 +220,7 @@ fn a_disk_that_was_full_is_written_again() {
     }
 }
 
-/// It stays full: the others take commits, and it leads no more.
+/// The disk stays full: another replica leads and commits.
 #[test]
 #[ignore = "which replica leads among full disks depends on timing: .ci/long runs it"]
 fn a_leader_whose_disk_is_full_is_followed_by_another() {

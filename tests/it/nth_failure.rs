@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const FOLDER: &str = "/replica";
 
-/// The most operations of a kind that come before the one that fails.
+/// Largest N of the failing operation, by kind.
 const N_MAX: u64 = 200;
 
 fn disk_with_replica() -> SimulatedDisk {

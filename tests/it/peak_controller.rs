@@ -1,5 +1,5 @@
-//! The keeper of peaks: who steps back, in which order, and grows again; against a naive reference, and beside schedulers
-//! on threads.
+//! The peak controller: order of throttling and restoring, compared with a naive reference, and
+//! concurrently with schedulers.
 
 use crate::peaks::{batch, busy_by_day, cores, hour, service, wanting};
 use crate::small::{LONG, cell, job, placed, run, scheduler, submit, task};
@@ -98,7 +98,7 @@ struct Reference {
     placed_ms: u64,
     holds: [i64; 2],
     request: [i64; 2],
-    /// The rest of it: what it holds, its request, or nothing.
+    /// Expected amounts: the allocation, the request, or none.
     now: [i64; 2],
 }
 
@@ -267,8 +267,8 @@ fn plans_are_those_of_the_naive_reference() {
     assert!(throttles > 100 && releases > 100, "{throttles} {releases}");
 }
 
-/// Peaks begin and are over while two keepers and schedulers on threads work: nothing is lost, and after each
-/// beginning batch is down at its share.
+/// Peaks begin and end while two controllers and schedulers run on threads: nothing is lost, and
+/// after each begin batch tasks are within their share.
 #[test]
 fn keepers_and_schedulers_on_threads_come_to_the_share() {
     let cell = cell(&[8; 4]);
@@ -350,7 +350,7 @@ fn a_task_whose_change_is_refused_is_left_alone_for_a_while() {
     assert_eq!(cell.read(|cell| cell.task_holds(id)).unwrap().get(KindId::CPU), 3000);
 }
 
-/// A cell far away, of which no news come while the line is down; commits are answered.
+/// A remote cell that answers commits, but sends no deltas while disconnected.
 struct Far<'a> {
     cell: &'a SharedCell,
     is_silent: AtomicBool,

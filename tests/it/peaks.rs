@@ -1,5 +1,4 @@
-//! Peak hours, as schedulers see them: whom they hold back and until when, what is said of it, who makes room for
-//! whom, and races.
+//! Peak hours in schedulers: limits and their end, explanations, preemption, and races.
 
 use crate::small::{LONG, add_machine, cell, job, placed, run, scheduler, step, submit, task};
 use omega_cellstate::{Cell, CellHandle, SharedCell};
@@ -16,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An hour, in milliseconds.
 pub(crate) const HOUR: u64 = DAY_MS as u64 / 24;
 
-/// Sets a calendar in which batch has at most this percentage of the processors of machines `m0`,
-/// `m1`, ... from 8 to 20 h.
+/// Sets a calendar that limits batch tasks to this percentage of the CPU of machines `m0`, `m1`,
+/// ... from 8 to 20 h.
 pub(crate) fn busy_by_day(cell: &SharedCell, percent: u8) {
     let share = KindShare { kind: KindId::CPU, percent };
     let hour = HOUR as u32;
@@ -163,7 +162,7 @@ fn who_waits_is_told_until_when() {
     assert_eq!(told, "in peak hours until 20:00 (web), with no more cpu left for batch");
 }
 
-/// A scheduler that has others give up what they took, and evicts where that is not enough.
+/// A scheduler that throttles other tasks, and evicts if that is not enough.
 fn pushy(cell: &SharedCell) -> Scheduler {
     pushy_as(cell, "default")
 }
@@ -231,8 +230,8 @@ fn who_gives_way_to_several_at_once_gives_once() {
     schedulers.iter_mut().for_each(|s| crate::small::assert_settled(s, &cell, 300 * LONG));
 }
 
-/// Schedulers on threads place batch and services while peaks begin and are over: batch never holds more than its
-/// share because of what was placed in a peak.
+/// Schedulers on threads place batch tasks and services while peaks begin and end: placements in a
+/// peak never raise batch tasks above their share.
 #[test]
 fn schedulers_on_threads_keep_to_the_share_meanwhile() {
     let cell = cell(&[8; 6]);

@@ -116,8 +116,8 @@ fn check_batch(seed: u64, machines: usize, count: u32) {
     }
 }
 
-/// (b) Rules about other tasks: what is proposed is taken, and is what a greedy scheduler places
-/// that asks the judge about each machine in turn.
+/// (b) Rules about other tasks: proposals are accepted, and equal those of a greedy scheduler that
+/// checks each machine in turn.
 fn check_rules(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     for round in 0..8 {
@@ -149,8 +149,8 @@ fn check_rules(seed: u64, machines: usize) {
     }
 }
 
-/// (c), (d) Every search finds only what is feasible, and something if there is anything; the
-/// explanation adds up and agrees.
+/// (c), (d) Every search finds only feasible machines, and one if any exists; the explanation is
+/// consistent.
 fn check_searches(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     let mut rng = rng(seed);
@@ -190,7 +190,7 @@ fn check_searches(seed: u64, machines: usize) {
     }
 }
 
-/// Checks that equal seeds give equal claims, whatever the search and however wide the choice.
+/// Checks that equal seeds give equal claims, for every search and choice.
 fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     let run = || {
         let mut world = World::new(seed, machines).with_reservations(seed);
@@ -316,7 +316,7 @@ fn no_tasks_need_no_machine() {
     assert_eq!((placed, world.view.open_claims()), (0, 0));
 }
 
-/// (f) More than 1,024 blocks are scanned by several threads: as by one.
+/// (f) A scan of more than 1,024 blocks by several threads gives the same result as by one.
 #[test]
 fn a_very_large_cell_is_scanned_as_by_one_thread() {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));

@@ -85,13 +85,13 @@ impl World {
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     }
 
-    /// Creates such a world in which machines are reserved now and then.
+    /// Creates such a world with occasional reservations.
     pub(crate) fn with_reservations(mut self, seed: u64) -> World {
         self.planner = Some(Dice::new(seed ^ 0xB00C));
         self
     }
 
-    /// Reserves a few machines, or gives them back, now and then.
+    /// Occasionally reserves a few machines, or ends a reservation.
     fn plan(&mut self) {
         let rows = self.view.rows();
         let Some(dice) = self.planner.as_mut().filter(|_| rows > 0) else { return };
@@ -183,7 +183,7 @@ impl World {
         random_group(&mut self.dice)
     }
 
-    /// With one or two rules about other tasks.
+    /// A random group with one or two rules about other tasks.
     pub(crate) fn ruled_group(&mut self) -> TaskGroup {
         ruled_group(&mut self.dice)
     }

@@ -1,11 +1,11 @@
-//! Mistakes that are made on purpose are found by the simulation, each within so many seeds; without
-//! the mistake the same seeds pass.
+//! Injected bugs are found by the simulation, each within a number of seeds; without the bug the
+//! same seeds pass.
 
 use omega_cellstate::planted::Bug;
 use omega_tests::cluster::planted::{Proof, prove};
 use rayon::prelude::*;
 
-/// One line of what is printed.
+/// One line of the output.
 fn row(bug: Bug, proof: &Proof) -> String {
     let found = match &proof.found {
         Some(violation) => {
@@ -24,7 +24,8 @@ fn row(bug: Bug, proof: &Proof) -> String {
 }
 
 /// Mistakes that no seed of few is known to show: the first since a replica in doubt names what it may have lost, the
-/// second since other replicas tell a removed one that it is. Longer searches may: `chaos --bug NAME --seeds 5000`.
+/// second since other replicas tell a removed one that it is. Tests of their own show them, without and with the mistake:
+/// `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`, `a_leader_that_commits_its_own_removal_steps_down`.
 const RARE: [Bug; 2] = [Bug::CorruptMiddleCut, Bug::RemovedLeaderStays];
 
 #[test]

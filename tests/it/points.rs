@@ -1,4 +1,4 @@
-//! The points around a decision: plugins that refuse, wait and fail at each of them.
+//! Extension points around a decision: plugins that reject, wait and fail at each.
 
 use crate::points_fixtures::{Ledger, Says, wait, with_both};
 use crate::small::{
@@ -14,7 +14,7 @@ use omega_schedulers::{
 use omega_tests::faulty::{Fault, FaultyCell};
 use std::cmp::Ordering;
 
-/// A scheduler with plugins at every point, and what they share with the test.
+/// A scheduler with plugins at every point, and their state shared with the test.
 struct Stage {
     cell: SharedCell,
     scheduler: Scheduler,
@@ -166,7 +166,7 @@ fn a_gang_waits_together() {
     stage.assert_clean(0);
 }
 
-/// Checks that when the awaited task ends, the others go, or are too few and come again.
+/// When the awaited task ends, the other tasks continue, or are too few and are retried.
 #[test]
 fn a_gang_does_not_wait_for_one_that_is_gone() {
     for min in [2, 3] {
@@ -375,7 +375,7 @@ fn a_task_that_finds_no_machine_takes_one_by_evicting() {
     assert_eq!(scheduler.queue().unplaceable(), [(low, 6)], "they are pending again");
 }
 
-/// Checks that the victims of a rejected claim are back on the view, and the next one finds them there.
+/// The victims of a rejected claim are restored on the view, and visible to the next decision.
 #[test]
 fn evictions_go_back_with_their_claim() {
     let cell = cell(&[4]);

@@ -40,7 +40,7 @@ impl Trio {
     /// Applies a command everywhere and compares.
     ///
     /// # Errors
-    /// What differs, or what the audit finds.
+    /// The difference, or the finding of the audit.
     pub fn step(&mut self, command: &Command) -> Result<(), String> {
         self.answer(command).map(drop)
     }
@@ -48,7 +48,7 @@ impl Trio {
     /// Applies the command and returns the answer.
     ///
     /// # Errors
-    /// What differs, or what the audit finds.
+    /// The difference, or the finding of the audit.
     pub fn answer(&mut self, command: &Command) -> Result<Result<Outcome, Rejection>, String> {
         let hash = self.cell.state_hash();
         let answer = self.cell.apply(command.clone());
@@ -73,7 +73,7 @@ impl Trio {
 pub struct Failure {
     /// The resource kinds of its cell.
     pub kinds: Kinds,
-    /// The commands; the last one shows what is wrong.
+    /// The commands; the last one fails.
     pub commands: Vec<Command>,
     /// The error.
     pub what: String,
@@ -107,7 +107,7 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
     (generator.kinds(), commands)
 }
 
-/// Runs a random history of so many commands.
+/// Runs a random history of this many commands.
 ///
 /// # Errors
 /// If it goes wrong.
@@ -145,7 +145,7 @@ pub fn shorten(mut failure: Failure) -> Failure {
     failure
 }
 
-/// Applies commands; the answer is how they fail, if they do.
+/// Applies commands. Returns their failure, if any.
 fn replay(kinds: &Kinds, mut commands: Vec<Command>) -> Option<Failure> {
     let mut trio = Trio::new(kinds);
     for i in 0..commands.len() {

@@ -65,7 +65,7 @@ impl Held {
     /// Contents of a log, read from it.
     ///
     /// # Panics
-    /// If it cannot be read, or reading by pieces gives something else.
+    /// If it cannot be read, or reading in pieces differs.
     pub fn of(log: &mut dyn LogEngine) -> Held {
         let Bounds { base, last } = log.bounds();
         let mut entries = Vec::new();
@@ -76,7 +76,7 @@ impl Held {
     }
 }
 
-/// Random work that makes sense for what a log holds.
+/// Random valid operations for a log's content.
 #[derive(Debug)]
 pub struct Worker {
     dice: Dice,
@@ -192,16 +192,16 @@ impl NaiveLog {
         }
     }
 
-    /// A step that an engine may have done or not, and has not said to be safe.
+    /// A step that an engine may have done, without having reported it as durable.
     pub fn perhaps(&mut self, step: Step) {
         self.now.apply(&step);
         self.since.push(step);
     }
 
-    /// Takes what was found when the log was opened again.
+    /// Continues with the content found on reopening.
     ///
     /// # Errors
-    /// What was allowed and what was found, if it was not allowed.
+    /// The allowed and the found content, if the latter is not allowed.
     pub fn reopened(&mut self, found: Held) -> Result<(), String> {
         let mut allowed = self.safe.clone();
         let mut seen = vec![allowed.clone()];

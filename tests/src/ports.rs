@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::Mutex;
 
-/// Below the ports that systems give to whoever connects.
+/// Ports below the ephemeral range.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
 /// Claims of this process, which end with it. A port is claimed by listening under its name: the system sees to it

@@ -33,7 +33,7 @@ const TICK: u64 = 2;
 /// Rounds that the client waits for an answer.
 const PATIENCE: u64 = 60;
 
-/// Rounds in which all must have come to agree once nothing goes wrong any more: many elections.
+/// Rounds without faults after which all must agree: time for many elections.
 const AGREE: u64 = 2_000;
 
 /// Three replicas in one process; see the head of the file.
@@ -44,7 +44,7 @@ pub struct Trio {
     pub up: [Started; 3],
     /// Replicas that are partitioned from all others.
     pub cut: Option<usize>,
-    /// Is told who works from now on; nobody in between.
+    /// Called with the replica that works next; `None` in between.
     pub at_work: fn(Option<usize>),
     /// Number of times a replica was started again.
     pub restarts: u64,
@@ -101,7 +101,7 @@ impl Trio {
         trio
     }
 
-    /// Has a command applied, while nothing goes wrong.
+    /// Applies a command, without faults.
     fn prepare(&mut self, command: &Command) {
         while self.leader().is_none() {
             self.work(None);
@@ -121,7 +121,7 @@ impl Trio {
         (0..3).filter(|at| self.cut != Some(*at)).find(leads)
     }
 
-    /// One round, in which the client asks for the next transaction if it waits for none.
+    /// One round; a client without an open transaction submits the next.
     pub fn round(&mut self) {
         let late = self.asked.filter(|asked| self.round > asked.since + PATIENCE);
         if self.asked.is_none() || late.is_some() {
@@ -163,7 +163,7 @@ impl Trio {
         }
     }
 
-    /// Does something with a replica; if it panics or stops, its power goes and it starts again.
+    /// Runs a function on a replica; if it panics or stops, it loses power and restarts.
     fn with(&mut self, at: usize, work: impl FnOnce(&mut Started)) {
         (self.at_work)(Some(at));
         let replica = &mut self.up[at];
@@ -174,10 +174,10 @@ impl Trio {
         }
     }
 
-    /// The power of a replica goes and comes back.
+    /// Power cycle of a replica.
     ///
     /// # Panics
-    /// If it does not start with what the disk has left.
+    /// If it does not start from its disk.
     pub fn restart(&mut self, at: usize) {
         self.restarts += 1;
         self.starts += 1;
@@ -263,7 +263,7 @@ struct Out {
     answers: Vec<(AskId, Answer)>,
 }
 
-/// Does what a replica wants done.
+/// Carries out a replica's effects.
 fn drive(started: &mut Started, out: &mut Out) {
     let Started { replica, log, files, .. } = started;
     let output = replica.proceed();

@@ -1,9 +1,8 @@
 //! A scheduler's private copy of the cell, in columns, with its own claims in it.
 //!
-//! Decisions are made here, without any lock. A view is brought up to date by deltas, at a cost
-//! that follows the number of changed machines. Claims that were not yet answered are taken off
-//! the view at once, so that one scheduler's next decision sees its last; they stay off through
-//! every sync until the answer comes.
+//! Decisions are made here, without any lock. Deltas update a view, at a cost proportional to the
+//! number of changed machines. Unanswered claims are subtracted from the view at once, so that a
+//! scheduler's next decision sees its last; they stay subtracted through every sync until answered.
 //!
 //! ```text
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What this machine has.
+/// Resources found on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Name of the machine in its network.

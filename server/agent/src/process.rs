@@ -25,7 +25,7 @@ use std::time::Instant;
 /// Tasks that have ended and whose logs are kept.
 const ENDED_MAX: usize = 200;
 
-/// How the driver works.
+/// Settings of the driver.
 #[derive(Clone, Debug)]
 pub struct ProcessSettings {
     /// Folder of the tasks.

@@ -45,7 +45,7 @@ pub(crate) enum Happened {
     Kill,
     /// The command of the health check is to be run; the answer is whether it exited with 0.
     Probe(Sender<bool>),
-    /// That took too long.
+    /// The health check took too long.
     ProbeIsLate,
     /// The health check of a run has succeeded for the first time.
     Ready(u32),

@@ -1,10 +1,12 @@
 //! Connections to the replicas of a cell.
 //!
 //! Any replica answers: one that does not lead sends on to the leader what only the leader can do. So a
-//! client keeps to one replica as long as it answers, and goes to the next when it does not.
+//! client keeps to one replica as long as it answers, and goes to the next when it does not. What only the leader
+//! does itself, it refuses with the leader's address, where the client goes even if it was not given that address.
 
 use crate::mismatch::{self, Speaks};
 use crate::{ApiError, ErrorCode};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -65,7 +67,10 @@ impl Address {
 #[derive(Clone, Debug)]
 pub struct Connections {
     speaks: Speaks,
+    tls: Option<Arc<Tls>>,
     channels: Arc<[(String, Channel)]>,
+    /// The leader, if a replica has named its address. Locked for a look-up.
+    leader: Arc<Mutex<Option<(String, Channel)>>>,
     /// Counts the switches between replicas; modulo the number of replicas it is the current one. A
     /// stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
@@ -81,26 +86,53 @@ impl Connections {
             let say = "name at least one replica of the cell, as host:port";
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
-        let one =
-            |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
+        let one = |replica: &String| {
+            Ok((replica.clone(), endpoint(replica, address.tls.as_ref())?.connect_lazy()))
+        };
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
         let speaks = if address.tls.is_some() { Speaks::Tls } else { Speaks::Plain };
-        Ok(Connections { speaks, channels: channels.into(), moves: Arc::default() })
+        let tls = address.tls.clone().map(Arc::new);
+        let (leader, moves) = (Arc::default(), Arc::default());
+        Ok(Connections { speaks, tls, channels: channels.into(), leader, moves })
     }
 
     /// The connection that is used now.
     #[must_use]
     pub fn current(&self) -> Connection {
         let moves = self.moves.load(Ordering::Relaxed);
+        if let Some((address, channel)) = self.leader.lock().clone() {
+            return Connection { channel, address, moves };
+        }
         let (address, channel) = &self.channels[moves % self.channels.len()];
         Connection { channel: channel.clone(), address: address.clone(), moves }
     }
 
     /// Switches to the next replica, unless this connection was replaced already.
     pub fn leave(&self, connection: &Connection) {
+        // A named leader that does not answer may be an old one: back to the given replicas.
+        let is_it = |leader: &mut (String, Channel)| leader.0 == connection.address;
+        if self.leader.lock().take_if(is_it).is_some() {
+            return;
+        }
         let (from, to) = (connection.moves, connection.moves + 1);
         // If it fails, somebody else has moved on already.
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Switches to the leader that an error of this connection names, or else to the next replica.
+    pub fn leave_for(&self, connection: &Connection, error: &ApiError) {
+        self.leave(connection);
+        let Some(address) = &error.leader_address else { return };
+        // A replica that names itself as the leader has just become it, or ceases to be.
+        if *address == connection.address {
+            return;
+        }
+        match endpoint(address, self.tls.as_deref()) {
+            Ok(endpoint) => {
+                *self.leader.lock() = Some((address.clone(), endpoint.connect_lazy()));
+            }
+            Err(error) => tracing::debug!(address, %error, "a leader's address cannot be used"),
+        }
     }
 
     /// Returns the error of a call, or the reason for which no call on this connection can succeed:
@@ -132,14 +164,14 @@ pub struct Connection {
     moves: usize,
 }
 
-fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
+fn endpoint(replica: &str, tls: Option<&Tls>) -> Result<Endpoint, ApiError> {
     let malformed = |why: String| {
         ApiError::new(
             ErrorCode::Malformed,
             format!("{replica:?} is not an address like host:port: {why}"),
         )
     };
-    let scheme = if address.tls.is_some() { "https" } else { "http" };
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{replica}"))
         .map_err(|error| malformed(error.to_string()))?
         .connect_timeout(CONNECT_MAX)
@@ -147,7 +179,7 @@ fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
         .keep_alive_timeout(KEEP_ALIVE_MAX)
         .keep_alive_while_idle(true)
         .tcp_nodelay(true);
-    let Some(tls) = &address.tls else { return Ok(endpoint) };
+    let Some(tls) = tls else { return Ok(endpoint) };
     tls_endpoint(endpoint, tls).map_err(|error| {
         ApiError::new(ErrorCode::Malformed, format!("the certificates cannot be used: {error}"))
     })
@@ -165,4 +197,35 @@ pub fn tls_endpoint(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint, tonic::tr
         config = config.domain_name(name);
     }
     endpoint.tls_config(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(leader: Option<&str>) -> ApiError {
+        let error = ApiError::new(ErrorCode::NoLeader, "the leader does that");
+        ApiError { leader_address: leader.map(str::to_owned), ..error }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_leads_to_the_leader_and_its_silence_back_to_what_was_given() {
+        let given = Address::plain(["a:1", "b:1"]);
+        let connections = Connections::new(&given).expect("they are addresses");
+        let is_at = |address: &str| {
+            let connection = connections.current();
+            assert_eq!(connection.address, address);
+            connection
+        };
+        connections.leave_for(&is_at("a:1"), &refusal(None));
+        connections.leave_for(&is_at("b:1"), &refusal(Some("c:1")));
+        let leader = is_at("c:1");
+        connections.leave(&leader);
+        connections.leave_for(&is_at("a:1"), &refusal(Some("not an address")));
+        connections.leave_for(&is_at("b:1"), &refusal(Some("b:1")));
+        connections.leave_for(&is_at("a:1"), &refusal(Some("c:1")));
+        // Of whichever call: it does not answer.
+        connections.leave(&leader);
+        is_at("b:1");
+    }
 }

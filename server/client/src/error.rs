@@ -172,8 +172,10 @@ pub struct ApiError {
     pub message: String,
     /// Delay before a retry, if a retry can succeed.
     pub retry_after: Option<Duration>,
-    /// Address of the leader, if another replica leads.
+    /// Id of the leader, if another replica leads.
     pub leader: Option<String>,
+    /// Address of the leader for clients, as `host:port`, if it is known.
+    pub leader_address: Option<String>,
     /// The version of the cell, where it matters.
     pub version: Option<Version>,
 }
@@ -181,7 +183,8 @@ pub struct ApiError {
 impl ApiError {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
+        let (retry_after, leader, leader_address, version) = (None, None, None, None);
+        ApiError { code, message: message.into(), retry_after, leader, leader_address, version }
     }
 
     /// Returns the error with a time after which a retry may succeed.
@@ -239,6 +242,9 @@ impl From<ApiError> for Status {
         if let Some(leader) = error.leader {
             about.insert("leader".to_owned(), leader);
         }
+        if let Some(address) = error.leader_address {
+            about.insert("leader_address".to_owned(), address);
+        }
         if let Some(version) = error.version {
             about.insert("version".to_owned(), version.0.to_string());
         }
@@ -264,6 +270,7 @@ impl From<Status> for ApiError {
             message: status.message().to_owned(),
             retry_after: details.retry_info().and_then(|info| info.retry_delay),
             leader: about("leader"),
+            leader_address: about("leader_address"),
             version: about("version").and_then(|version| version.parse().ok()).map(Version),
         }
     }

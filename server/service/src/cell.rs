@@ -43,6 +43,10 @@ impl Cells {
         let status = running.status();
         let (me, leader) = (self.me.replica.0, status.leadership.leader.map_or(0, |id| id.0));
         let mut all = responses::members(&status.membership);
+        for member in &mut all {
+            let address = self.host.client_address(ReplicaId(member.replica));
+            member.client_address = address.unwrap_or_default();
+        }
         // Replicas that do not lead are silent to each other.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(heard) {

@@ -11,6 +11,7 @@ use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
+use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
@@ -103,6 +104,26 @@ impl Host {
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Host {
         Host { peers: Some(peers), ..self }
+    }
+
+    /// Address of a replica for clients, if it is known here.
+    #[must_use]
+    pub fn client_address(&self, of: ReplicaId) -> Option<String> {
+        self.peers.as_ref()?.client_address(of)
+    }
+
+    /// Refusal of a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address, if they
+    /// are known.
+    pub(crate) fn no_leader(&self, what: &str) -> ApiError {
+        let Some(leader) = self.leadership().leader else {
+            let say = format!("{what} the leader, and nobody leads now");
+            return ApiError::new(ErrorCode::NoLeader, say);
+        };
+        let address = self.client_address(leader);
+        let at = address.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
+        let error =
+            ApiError::new(ErrorCode::NoLeader, format!("{what} the leader, which is {leader}{at}"));
+        ApiError { leader: Some(leader.0.to_string()), leader_address: address, ..error }
     }
 
     /// Time of the last message from each other replica.

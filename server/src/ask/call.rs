@@ -114,7 +114,7 @@ impl Caller {
                 return Err(AskError::Refused(after(why, may_be_done)));
             }
             may_be_done |= matches!(why.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
-            self.connections.leave(&connection);
+            self.connections.leave_for(&connection, &why);
             let pause = before_another_try(&why, tries);
             tries += 1;
             if Instant::now() + pause >= until {

@@ -21,6 +21,7 @@ use omega_service::{
 use omega_store::replica::{Remedy, TornTail};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tls::{Doors, TlsSettingsError};
@@ -167,6 +168,7 @@ async fn run(
         tasks.push(tokio::spawn(serve_web(entrance(listener), web, until(ended.clone()))));
     }
     if let Some((peers, at)) = peers {
+        peers.listens_to_clients(advertised(settings, address));
         let listener = listen(&at).await?;
         // Replicas are few, and no setting for clients may keep them from hearing each other.
         let limits = Limits::default();
@@ -190,6 +192,17 @@ async fn run(
         let _ = tokio::task::spawn_blocking(move || traces.end()).await;
     }
     stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
+}
+
+/// Where clients are told to reach a replica that listens to them at `address`. Where that is every address of its host,
+/// it is the one that its peers use, on the clients' port.
+fn advertised(settings: &Settings, address: SocketAddr) -> String {
+    let of_peers = match &settings.kept {
+        Kept::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),
+        _ => None,
+    };
+    let by_peers = of_peers.map(|(host, _)| format!("{host}:{}", address.port()));
+    settings.advertise.clone().or(by_peers).unwrap_or_else(|| address.to_string())
 }
 
 fn open_audit(file: &Path) -> Result<Arc<AuditLog>, ServeError> {

@@ -14,6 +14,7 @@ use omega_core::{Kinds, KindsError, ResourceKind, Unit};
 use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
+use omega_store::membership::is_address;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -39,6 +40,11 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
+    /// Address that agents and schedulers get for this replica while it leads [default: --listen; if that is every
+    /// address of the host, the host in --peers].
+    #[arg(long, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
+    #[serde(default, deserialize_with = "address_in_file")]
+    advertise: Option<String>,
     /// Address of the web page, /metrics, /healthz and /readyz: over HTTPS if there are
     /// certificates [default: none].
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
@@ -184,6 +190,19 @@ fn resolved_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketA
     resolved(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
+/// An address that others are told.
+fn address(text: &str) -> Result<String, String> {
+    if is_address(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is no address such as cell.example.org:7600"))
+    }
+}
+
+fn address_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    address(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
 impl FromStr for KindName {
     type Err = String;
 
@@ -221,6 +240,8 @@ fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
 pub(crate) struct Settings {
     /// Address for clients.
     pub(crate) listen: SocketAddr,
+    /// Address that clients get, if it is not the one for clients.
+    pub(crate) advertise: Option<String>,
     /// Address of metrics and probes, if any.
     pub(crate) web: Option<SocketAddr>,
     /// Storage of the cell.
@@ -343,6 +364,7 @@ impl Given {
             dir: self.dir.or(other.dir),
             memory: self.memory.or(other.memory),
             listen: self.listen.or(other.listen),
+            advertise: self.advertise.or(other.advertise),
             web_listen: self.web_listen.or(other.web_listen),
             cell_name: self.cell_name.or(other.cell_name),
             cell_generation: self.cell_generation.or(other.cell_generation),
@@ -389,6 +411,7 @@ impl Given {
         let traces = traces::settings(given.otlp_endpoint.clone(), given.trace_fraction);
         let traces = traces.map_err(SettingsError::Traces)?;
         let web = given.web_listen;
+        let advertise = given.advertise.clone();
         let slow = given.slow_commit.map(|ms| SlowCommit(Duration::from_millis(ms.into())));
         let slow_commit = slow.unwrap_or_default();
         let log = LogArgs { log_level: given.log_level.clone(), log_format: given.log_format };
@@ -410,6 +433,7 @@ impl Given {
         let tls = files;
         Ok(Settings {
             listen,
+            advertise,
             web,
             kept,
             kinds,

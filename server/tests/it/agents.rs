@@ -333,11 +333,32 @@ fn agents_follow_the_leader() {
     }
 }
 
-/// An agent with the address of one replica that does not lead logs why its machines get no
-/// directives.
+/// Agents and schedulers need the leader, and are told where it is: also by the one replica that they were given.
+#[test]
+fn who_knows_a_follower_finds_the_leader() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let dir = three.dir.path().to_owned();
+    let leader = three.leader(&runtime);
+    let follower = leader % 3 + 1;
+    let cell = three.address().replicas[follower - 1].clone();
+    let _scheduler = start(&dir, &["scheduler", "--cell", &cell, "--standby", "--lease=1s"]);
+    let machines = ["--simulate=2", "--cpu=4", "--heartbeat=1"];
+    let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &machines].concat());
+    let url = three.url(follower);
+    let first = submit(&runtime, &url, &service("first", 4));
+    until(|| job(&runtime, &url, first).running == 4);
+    // The next leader is the one that they know, or is told of by it.
+    three.kill(leader);
+    let second = submit(&runtime, &url, &service("second", 4));
+    until(|| job(&runtime, &url, second).running == 4);
+}
+
+/// An agent that cannot reach the leader says why its machines get no orders.
 #[test]
 fn an_agent_without_the_leader_says_so() {
-    let three = Three::found();
+    let nowhere = format!("--advertise=127.0.0.1:{}", ports(1)[0]);
+    let three = Three::found_with(&[&nowhere]);
     let runtime = Runtime::new().unwrap();
     let follower = three.leader(&runtime) % 3;
     let cell = &three.address().replicas[follower];
@@ -346,9 +367,11 @@ fn an_agent_without_the_leader_says_so() {
     let told = events::wait_for(&three.dir.path().join("agent"), |event| {
         event["message"].as_str().is_some_and(|said| said.starts_with("no replica gives orders"))
     });
-    assert_eq!(told["replica"], **cell, "{told}");
     assert_eq!(told["machines"], 1, "{told}");
-    assert!(told["why"].as_str().unwrap().contains("agents attach to the leader"), "{told}");
+    // It asks the replica that it was given and the one that this names, in turn.
+    let is_of_follower = told["replica"] == **cell;
+    let says_who_leads = told["why"].as_str().unwrap().contains("agents attach to the leader");
+    assert_eq!(is_of_follower, says_who_leads, "{told}");
 }
 
 #[test]

@@ -37,6 +37,7 @@
 //! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
+//! - `power_cuts.rs`: disks that fail, are full and lose their power, by a library below the servers.
 //! - `peaks.rs`: calendars of peaks by hand, and a keeper beside a scheduler.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -71,6 +72,7 @@ mod metrics;
 mod outcome;
 mod outputs;
 mod peaks;
+mod power_cuts;
 mod process;
 mod programs;
 mod quickstart;

@@ -419,7 +419,7 @@ fn peers_show_who_they_are() {
         from,
         to,
         messages: Vec::new(),
-        address: String::new(),
+        ..Default::default()
     };
     let send = |name: &str, frame| {
         let channel = channel(all[0], &tls(dir.path(), "certs", name));

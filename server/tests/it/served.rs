@@ -50,6 +50,11 @@ pub(crate) struct Three {
 
 impl Three {
     pub(crate) fn found() -> Three {
+        Three::found_with(&[])
+    }
+
+    /// Each replica gets these arguments, too.
+    pub(crate) fn found_with(more: &[&str]) -> Three {
         let all = ports(6);
         let (clients, peers) = all.split_at(3);
         let peers: Vec<String> =
@@ -60,7 +65,7 @@ impl Three {
             peers: peers.join(","),
             replicas: BTreeMap::new(),
         };
-        (1..=3).for_each(|id| three.start(id, &["--bootstrap"]));
+        (1..=3).for_each(|id| three.start(id, &[&["--bootstrap"], more].concat()));
         three
     }
 

@@ -124,6 +124,7 @@ impl Replica {
             state.position = entry.position;
         }
         drop(state);
+        failpoint!("applied");
         applied.notify();
         self.node.applied(last.position.index);
         self.forget_loaded(last.position.index);
@@ -173,6 +174,7 @@ impl Replica {
         }
         let change = MembershipChange::from_bytes(&entry.data);
         let change = change.expect("a change is checked before it is in the log");
+        failpoint!("membership");
         let made = self.node.apply_change(&change);
         tracing::info!(id = %self.node.id(), ?change, made, "membership");
         if let Some(sender) = own.change {

@@ -171,6 +171,7 @@ impl FileWorker {
     }
 
     fn outgoing(&mut self, position: Position) -> Option<&Outgoing> {
+        failpoint!("snapshot-offer", None);
         if self.outgoing.as_ref().is_none_or(|open| open.offer().position != position) {
             self.outgoing = match self.snapshots.outgoing(position) {
                 Ok(outgoing) => Some(outgoing),
@@ -184,6 +185,7 @@ impl FileWorker {
     }
 
     fn receive(&mut self, offer: Offer) -> FileDone {
+        failpoint!("snapshot-receive", FileDone::Failed(offer.position));
         // The file of another one must be closed first.
         self.incoming = None;
         match self.snapshots.receive(offer) {
@@ -203,7 +205,10 @@ impl FileWorker {
         let incoming = self.incoming.as_mut().filter(|one| one.offer().position == position);
         let Some(incoming) = incoming else { return FileDone::Failed(position) };
         match incoming.accept(piece) {
-            Ok(_) => self.next(position),
+            Ok(_) => {
+                failpoint!("snapshot-piece", FileDone::Failed(position));
+                self.next(position)
+            }
             Err(error) => {
                 tracing::warn!(%error, "a piece of a snapshot was not taken");
                 self.next(position)
@@ -223,6 +228,7 @@ impl FileWorker {
             tracing::warn!(%error, "a snapshot was not received");
             return FileDone::Failed(position);
         }
+        failpoint!("snapshot-load", FileDone::Failed(position));
         match restore(&self.snapshots, position) {
             Ok((agreed, cell)) => FileDone::Received(position, agreed, Box::new(cell)),
             Err(error) => {

@@ -24,7 +24,7 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
+//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`, `mailbox`,
 //! `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
@@ -36,6 +36,7 @@ mod fingerprint;
 mod handle;
 mod mailbox;
 mod many;
+mod reads;
 mod reply;
 mod requests;
 mod settings;
@@ -220,6 +221,7 @@ impl Replica {
 
     /// A moment has passed.
     pub fn tick(&mut self) {
+        failpoint!("tick");
         self.ticks += 1;
         if !self.full || self.leadership.is_leader {
             self.node.tick();
@@ -237,6 +239,7 @@ impl Replica {
         if self.stop.is_some() {
             return;
         }
+        failpoint!("receive");
         if self.node.membership().has_removed(from) {
             // Nobody else tells it: its leader has sent it nothing since the change was made.
             return self.output.messages.push((from, PeerMessage::Removed));
@@ -296,6 +299,7 @@ impl Replica {
 
     /// Sends a request of this process. A later output has the reply with this id.
     pub fn ask(&mut self, ask: Ask) -> AskId {
+        failpoint!("ask");
         let id = self.requests.next_id();
         if self.stop.is_some() {
             self.output.answers.push((id, Answer::Again(Again::Stopped)));
@@ -375,6 +379,7 @@ impl Replica {
 
     /// All writes up to this one are durable.
     pub fn persisted(&mut self, number: u64) {
+        failpoint!("persisted");
         self.unsafe_writes.persisted(number);
         self.node.persisted(number);
         self.watch.safe(self.node.safe());
@@ -411,6 +416,7 @@ impl Replica {
             let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
             self.output.messages.extend(messages);
             if let Some(write) = effects.write {
+                failpoint!("write");
                 self.unsafe_writes.given(&write, self.ticks);
                 self.output.writes.push(write);
             }
@@ -436,6 +442,7 @@ impl Replica {
         if now == self.leadership {
             return;
         }
+        failpoint!("leadership");
         let id = self.node.id();
         tracing::info!(%id, term = now.term.0, leader = ?now.leader, "leadership");
         let before = std::mem::replace(&mut self.leadership, now);
@@ -490,6 +497,7 @@ impl Replica {
             self.reply(sender, answer);
         }
         let Some(Gathered { data, commands }) = batch else { return true };
+        failpoint!("propose");
         match self.node.propose(data) {
             Ok(position) => {
                 if omega_cellstate::planted!(AnsweredWhenProposed) {
@@ -499,6 +507,7 @@ impl Replica {
                         self.reply(*sender, Answer::Outcome(outcome));
                     }
                 }
+                failpoint!("proposed");
                 self.watch.proposed(position, commands.len());
                 self.note_proposed(position, commands, None);
             }
@@ -547,26 +556,6 @@ impl Replica {
         self.reply(sender, answer);
     }
 
-    /// Answers the reads whose index is applied.
-    fn answer_reads(&mut self) {
-        let Some((&(first, _), _)) = self.reads.first_key_value() else { return };
-        let state = self.applied.lock();
-        let (reached, version) = (state.position.index, state.cell.version());
-        drop(state);
-        if first > reached {
-            return;
-        }
-        let later = self.reads.split_off(&(reached.next(), AskId::FIRST));
-        for ((_, id), _) in std::mem::replace(&mut self.reads, later) {
-            self.output.answers.push((id, Answer::Fresh(version)));
-        }
-    }
-
-    fn read_id(&self, id: AskId) -> ReadId {
-        let AskId { incarnation, number } = id;
-        ReadId { replica: self.node.id(), incarnation, number }
-    }
-
     /// Expires requests that have waited since this tick or longer.
     fn give_up(&mut self, late: u64) {
         let answers = self.requests.give_up(late);
@@ -579,16 +568,9 @@ impl Replica {
         self.output.answers.extend(again);
     }
 
-    /// Repeats unanswered read requests, whose messages may be lost.
-    fn retry_reads(&mut self) {
-        if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
-            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
-            reads.into_iter().for_each(|read| self.node.read(read));
-        }
-    }
-
     /// Replies to a sender.
     fn reply(&mut self, to: Sender, answer: Answer) {
+        failpoint!("reply");
         match to {
             Sender::Here(id) => self.output.answers.push((id, answer)),
             Sender::Peer(replica, id) => {

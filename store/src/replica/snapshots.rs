@@ -106,6 +106,7 @@ impl Replica {
             return;
         }
         let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
+        failpoint!("snapshot-captured");
         if let Some((position, mut agreed)) = self.transfers.capturing.take() {
             if omega_cellstate::planted!(CompactedEarly) {
                 self.saved(position, agreed.membership.clone(), true);
@@ -157,8 +158,10 @@ impl Replica {
             self.transfers.failed_at = Some(self.ticks);
             return;
         }
+        failpoint!("snapshot-saved");
         self.node.snapshot_taken(position, membership);
         let base = self.node.compact(position.index, self.settings.log_keep_bytes);
+        failpoint!("snapshot-forget");
         self.output.compact = Some(base);
     }
 

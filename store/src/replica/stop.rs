@@ -1,6 +1,6 @@
 //! The ends of a replica: why it stops, what helps, and that it was removed.
 
-use super::{Again, Answer, AskId, Replica};
+use super::{Again, Answer, Replica};
 use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
@@ -85,12 +85,5 @@ impl Replica {
         self.output.answers.extend(forwarded.map(|id| (id, Answer::Unknown)));
         let reads = self.take_reads();
         self.output.answers.extend(reads.map(|id| (id, Answer::Again(Again::Removed))));
-    }
-
-    /// Takes all reads that wait for an answer.
-    pub(super) fn take_reads(&mut self) -> impl Iterator<Item = AskId> + use<> {
-        let asked = std::mem::take(&mut self.asked).into_keys();
-        let reads = std::mem::take(&mut self.reads).into_keys();
-        asked.chain(reads.map(|(_, id)| id))
     }
 }

@@ -85,6 +85,7 @@ impl LogWorker {
         if last.is_some() && !omega_cellstate::planted!(AckBeforeSync) {
             failpoint!("log-sync", Err(WriteError::Refused));
             self.engine.sync()?;
+            failpoint!("log-synced");
         }
         Ok(last)
     }
@@ -100,7 +101,9 @@ impl LogWorker {
 
 fn compact(engine: &mut dyn LogEngine, base: Position) -> Result<(), WriteError> {
     failpoint!("log-compact", Err(WriteError::Refused));
-    engine.compact(base)
+    engine.compact(base)?;
+    failpoint!("log-compacted");
+    Ok(())
 }
 
 fn write_one(engine: &mut dyn LogEngine, write: &Write) -> Result<(), WriteError> {
@@ -110,5 +113,7 @@ fn write_one(engine: &mut dyn LogEngine, write: &Write) -> Result<(), WriteError
         let hard_state = write.batch.hard_state.unwrap_or(engine.hard_state());
         engine.restart(base, hard_state)?;
     }
-    engine.append(&write.batch)
+    engine.append(&write.batch)?;
+    failpoint!("log-appended");
+    Ok(())
 }

@@ -121,8 +121,10 @@ impl Snapshots {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
+        failpoint!("snapshot-create", Err(io::Error::other("injected").into()));
         let mut file = self.disk.create(partial)?;
         write::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
+        failpoint!("snapshot-sync", Err(io::Error::other("injected").into()));
         if !omega_cellstate::planted!(SnapshotNotSynced) {
             file.sync()?;
         }
@@ -136,6 +138,7 @@ impl Snapshots {
         failpoint!("snapshot-rename", Err(io::Error::other("injected")));
         self.open_files().remove(&position);
         self.disk.rename(partial, &self.path(position))?;
+        failpoint!("snapshot-renamed", Err(io::Error::other("injected")));
         if !omega_cellstate::planted!(SnapshotFolderNotSynced) {
             self.disk.sync_folder(&self.folder)?;
         }
@@ -145,6 +148,7 @@ impl Snapshots {
         })?;
         all.retain(|other| *other <= position);
         for old in all.iter().rev().skip(KEPT) {
+            failpoint!("snapshot-remove", Err(io::Error::other("injected")));
             self.disk.remove(&self.path(*old))?;
         }
         Ok(())

@@ -61,7 +61,7 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum What {
-    /// With this a leader begins.
+    /// A new leader's first entry.
     Nothing,
     Claim(usize),
     Release,
@@ -74,7 +74,7 @@ pub(crate) struct Leader {
     stage: Stage,
     /// Number of committed entries it has applied.
     applied: usize,
-    /// Its entries after those.
+    /// Its uncommitted entries.
     tail: Vec<Entry>,
     /// The highest number of each sender that it took.
     seen: [u8; SENDERS],
@@ -170,7 +170,7 @@ pub(crate) enum Act {
     Commit,
     /// A new leader is elected, with a number of the uncommitted entries of an earlier one.
     Elect { of: usize, entries: usize },
-    /// It commits them, and its first one.
+    /// A leader commits its log and its first entry.
     Begin,
     /// An earlier leader learns of a later one, and of all committed entries.
     Follow { term: usize },
@@ -371,8 +371,8 @@ impl World {
         }
     }
 
-    /// An earlier leader applies what was committed, and answers for its own entries: those that were
-    /// committed, and those that others took the place of.
+    /// An earlier leader applies committed entries, and answers requests of its own entries,
+    /// committed or replaced.
     fn follow(&mut self, term: usize) {
         self.leaders[term].stage = Stage::Follows;
         while self.leaders[term].applied < self.committed.len() {

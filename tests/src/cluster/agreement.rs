@@ -139,6 +139,7 @@ impl World {
             self.next()?;
         }
         self.report.majority_max = self.now - self.plan.faulty_for;
+        self.well_since = self.now;
         for host in down {
             self.hosts[host].kept_down = false;
             self.restart(host)?;

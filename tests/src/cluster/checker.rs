@@ -69,7 +69,7 @@ pub struct History {
 /// Compares what clients were told with what was agreed on.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first difference.
 pub fn check(history: &History, truth: &Truth) -> Result<(), String> {
     check_against(history, &truth.done, truth.cell().kinds())
 }
@@ -77,7 +77,7 @@ pub fn check(history: &History, truth: &Truth) -> Result<(), String> {
 /// Checks against the given log.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first difference.
 pub fn check_against(history: &History, done: &[Done], kinds: &Kinds) -> Result<(), String> {
     let places = replay(done, kinds)?;
     let mut used = vec![false; done.len()];

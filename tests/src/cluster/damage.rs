@@ -37,7 +37,7 @@ impl Run {
     /// Whether it is right.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first difference.
     pub fn check(&self) -> Result<(), String> {
         check_against(&self.history, &self.done, &self.kinds)
     }

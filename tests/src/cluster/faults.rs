@@ -6,7 +6,7 @@ use super::{Asker, Event, TICK, World};
 use crate::disk::{Operation, SimulatedDisk};
 use crate::random::Dice;
 use omega_store::log::ReplicaId;
-use omega_store::replica::Ask;
+use omega_store::replica::{Ask, AskId};
 use std::path::PathBuf;
 
 impl World {
@@ -59,6 +59,13 @@ impl World {
     fn lose(&mut self, host: usize) {
         self.hosts[host].running = None;
         let life = self.hosts[host].life;
+        let by_operator = |(key, asker): (&(usize, u64, AskId), &Asker)| {
+            (key.0, key.1) == (host, life) && *asker == Asker::Operator
+        };
+        if self.calm && self.waiting.iter().any(by_operator) {
+            // His connection breaks. While faults go on he does not see that, so that the runs of injected bugs stay.
+            self.operator.cut_off();
+        }
         // Whoever waits for its answers waits in vain, and finds out in time.
         self.waiting.retain(|(other, old, _), _| (*other, *old) != (host, life));
         let delay = 1_000 + self.dice.below(1_500_000) as Micros;
@@ -211,6 +218,7 @@ impl World {
     /// All faults are over: the network is whole, disks have room, and all hosts have power.
     pub(super) fn make_calm(&mut self) -> Result<(), String> {
         self.calm = true;
+        self.well_since = self.now;
         self.network.calm = true;
         self.network.heal();
         self.set_clocks_right();

@@ -65,6 +65,9 @@ const TICK: Micros = 50_000;
 /// Time for which a client waits for one answer.
 const PATIENCE: Micros = 800_000;
 
+/// Time for which a client thinks at most once all faults are over: what is measured then is the replicas.
+const CALM_THINK_MAX: Micros = 20_000;
+
 /// Time that the replicas may take to agree once all faults are over.
 const CALM_MAX: Micros = 20_000_000;
 
@@ -109,6 +112,8 @@ pub struct World {
     promises: Promises,
     settings: Settings,
     calm: bool,
+    /// Since when nothing is wrong any more, and all replicas have power.
+    well_since: Micros,
     digest: Digest,
     report: Report,
 }
@@ -144,9 +149,12 @@ pub fn run_with_plan(
     seed: u64,
     adjust: impl FnOnce(&mut Plan),
 ) -> Result<(Report, History, Truth), Violation> {
+    // No test switches one on here, and each costs a look-up.
+    omega_store::set_failpoints(false);
     let mut world = World::new(seed, adjust);
     let run = std::panic::AssertUnwindSafe(|| world.run());
     let ended = std::panic::catch_unwind(run);
+    omega_store::set_failpoints(true);
     match ended.unwrap_or_else(|_| Err("a panic; its message is above".to_owned())) {
         Ok(()) => Ok((world.report, world.history, world.truth)),
         Err(what) => Err(Violation { seed, at: world.now, what }),
@@ -197,6 +205,7 @@ impl World {
             promises: Promises::default(),
             settings,
             calm: false,
+            well_since: 0,
             digest: Digest::default(),
             report: Report::default(),
         }
@@ -229,7 +238,8 @@ impl World {
         for client in &mut self.clients {
             client.end(self.now, &mut self.history);
         }
-        self.report.recovery_max = self.now - self.plan.faulty_for;
+        self.report.recovery_max = self.now - self.well_since;
+        self.report.slowest = self.settings.node.seed;
         self.report.entries = self.truth.last().0;
         self.report.asked = self.history.asked.len();
         self.hosts.iter().for_each(|host| self.digest.host(host));
@@ -391,7 +401,7 @@ impl World {
         self.compare(host)
     }
 
-    /// Does what a replica wants done.
+    /// Carries out a replica's effects.
     fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
         self.digest.output(self.now, self.hosts[host].id, &output);
@@ -520,7 +530,8 @@ impl World {
     }
 
     fn think(&mut self, client: usize) {
-        let delay = 1 + self.dice.below(self.plan.think_max as usize) as Micros;
+        let most = if self.calm { CALM_THINK_MAX } else { Micros::MAX };
+        let delay = 1 + self.dice.below(self.plan.think_max.min(most) as usize) as Micros;
         self.after(delay, Event::Client(client));
     }
 

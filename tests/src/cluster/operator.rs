@@ -107,6 +107,11 @@ impl Operator {
         Some(next)
     }
 
+    /// The replica that was asked is down: there will be no answer.
+    pub fn cut_off(&mut self) {
+        self.waiting = None;
+    }
+
     /// An answer came.
     pub fn answered(&mut self, answer: &Answer) {
         self.waiting = None;

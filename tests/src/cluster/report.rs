@@ -16,8 +16,10 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     /// The time in which faults went on. What follows, until all agree, does not count.
     pub simulated: Micros,
-    /// The longest that replicas took to agree after the faults, with a majority's time before the others came back.
+    /// The longest that replicas took to agree once the faults were over and all had power.
     pub recovery_max: Micros,
+    /// The seed of that longest recovery.
+    pub slowest: u64,
     /// The longest that a majority alone took to answer all clients.
     pub majority_max: Micros,
     /// A hash of all that happened: two runs of a seed have the same.
@@ -32,7 +34,9 @@ impl Report {
         self.asked += other.asked;
         self.simulated += other.simulated;
         self.digest ^= other.digest;
-        self.recovery_max = self.recovery_max.max(other.recovery_max);
+        if other.recovery_max > self.recovery_max {
+            (self.recovery_max, self.slowest) = (other.recovery_max, other.slowest);
+        }
         self.majority_max = self.majority_max.max(other.majority_max);
         for (fault, count) in &other.faults {
             *self.faults.entry(fault).or_default() += count;
@@ -47,7 +51,8 @@ impl std::fmt::Display for Report {
         let hours = *simulated as f64 / 3.6e9;
         write!(f, "{hours:.3} hours, {events} events, {entries} entries, {asked} commands")?;
         let (all, majority) = (seconds(self.recovery_max), seconds(self.majority_max));
-        write!(f, ", recovered in {all:.2} s at most, a majority alone in {majority:.2} s")?;
+        write!(f, ", recovered in {all:.2} s at most (seed {})", self.slowest)?;
+        write!(f, ", a majority alone in {majority:.2} s")?;
         for (fault, count) in &self.faults {
             write!(f, ", {fault}: {count}")?;
         }

@@ -16,6 +16,7 @@
 
 mod content;
 mod faults;
+pub mod interposed;
 mod names;
 
 use crate::random::Dice;

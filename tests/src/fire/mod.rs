@@ -83,7 +83,7 @@ impl Recorded {
     /// Whether all of it is right.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first difference.
     pub fn check(&self) -> Result<(), String> {
         verdict::check(&self.history, &self.looks, &self.done)
     }

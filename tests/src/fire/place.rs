@@ -15,7 +15,7 @@ const MACHINES: u32 = 4;
 /// Tasks that a machine has room for.
 const ROOM: u64 = 16;
 
-/// Tasks of each job: with six schedulers, three times what there is room for.
+/// Tasks of each job: with six schedulers, three times the capacity.
 const TASKS: u32 = 32;
 
 /// Time to wait for a leader in the beginning: a machine that does much else elects slowly.
@@ -36,10 +36,10 @@ pub struct Place {
     pub machines: Vec<MachineId>,
 }
 
-/// Creates all of it, and records the requests.
+/// Creates machines, schedulers and jobs, and records the requests.
 ///
 /// # Errors
-/// If it is refused, or nobody answers for long.
+/// If a request is rejected, or no replica answers for long.
 pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec<Place>, String> {
     let mut machines = Vec::new();
     for i in 0..MACHINES {

@@ -35,8 +35,8 @@ pub struct Relay {
     state: Arc<State>,
 }
 
-/// State shared by the threads of a relay. Each value is read by itself, again and again, so a stale
-/// one costs a piece that passes or waits.
+/// State shared by the threads of a relay. Values are polled independently, so a stale one only
+/// delays or passes a piece.
 #[derive(Debug)]
 struct State {
     kind: AtomicU8,

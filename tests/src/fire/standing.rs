@@ -1,5 +1,5 @@
-//! Questions: how long does a server take from its start until it is ready, with a large cell on its disk?
-//! And what does it cost while nobody asks anything of it?
+//! Measures the time from a server's start until it is ready, with a large cell on its disk, and
+//! the cost of an idle server.
 
 use super::ask::Replicas;
 use super::cell::{Processes, ids};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Time for which a server is left alone before its idle time is measured, and how long that is.
+/// Pause before the idle measurement, and its duration.
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -29,7 +29,7 @@ const TICKS: f64 = 100.0;
 /// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
-    /// Of one processor, in percent.
+    /// Percentage of one processor.
     pub cpu_percent: f64,
     /// Resident memory, in mebibytes.
     pub resident_mib: f64,
@@ -42,7 +42,7 @@ pub struct Ready {
     pub listens: Duration,
     /// Time until it has answered with the whole cell.
     pub answers: Duration,
-    /// Its processor time until then, of all its threads.
+    /// Processor time of all its threads until then.
     pub cpu: Duration,
     /// Its resident memory then, in mebibytes.
     pub resident_mib: f64,

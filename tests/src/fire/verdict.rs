@@ -91,20 +91,20 @@ pub fn with_servers_own(mut history: History, done: &[Done]) -> History {
     history
 }
 
-/// Compares what clients were told and saw with what was agreed on.
+/// Compares the clients' results and reads with the agreed history.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first difference.
 pub fn check(history: &History, looks: &[Look], done: &[Done]) -> Result<(), String> {
     let kinds = Kinds::standard();
     checker::check_against(history, done, &kinds)?;
     check_looks(looks, done, &kinds)
 }
 
-/// Whether the tasks that were seen on machines were there, at the versions that were told.
+/// Checks that the tasks seen on machines were there at the reported versions.
 ///
 /// # Errors
-/// The first that were not.
+/// The first that was not.
 pub fn check_looks(looks: &[Look], done: &[Done], kinds: &Kinds) -> Result<(), String> {
     let mut by_version: Vec<&Look> = looks.iter().collect();
     by_version.sort_by_key(|look| look.seen.version);

@@ -8,10 +8,10 @@ use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-/// The variable by which processes are known that this one has started.
+/// Environment variable that marks processes started by this one.
 const STARTED_BY: &str = "OMEGA_STARTED_BY_TEST";
 
-/// Sees to it that a process which is started so does not outlive this one.
+/// Marks a child process, so that it does not outlive this one.
 pub fn mark(command: &mut Command) {
     static OF_THIS_PROCESS: OnceLock<Option<Watchdog>> = OnceLock::new();
     let own = std::process::id();
@@ -52,8 +52,7 @@ impl Watchdog {
         Ok(Watchdog { shell, told })
     }
 
-    /// Sets the clean-up if this process is gone, in place of the previous one: commands of a shell,
-    /// on one line.
+    /// Replaces the shell commands, on one line, that clean up after this process.
     pub fn tell(&mut self, will: &str) {
         if let Some(told) = &mut self.told {
             // It fails if somebody has killed the shell.

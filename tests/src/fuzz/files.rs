@@ -25,7 +25,7 @@ const SMALL: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_ma
 const FOLDER: &str = "/replica";
 const AT: Position = Position { index: LogIndex(9), term: Term(2) };
 
-/// Bytes of a segment's header, of the part of it that means something, and of a record's head.
+/// Sizes in bytes of a segment's header, of its used part, and of a record's head.
 const HEADER: usize = 4096;
 const USED: usize = 56;
 const HEAD: usize = 24;
@@ -54,7 +54,7 @@ impl Files {
         Files { disk }
     }
 
-    /// A disk of its own with the same on it.
+    /// A new disk with the same content.
     pub(super) fn directory(&self) -> Directory {
         let disk = Arc::new(self.disk.copy());
         let directory = Directory::open(disk, Path::new(FOLDER), Expected::default());
@@ -155,7 +155,7 @@ fn put(disk: &SimulatedDisk, path: &Path, bytes: &[u8]) {
     disk.damage(path, |file| *file = bytes.to_vec());
 }
 
-/// An identity with something else in it.
+/// A mutated identity.
 pub(super) fn mutate_identity(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     bytes.truncate(bytes.len() - 4);
     mutate_part(&mut bytes[8..], dice);
@@ -167,7 +167,7 @@ pub(super) fn mutate_identity(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// A segment with something else in its header or in one of its records.
+/// A segment with a mutated header or record.
 pub(super) fn mutate_segment(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     let word = |bytes: &[u8], at: usize| {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -208,7 +208,7 @@ pub(super) fn mutate_segment(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// A snapshot of one chunk with something else in it.
+/// A mutated snapshot of one chunk.
 pub(super) fn mutate_snapshot(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let word =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

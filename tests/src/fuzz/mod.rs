@@ -14,6 +14,7 @@ mod mutate;
 mod peer;
 mod profiles;
 mod requests;
+mod workloads;
 
 use crate::history;
 use crate::random::Dice;
@@ -24,6 +25,7 @@ use omega_store::codec;
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, MembershipChange};
 pub use peer::random_message;
+use workloads::Format;
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +50,19 @@ pub enum Target {
     Request,
     /// A profile file.
     Profile,
+    /// A frame of messages from another replica.
+    Frame,
+    /// Tables of machines and jobs.
+    Tables,
+    /// A cluster file of Kubernetes.
+    Cluster,
+    /// A log in the Standard Workload Format.
+    Swf,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 10] = [
+    pub const ALL: [Target; 14] = [
         Target::Command,
         Target::Entry,
         Target::Membership,
@@ -63,6 +73,10 @@ impl Target {
         Target::Snapshot,
         Target::Request,
         Target::Profile,
+        Target::Frame,
+        Target::Tables,
+        Target::Cluster,
+        Target::Swf,
     ];
 
     /// Its name on a command line.
@@ -79,6 +93,10 @@ impl Target {
             Target::Snapshot => "snapshot",
             Target::Request => "request",
             Target::Profile => "profile",
+            Target::Frame => "frame",
+            Target::Tables => "tables",
+            Target::Cluster => "cluster",
+            Target::Swf => "swf",
         }
     }
 }
@@ -89,6 +107,7 @@ pub struct Fuzzer {
     target: Target,
     corpus: Vec<Vec<u8>>,
     files: files::Files,
+    readers: workloads::Readers,
 }
 
 /// Outcome of an input.
@@ -116,8 +135,12 @@ impl Fuzzer {
             Target::Snapshot => files.snapshots(),
             Target::Request => requests::corpus(),
             Target::Profile => profiles::corpus(),
+            Target::Frame => peer::frames(),
+            Target::Tables => Format::Tables.corpus(),
+            Target::Cluster => Format::Cluster.corpus(),
+            Target::Swf => Format::Swf.corpus(),
         };
-        Fuzzer { target, corpus, files }
+        Fuzzer { target, corpus, files, readers: workloads::Readers::new() }
     }
 
     /// The input of a round; empty where the target makes its own from the seed.
@@ -134,6 +157,9 @@ impl Fuzzer {
             Target::Segment if mended => files::mutate_segment(base, &mut dice),
             Target::Snapshot if mended => files::mutate_snapshot(&base, &mut dice),
             Target::Profile if mended => profiles::mutate(base, &mut dice),
+            Target::Tables if mended => Format::Tables.mutate(&base, &mut dice),
+            Target::Cluster if mended => Format::Cluster.mutate(&base, &mut dice),
+            Target::Swf if mended => Format::Swf.mutate(&base, &mut dice),
             _ => mutate(base, &self.corpus, &mut dice),
         }
     }
@@ -141,7 +167,7 @@ impl Fuzzer {
     /// Tries an input. The seed is that of its round.
     ///
     /// # Panics
-    /// If what reads it does, or what was read does not come back.
+    /// If the reader panics, or the result does not round-trip.
     pub fn check(&mut self, seed: u64, input: &[u8]) -> Verdict {
         let read = match self.target {
             Target::Command => command(input),
@@ -157,6 +183,10 @@ impl Fuzzer {
             Target::Snapshot => self.files.check_snapshot(seed, input),
             Target::Request => requests::check(input),
             Target::Profile => profiles::check(input),
+            Target::Frame => peer::check_frame(input),
+            Target::Tables => self.readers.check(Format::Tables, input),
+            Target::Cluster => self.readers.check(Format::Cluster, input),
+            Target::Swf => self.readers.check(Format::Swf, input),
         };
         if read { Verdict::Read } else { Verdict::Refused }
     }

@@ -2,6 +2,7 @@
 
 use super::files::Files;
 use crate::random::Dice;
+use omega_client::proto::PeerFrame;
 use omega_core::{Amounts, Command, Job, JobId, Machine, MachineId, TaskGroup, TaskId};
 use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
@@ -11,6 +12,7 @@ use omega_store::replica::{
 };
 use omega_store::snapshot::{Offer, Piece};
 use omega_store::wire;
+use prost::Message as _;
 
 /// Messages in one round.
 const MESSAGES: usize = 12;
@@ -31,8 +33,7 @@ const KINDS: [MessageKind; 13] = [
     MessageKind::ReadIndexIs,
 ];
 
-/// A message of any kind. The commands in it are few and always the same: their bytes have tests of their
-/// own.
+/// A message of any kind, with a few fixed commands, whose encoding has its own tests.
 #[must_use]
 pub fn random_message(seed: u64) -> PeerMessage {
     let group = TaskGroup::new(3, Amounts::new([100, 1 << 20]));
@@ -69,8 +70,26 @@ pub(super) fn check_bytes(input: &[u8]) -> bool {
     true
 }
 
-/// A replica of three gets a few messages that make some sense. It may refuse them, follow them or
-/// stop; it does not panic.
+/// Frames of some of these messages, as a peer's stream has them.
+pub(super) fn frames() -> Vec<Vec<u8>> {
+    let frame = |messages: &[Vec<u8>]| {
+        let (cell, address) = (format!("{:032x}", 0xCE11), "r2.example.org:7700".to_owned());
+        let client_address = "r2.example.org:7600".to_owned();
+        let messages = messages.to_vec();
+        PeerFrame { cell, from: 2, to: 1, messages, address, client_address }.encode_to_vec()
+    };
+    corpus().chunks(5).map(frame).collect()
+}
+
+/// Reads a frame, and the messages in it as the listener does: up to the first that is refused.
+pub(super) fn check_frame(input: &[u8]) -> bool {
+    let Ok(frame) = PeerFrame::decode(input) else { return false };
+    assert_eq!(PeerFrame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));
+    frame.messages.iter().all(|message| check_bytes(message))
+}
+
+/// A replica of three gets some plausible messages. It may reject or apply them, or stop; it must
+/// not panic.
 pub(super) fn check_replica(files: &Files, seed: u64) {
     let mut dice = Dice::new(seed);
     let settings = Settings { snapshot_bytes: 2000, log_keep_bytes: 500, ..Settings::default() };
@@ -138,7 +157,7 @@ fn settle(started: &mut Started) {
     }
 }
 
-/// A number near one that means something, or at an edge.
+/// A number near a meaningful one, or an extreme one.
 fn number(dice: &mut Dice, near: u64) -> u64 {
     match dice.below(16) {
         0 => *dice.pick(&[0, 1, 1 << 58, (1 << 58) + 1, u64::MAX - 1, u64::MAX]),

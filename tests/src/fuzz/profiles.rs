@@ -1,4 +1,4 @@
-//! Profile files, as people write them: lines and numbers that are moved, repeated and made extreme.
+//! Mutated profile files: lines and numbers are moved, repeated and made extreme.
 
 use crate::random::Dice;
 use omega_core::Kinds;
@@ -6,7 +6,7 @@ use omega_schedulers::config::{Profiles, Registry};
 
 const EXAMPLE: &str = include_str!("../../../schedulers/examples/profiles.toml");
 
-/// Values at the edges of what a setting can mean.
+/// Extreme values of settings.
 const VALUES: [&str; 12] = [
     "0",
     "-1",

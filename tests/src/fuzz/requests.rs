@@ -27,7 +27,7 @@ fn message(command: &Command) -> Option<Vec<u8>> {
     Some([&[kind], content.as_slice()].concat())
 }
 
-/// Reads a message, and what is accepted once more after it was written back.
+/// Reads a message; an accepted one is written and read again.
 pub(super) fn check(input: &[u8]) -> bool {
     let Some((kind, content)) = input.split_first() else { return false };
     match kind % 3 {

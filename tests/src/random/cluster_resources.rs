@@ -28,7 +28,7 @@ impl Generator {
         Some(Command::SetClusterCapacity { kind, amount })
     }
 
-    /// Has the tasks of a group claim something of the cell, now and then.
+    /// Now and then adds cluster resources to a group's request.
     pub(super) fn claim_of_cell(&mut self, group: &mut TaskGroup) {
         let kinds = self.kinds.count();
         let Some(dice) = self.licences.as_mut() else { return };

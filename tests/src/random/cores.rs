@@ -1,4 +1,4 @@
-//! Machines with NUMA nodes, and tasks that need cores of them to themselves.
+//! Machines with NUMA nodes, and tasks with exclusive cores.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -42,7 +42,7 @@ impl Generator {
         }
     }
 
-    /// Has a group need cores, now and then; mostly with as much `cpu` all day.
+    /// Now and then adds exclusive cores to a group, mostly with as much `cpu` all day.
     pub(super) fn need_cores(&mut self, group: &mut TaskGroup) {
         let Some(dice) = self.cores.as_mut() else { return };
         if !dice.chance(60) {
@@ -70,7 +70,7 @@ impl Generator {
         }
     }
 
-    /// Lets most of the tasks that are resized keep the `cpu` of their cores.
+    /// Keeps the `cpu` of exclusive cores in most resizes.
     pub(super) fn keep_cores(&mut self, reference: &Reference, txn: &mut Transaction) {
         let Some(dice) = self.cores.as_mut() else { return };
         for resize in txn.resizes.iter_mut().filter(|_| dice.chance(70)) {

@@ -19,7 +19,7 @@ impl Dice {
         (self.0.next_u64() % bound as u64) as usize
     }
 
-    /// True in so many cases of a hundred.
+    /// True with this probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

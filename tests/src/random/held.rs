@@ -7,7 +7,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Has a group want something, now and then.
+    /// Now and then adds optional resources to a group.
     pub(super) fn want(&mut self, group: &mut TaskGroup) {
         let kinds = self.kinds.count();
         let Some(dice) = self.held.as_mut() else { return };
@@ -55,7 +55,7 @@ impl Generator {
     }
 }
 
-/// Up to `most` of each kind; now and then of a kind that there is not.
+/// Amounts up to `most` of each kind; now and then of an unknown kind.
 fn amounts(dice: &mut Dice, kinds: usize, most: usize) -> Amounts {
     let mut amounts = Amounts::zero();
     for kind in 0..kinds + usize::from(dice.chance(1)) {

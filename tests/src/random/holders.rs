@@ -1,4 +1,4 @@
-//! Processes that take names of schedulers and lose them.
+//! Processes that gain and lose ownership of scheduler names.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -17,7 +17,7 @@ impl Generator {
         }
     }
 
-    /// The number from which a scheduler goes on, if it has noticed that its name changed hands.
+    /// Next transaction number of a scheduler that has noticed a new owner of its name.
     pub(super) fn start_of(&mut self, reference: &Reference, scheduler: SchedulerId) -> u64 {
         let next = reference.next_transaction(scheduler);
         // One that was replaced has not, for a while.

@@ -36,15 +36,15 @@ pub struct Generator {
     sent: Vec<Transaction>,
     numbers: BTreeMap<SchedulerId, u64>,
     reserved: Vec<SchedulerId>,
-    /// Dice of their own for processes that hold names: without them, every history is as it was.
+    /// Separate generator for owners of names: without it, histories are unchanged.
     holders: Option<Dice>,
-    /// Likewise for whoever reserves machines.
+    /// Separate generator for reservations.
     planner: Option<Dice>,
     /// Dice of their own for demand_profiles: they change no other choice.
     demand_profiles: Dice,
-    /// And for programs and payloads.
+    /// Separate generator for programs and payloads.
     programs: Dice,
-    /// And for tasks that come to hold something else than their group's request.
+    /// Separate generator for allocations that differ from the group's request.
     held: Option<Dice>,
     /// And for cores that tasks have to themselves.
     cores: Option<Dice>,
@@ -80,7 +80,7 @@ impl Generator {
         }
     }
 
-    /// Creates a history in which names of schedulers change hands now and then.
+    /// Creates a history in which scheduler names occasionally change owners.
     #[must_use]
     pub fn with_holders(seed: u64) -> Generator {
         let holders = Some(Dice::new(seed ^ 0x401D));
@@ -165,7 +165,7 @@ impl Generator {
         format!("{prefix}{}", self.names).into()
     }
 
-    /// Up to `most` of each kind; now and then of a kind that there is not, or far too much.
+    /// Amounts up to `most` of each kind; now and then of an unknown kind, or far too much.
     fn amounts(&mut self, most: usize) -> Amounts {
         let mut amounts = Amounts::zero();
         for kind in 0..self.kinds.count() {
@@ -180,7 +180,7 @@ impl Generator {
         amounts
     }
 
-    /// A machine of the cell; now and then one that is gone, or never was.
+    /// A machine of the cell; now and then a removed or unknown one.
     fn some_machine(&mut self, reference: &Reference) -> MachineId {
         let rows = reference.rows().len();
         if rows == 0 || self.dice.chance(4) {

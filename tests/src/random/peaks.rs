@@ -1,4 +1,4 @@
-//! Calendars of peaks, and time that goes on to their edges.
+//! Calendars of peaks, and time that advances to their edges.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;

@@ -42,7 +42,7 @@ fn name(dice: &mut Dice) -> Text {
     (*dice.pick(&["demo", "night", "repair", ""])).into()
 }
 
-/// A moment about now.
+/// A time near the present.
 fn later(dice: &mut Dice, reference: &Reference) -> u64 {
     (reference.now_ms() + dice.below(12) as u64).saturating_sub(2)
 }

@@ -11,7 +11,7 @@ use omega_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Parts of a transaction with the reasons for which they are refused.
+/// Rejected items of a transaction, with reasons.
 type Refused = BTreeMap<Item, Reason>;
 
 /// Rounds after which what may conflict late is refused altogether: the cell's bound.
@@ -176,7 +176,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Claims of gangs that stay too small, and evictions without a claim that may need them.
+    /// Conflicts of claims of incomplete gangs, and of evictions without an accepted claim.
     fn late_conflicts(
         &self,
         txn: &Transaction,
@@ -299,7 +299,7 @@ impl Reference {
         u64::from(cap.count).saturating_sub(self.evicted.len() as u64)
     }
 
-    /// Forgets evictions that are a span or more ago. The answer is whether there were any.
+    /// Drops evictions older than the window. Returns whether there were any.
     pub(super) fn forget_evictions(&mut self) -> bool {
         let before = self.evicted.len();
         let now = u128::from(self.now_ms);
@@ -312,7 +312,7 @@ impl Reference {
         self.evicted.len() < before
     }
 
-    /// The rows that a transaction touches with what was taken of it.
+    /// Rows touched by the accepted items of a transaction.
     fn touched(&self, txn: &Transaction, conflicts: &Refused) -> BTreeSet<usize> {
         let row = |item: Item| match item {
             Item::Release(i) => self.row_of(txn.releases[i as usize]),
@@ -328,13 +328,13 @@ impl Reference {
     }
 }
 
-/// Whether as many tasks of a gang run as it needs, or all that have not ended.
+/// Whether a gang has its minimum of tasks, or all that have not ended.
 pub(super) fn is_complete(job: &ReferenceJob) -> bool {
     let needed = job.spec.gang_min.map_or(0, |min| min as usize);
     job.placed() >= needed.min(job.alive())
 }
 
-/// Every part of a transaction in the order in which they are judged.
+/// Every item of a transaction, in the order of checks.
 fn all_items(txn: &Transaction) -> impl Iterator<Item = Item> {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);

@@ -1,4 +1,5 @@
-//! Gangs that hold places: what each command did to them is seen by looking at all of them before and after.
+//! Gangs that keep places: the effect of each command is found by comparing all gangs before and
+//! after.
 
 use super::commit::is_complete;
 use super::{Reference, TwinHold};
@@ -30,8 +31,7 @@ impl Reference {
         self.jobs.get(&id)?.hold
     }
 
-    /// Takes gangs off their machines that have held places for too long. The answer is whether there
-    /// were any.
+    /// Releases gangs whose timeout has passed. Returns whether there were any.
     pub(super) fn release_gangs(&mut self) -> bool {
         let now = self.now_ms;
         let mut late: Vec<(u64, JobId)> = Vec::new();

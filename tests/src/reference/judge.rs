@@ -294,7 +294,7 @@ impl Reference {
         counted.count()
     }
 
-    /// Whether a task that runs keeps tasks like this one away.
+    /// Whether the anti-affinity of a running task excludes this one.
     fn judge_holders(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         for (id, job, task, at) in self.placed() {
             let holder = Member { id: id.job, job, group: task.group };

@@ -1,4 +1,4 @@
-//! Commands about machines, and what is left of one by recount.
+//! Commands about machines, and free amounts by recount.
 
 use super::{Host, Reference, Row, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI};
@@ -135,8 +135,7 @@ impl Reference {
         self.kinds.iter().map(of).collect()
     }
 
-    /// The rest of a row, by kind: what is claimable without what its tasks claim, where that is least over the
-    /// day.
+    /// Free amounts of a row by kind: claimable minus claimed, at the minimum over the day.
     #[must_use]
     pub fn free(&self, row: usize) -> Vec<i128> {
         self.free_with(row, [])
@@ -162,7 +161,7 @@ impl Reference {
         all.map(|(kind, claimable)| claimable - claimed_together(&groups, kind)).collect()
     }
 
-    /// The rest in each device of a row.
+    /// Free amount of each device of a row.
     #[must_use]
     pub fn devices_left(&self, row: usize) -> Vec<u16> {
         let devices = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.devices);
@@ -199,8 +198,8 @@ impl Reference {
     }
 }
 
-/// Resources that a task of each of these groups claim of a kind together, in that of the 288 parts of a day in which that is
-/// most.
+/// Peak, over the 288 parts of a day, of the joint claim of one task of each of these groups, of a
+/// kind.
 #[must_use]
 pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
     let varies = groups.iter().any(|group| !group.borrow().demand_profiles.is_empty());

@@ -103,7 +103,7 @@ pub struct ReferenceTask {
     pub failures: u64,
     /// When it got its machine; 0 while it has none.
     pub placed_ms: u64,
-    /// The cores that it has to itself, by NUMA node.
+    /// Its exclusive cores, by NUMA node.
     pub cores: NodeCores,
     /// Allocation, if it was ever set otherwise than by its group.
     pub holds: Option<Amounts>,
@@ -128,7 +128,7 @@ pub struct Reference {
     version: Version,
     now_ms: u64,
     rows: Vec<Row>,
-    /// Rows without a machine, in the order in which they were left.
+    /// Rows without a machine, in order of removal.
     vacant: Vec<usize>,
     jobs: BTreeMap<JobId, ReferenceJob>,
     next_job: u64,
@@ -139,11 +139,11 @@ pub struct Reference {
     schedulers: Vec<Scheduler>,
     /// The times of evictions that count against the policy's cap.
     evicted: Vec<u64>,
-    /// Reservations that are not over, in the order in which they came.
+    /// Current and future reservations, in order of creation.
     reservations: Vec<Reservation>,
     /// Calendars of peaks, by name.
     peaks: BTreeMap<Text, PeakCalendar>,
-    /// Jobs that are over, and when that was noticed.
+    /// Ended jobs, and the time at which that was noticed.
     over: Vec<(JobId, Option<u64>)>,
     /// Capacity of cluster resources, as far as set.
     cluster_capacity: BTreeMap<KindId, u64>,
@@ -294,7 +294,7 @@ impl Reference {
         &self.rows
     }
 
-    /// The id of what is in a row.
+    /// Id of the machine in a row.
     #[must_use]
     pub fn machine_id(&self, row: usize) -> MachineId {
         MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
@@ -313,7 +313,7 @@ impl Reference {
         &self.jobs
     }
 
-    /// Number of schedulers there are.
+    /// Number of schedulers.
     #[must_use]
     pub fn schedulers(&self) -> usize {
         self.schedulers.len()

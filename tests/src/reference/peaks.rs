@@ -1,4 +1,4 @@
-//! Peaks: a list of calendars, and what they say of a task and a machine, asked anew each time.
+//! Peaks: a list of calendars, evaluated anew for each task and machine.
 
 use super::{Reference, validate};
 use omega_core::{
@@ -50,7 +50,7 @@ impl Reference {
         batch.map(|(_, job, task, _)| i128::from(job.holds(task).get(kind))).sum()
     }
 
-    /// The most that they may hold of it now; `None` if nobody says.
+    /// Present limit of batch tasks; `None` without one.
     #[must_use]
     pub fn batch_max(&self, row: usize, kind: KindId) -> Option<i128> {
         let host = self.rows[row].machine.as_ref()?;
@@ -61,7 +61,7 @@ impl Reference {
         shares.map(|share| capacity * i128::from(share.percent) / 100).min()
     }
 
-    /// Whether a task that would hold so much more on a machine is kept from it at this time of day.
+    /// Whether peak hours exclude a task with these additional amounts from a machine now.
     pub(super) fn judge_peaks(
         &self,
         id: omega_core::JobId,
@@ -81,7 +81,7 @@ impl Reference {
         Ok(())
     }
 
-    /// The kinds of which a task would hold more than it does, ascending, and how much.
+    /// Kinds of which a task's allocation would grow, ascending, with the amounts.
     pub(super) fn growth(&self, task: TaskId, to: &Amounts) -> Vec<(KindId, i128)> {
         let held = self.task(task).map(|(job, task)| job.holds(task)).unwrap_or_default();
         let kinds = (0..self.kinds.count() as u8).map(KindId);

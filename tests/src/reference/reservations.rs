@@ -1,11 +1,11 @@
-//! Reservations: a list, and what it says of a task and a machine, asked anew each time.
+//! Reservations: a list, evaluated anew for each task and machine.
 
 use super::judge::Member;
 use super::{Reference, validate};
 use omega_core::{Outcome, Rejection, Reservation, Text};
 
 impl Reference {
-    /// Keeps machines for tenants.
+    /// Adds a reservation of machines for tenants.
     pub(super) fn reserve(&mut self, asked: Reservation) -> Result<Outcome, Rejection> {
         validate::reservation(&asked)?;
         if asked.from_ms >= asked.until_ms || asked.until_ms <= self.now_ms {
@@ -34,7 +34,7 @@ impl Reference {
         }
     }
 
-    /// Forgets those that are over. The answer is whether there were any.
+    /// Drops ended reservations. Returns whether there were any.
     pub(super) fn forget_reservations(&mut self) -> bool {
         let before = self.reservations.len();
         let now = self.now_ms;
@@ -50,7 +50,7 @@ impl Reference {
         all
     }
 
-    /// Whether a reservation is for others than these tasks at some moment at which one would run.
+    /// Whether a reservation for other tenants overlaps the run time of these tasks.
     pub(super) fn is_reserved(&self, of: Member<'_>, row: usize) -> bool {
         let Some(host) = &self.rows[row].machine else { return false };
         let ours = self.line(&of.job.spec.tenant);

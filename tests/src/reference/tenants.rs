@@ -44,7 +44,7 @@ impl Reference {
         self.tenant_configs.get(name).cloned().unwrap_or_default()
     }
 
-    /// Limits what a tenant's jobs may ask for, or lifts the limit.
+    /// Sets or removes the request limit of a tenant's jobs.
     pub(super) fn set_admission(
         &mut self,
         tenant: Text,

@@ -1,6 +1,6 @@
 //! Validation of commands without the cell's state, written anew.
 //!
-//! Words in refusals are for people: `compare` leaves them out.
+//! `compare` ignores the texts of rejections.
 
 use super::held::taken;
 use omega_core::limits::{

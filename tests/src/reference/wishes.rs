@@ -1,12 +1,13 @@
-//! Preferences about other tasks, counted by walking all of them.
+//! Preferences about other tasks, counted over all tasks.
 
 use super::Reference;
 use super::judge::Member;
 use omega_core::{JobId, Spread, TaskRule};
 
 impl Reference {
-    /// For a group's tasks on the machine in a row: the weights of their own preferences, those of
-    /// others' preferences about them, and how many of others' affinities mean them.
+    /// For a group's tasks on the machine in a row: the weight of their own preferences, that of
+    /// other tasks' preferences about them, and the number of other tasks' affinities that select
+    /// them.
     #[must_use]
     pub fn draw(&self, id: JobId, group: usize, row: usize) -> (i64, i64, u64) {
         let Some(job) = self.jobs.get(&id) else { return (0, 0, 0) };

@@ -47,10 +47,10 @@ use omega_core::{
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Runs every script of a file; the answer is the file with what the scripts print.
+/// Runs every script of a file. Returns the file with the scripts' output.
 ///
 /// # Panics
-/// If a line makes no sense; the message names it.
+/// If a line is invalid; the message names it.
 #[must_use]
 pub fn run_file(text: &str) -> String {
     let scripts = text.split("===\n").map(|script| {

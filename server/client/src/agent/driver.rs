@@ -122,9 +122,15 @@ impl Driver {
             let connection = self.connections.current();
             match self.stream(&connection).await {
                 Ended::Agent => return,
-                Ended::Stream(why) => self.note_failure(&connection, why).await,
+                Ended::Stream(Some(why)) => {
+                    self.connections.leave_for(&connection, &why);
+                    self.note_failure(&connection, Some(why)).await;
+                }
+                Ended::Stream(None) => {
+                    self.connections.leave(&connection);
+                    self.note_failure(&connection, None).await;
+                }
             }
-            self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
             // While no replica answers, tasks end all the same.
             self.kill_late();

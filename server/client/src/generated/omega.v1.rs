@@ -8082,6 +8082,9 @@ pub struct PeerFrame {
     /// Where the sender is reached, as host:port: for a receiver that knows no address of it.
     #[prost(string, tag = "5")]
     pub address: ::prost::alloc::string::String,
+    /// Where the sender's clients reach it, as host:port: for those that need the leader and have found another replica.
+    #[prost(string, tag = "6")]
+    pub client_address: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeliverResponse {}

@@ -197,7 +197,7 @@ where
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
         }
-        connections.leave(&connection);
+        connections.leave_for(&connection, &error);
         tokio::time::sleep(pause).await;
     }
 }

@@ -12,9 +12,9 @@ use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
 use omega_client::agent::AGENT;
-use omega_client::{ApiError, ErrorCode, proto};
+use omega_client::{ApiError, proto};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
-use omega_store::log::{ReplicaId, Term};
+use omega_store::log::Term;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -101,13 +101,8 @@ pub(crate) struct Hub {
 }
 
 /// Error for an agent from a replica that does not lead.
-pub(crate) fn no_leader(leader: Option<ReplicaId>) -> ApiError {
-    let say = match leader {
-        Some(leader) => format!("agents attach to the leader, which is {leader}"),
-        None => "agents attach to the leader, and nobody leads now".to_owned(),
-    };
-    let error = ApiError::new(ErrorCode::NoLeader, say).retry_after(LOOK);
-    ApiError { leader: leader.map(|leader| leader.0.to_string()), ..error }
+pub(crate) fn no_leader(host: &Host) -> ApiError {
+    host.no_leader("agents attach to").retry_after(LOOK)
 }
 
 impl Hub {
@@ -149,11 +144,10 @@ impl Hub {
 
     fn handle(&mut self, event: Event) {
         let now = self.now_ms();
-        let leader = self.host.leadership().leader;
         let Some(lead) = &mut self.lead else {
             if let Event::Open { to, .. } = event {
                 // Nothing was sent before, so there is room.
-                let _ = to.try_send(Err(no_leader(leader)));
+                let _ = to.try_send(Err(no_leader(&self.host)));
             }
             return;
         };
@@ -215,7 +209,7 @@ impl Hub {
         let term = self.lead.as_ref().map(|lead| lead.term);
         if term.is_some_and(|term| !leadership.is_leader || leadership.term != term) {
             let lead = self.lead.take();
-            lead.into_iter().for_each(|lead| lead.end(leadership.leader));
+            lead.into_iter().for_each(|lead| lead.end(&self.host));
         }
         if self.lead.is_none() && leadership.is_leader {
             self.lead = Some(Lead::new(leadership.term, self.settings, self.now_ms()));
@@ -253,10 +247,10 @@ impl Lead {
     }
 
     /// Ends all streams.
-    fn end(self, leader: Option<ReplicaId>) {
+    fn end(self, host: &Host) {
         for connected in self.streams.into_values() {
             // A stream that is full ends without a word.
-            let _ = connected.to.try_send(Err(no_leader(leader)));
+            let _ = connected.to.try_send(Err(no_leader(host)));
         }
     }
 
@@ -302,11 +296,8 @@ impl Lead {
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
             // It has no way to panic, but if it did, the steps would be taken as done.
-            carried
-                .await
-                .unwrap_or_default()
-                .into_iter()
-                .for_each(|step| self.monitor.failed(step));
+            let failed = carried.await.unwrap_or_default();
+            host.read(|cell| note_failed(&mut self.monitor, cell, failed, now_ms));
         }
         if self.carried.is_some() {
             return;
@@ -337,6 +328,17 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
+/// Records failed steps. A step of unknown outcome may be done all the same, and its change may have been read before this: so
+/// the machines are read again, or one could keep a taint that the monitor does not know.
+fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
+    for step in failed {
+        monitor.failed(step);
+        if let Some(state) = cell.machine(step.machine()) {
+            monitor.watch(state.id, has_taint(state.machine), now_ms);
+        }
+    }
+}
+
 /// Registers machines with agents at the monitor, and removes machines without one.
 fn note_all(
     monitor: &mut Monitor,
@@ -364,4 +366,30 @@ fn give(host: &Host, command: Command) {
             tracing::debug!(%error, "a command of the leader was not taken");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::marks::taint;
+    use omega_core::{Amounts, Kinds, Outcome};
+
+    #[test]
+    fn a_taint_that_was_put_on_too_late_is_taken_off_again() {
+        let mut cell = Cell::new(Kinds::standard());
+        let machine =
+            Machine { taints: Box::new([taint()]), ..Machine::new("m", Amounts::new([1])) };
+        let added = cell.apply(Command::RegisterMachine(machine)).expect("it is a machine");
+        let Outcome::Machine(id) = added else { panic!("{added:?}") };
+        let timeout = MonitorSettings::default().timeout.as_millis() as u64;
+        let mut monitor = Monitor::new(MonitorSettings::default(), 0);
+        monitor.watch(id, false, 0);
+        let silent = monitor.step(timeout);
+        assert_eq!(silent, [Step::Taint(id)], "all machines are silent");
+        // It is committed, and read; then its sender gives up, and says that nobody knows.
+        monitor.watch(id, true, timeout);
+        note_failed(&mut monitor, &cell, silent, timeout);
+        monitor.heartbeat(id, timeout);
+        assert_eq!(monitor.step(timeout), [Step::Return(id)]);
+    }
 }

@@ -89,9 +89,8 @@ impl Agents {
         machine: Option<MachineId>,
         read: proto::ReadLog,
     ) -> Result<proto::LogPart, ApiError> {
-        let leadership = self.host.leadership();
-        if !leadership.is_leader {
-            return Err(no_leader(leadership.leader));
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host));
         }
         let (answer, answered) = oneshot::channel();
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
@@ -117,9 +116,8 @@ impl AgentService for Agents {
         request: Request<Streaming<proto::AgentReport>>,
     ) -> Answered<Self::AttachStream> {
         let caller = grants::caller(&request)?;
-        let leadership = self.host.leadership();
-        if !leadership.is_leader {
-            return Err(no_leader(leadership.leader).into());
+        if !self.host.leadership().is_leader {
+            return Err(no_leader(&self.host).into());
         }
         let id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
         let (to, orders) = mpsc::channel(ORDERS_MAX);

@@ -222,18 +222,10 @@ impl Leases {
             let mut table = self.shared.table.lock();
             table.look(term, self.now_ms());
         }
-        match (leadership.is_leader, leadership.leader) {
-            (true, _) => Ok(()),
-            (false, leader) => {
-                let say = match leader {
-                    Some(leader) => format!("only the leader keeps leases, which is {leader}"),
-                    None => "only the leader keeps leases, and nobody leads now".to_owned(),
-                };
-                let leader = leader.map(|leader| leader.0.to_string());
-                let error = ApiError::new(ErrorCode::NoLeader, say);
-                Err(ApiError { leader, ..error.retry_after(Duration::from_millis(LOOK_MS)) })
-            }
+        if leadership.is_leader {
+            return Ok(());
         }
+        Err(host.no_leader("leases are kept by").retry_after(Duration::from_millis(LOOK_MS)))
     }
 
     fn hear(&self, host: &Host, holder: HolderId, process: Text) {

@@ -1,6 +1,6 @@
 //! The stream of messages to one peer, at one address.
 
-use super::{Dial, FRAME_BYTES, FRAME_BYTES_MAX, Whoami};
+use super::{Dial, FRAME_BYTES, FRAME_BYTES_MAX, Reached, Whoami};
 use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_store::log::ReplicaId;
@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The stream to one peer.
 pub(super) struct Link {
     me: Whoami,
-    /// Address of this replica, sent in each stream's first frame.
-    address: String,
+    /// Addresses of this replica, sent in each frame.
+    reached: Reached,
     to: ReplicaId,
     dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
@@ -35,13 +35,13 @@ impl Link {
     /// A stream to a peer, and the sender of its messages. It ends when the sender is dropped.
     pub(super) fn new(
         me: Whoami,
-        address: &str,
+        reached: &Reached,
         to: ReplicaId,
         dial: Dial,
     ) -> (Link, mpsc::Sender<PeerMessage>) {
         let (sender, messages) = mpsc::channel(MESSAGES_MAX);
-        let address = address.to_owned();
-        (Link { me, address, to, dial, messages, refused: String::new() }, sender)
+        let reached = reached.clone();
+        (Link { me, reached, to, dial, messages, refused: String::new() }, sender)
     }
 
     /// Sends messages until the sender is dropped.
@@ -108,7 +108,8 @@ impl Link {
             from: self.me.replica.0,
             to: self.to.0,
             messages: Vec::new(),
-            address: self.address.clone(),
+            address: self.reached.by_peers.clone(),
+            client_address: self.reached.by_clients.get().cloned().unwrap_or_default(),
         };
         let mut bytes = 0;
         let mut next = Some(first);

@@ -49,6 +49,11 @@ impl PeerListener {
         PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
     }
 
+    /// Sets the address of this replica for clients, which its peers are sent.
+    pub fn listens_to_clients(&self, at: String) {
+        self.peers.listens_to_clients(at);
+    }
+
     /// Logs that a peer's message cannot be read.
     fn note(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
@@ -96,7 +101,7 @@ impl PeerService for PeerListener {
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
             self.heard.note(ReplicaId(frame.from));
-            self.peers.heard(ReplicaId(frame.from), &frame.address);
+            self.peers.heard(ReplicaId(frame.from), &frame.address, &frame.client_address);
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     let why = format!("a peer's message: {error}");

@@ -14,6 +14,7 @@ pub use routes::Peers;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use omega_store::wire;
+use std::sync::{Arc, OnceLock};
 use tonic::transport::Endpoint;
 
 /// Bytes of messages in one frame, not counting the last one.
@@ -27,6 +28,15 @@ pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
 /// Endpoint of the peer at an address, or an error if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
+
+/// Addresses of a replica. Clones share what is set later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    /// Address for its peers.
+    by_peers: String,
+    /// Address for its clients, once it listens to them.
+    by_clients: Arc<OnceLock<String>>,
+}
 
 /// Identity of a replica: its cell and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

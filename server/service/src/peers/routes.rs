@@ -5,7 +5,7 @@
 //! others, and a joining replica needs only its own address.
 
 use super::link::Link;
-use super::{Dialer, Whoami};
+use super::{Dialer, Reached, Whoami};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
 use omega_store::replica::{PeerMessage, Transport};
@@ -25,8 +25,7 @@ pub struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Whoami,
-    /// Address of this replica.
-    address: String,
+    reached: Reached,
     dialer: Dialer,
     runtime: Handle,
     /// Locked for a look-up, or while a stream is opened.
@@ -42,6 +41,8 @@ struct Routes {
     given: BTreeMap<ReplicaId, String>,
     /// Addresses from the peers' own frames.
     heard: BTreeMap<ReplicaId, String>,
+    /// Addresses of the peers for clients, from their own frames.
+    clients: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
 }
 
@@ -77,7 +78,8 @@ impl Peers {
         runtime: Handle,
     ) -> Peers {
         let routes = Mutex::new(Routes { given, ..Routes::default() });
-        Peers(Arc::new(Inner { me, address, dialer, runtime, routes }))
+        let reached = Reached { by_peers: address, ..Reached::default() };
+        Peers(Arc::new(Inner { me, reached, dialer, runtime, routes }))
     }
 
     /// The replica that sends.
@@ -85,9 +87,27 @@ impl Peers {
         self.0.me
     }
 
-    /// Notes the address that a peer has sent.
-    pub(super) fn heard(&self, from: ReplicaId, address: &str) {
+    /// Sets the address of this replica for clients, which its peers are sent. Only the first call counts.
+    pub(super) fn listens_to_clients(&self, at: String) {
+        let _ = self.0.reached.by_clients.set(at);
+    }
+
+    /// Address of a replica for clients, if it has sent it.
+    pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
+        if of == self.0.me.replica {
+            return self.0.reached.by_clients.get().cloned();
+        }
+        self.0.routes.lock().clients.get(&of).cloned()
+    }
+
+    /// Records the addresses that a peer has sent: for its peers, and for its clients.
+    pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
+        let told = routes.clients.get(&from);
+        let has_room = told.is_some() || routes.clients.len() < HEARD_MAX;
+        if told.is_none_or(|told| told != clients) && has_room && is_address(clients) {
+            routes.clients.insert(from, clients.to_owned());
+        }
         let known = routes.heard.get(&from);
         let is_new = known.is_none_or(|known| known != address);
         let has_room = known.is_some() || routes.heard.len() < HEARD_MAX;
@@ -103,10 +123,10 @@ impl Peers {
     }
 
     fn begin(&self, to: ReplicaId, address: &str) -> Option<Open> {
-        let Inner { me, address: own, dialer, runtime, .. } = &*self.0;
+        let Inner { me, reached, dialer, runtime, .. } = &*self.0;
         match dialer(address) {
             Ok(dial) => {
-                let (link, messages) = Link::new(*me, own, to, dial);
+                let (link, messages) = Link::new(*me, reached, to, dial);
                 runtime.spawn(link.run());
                 Some(Open { address: address.to_owned(), messages })
             }
@@ -146,11 +166,11 @@ impl Transport for Peers {
 
 impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { me, address, routes, .. } = &*self.0;
+        let Inner { me, reached, routes, .. } = &*self.0;
         let (me, routes) = (me.replica, &*routes.lock());
         f.debug_struct("Peers")
             .field("me", &me)
-            .field("address", address)
+            .field("reached", reached)
             .field("routes", routes)
             .finish()
     }

@@ -296,6 +296,7 @@ impl SegmentLog {
         let in_buffer = record::write(&mut buffer, stamp, content);
         let at = self.end;
         assert!(at + buffer.len() as u64 <= self.current().header.length, "room was made");
+        failpoint!("log-write");
         self.on_current(|file| file.write_at(at, &buffer))?;
         self.next += 1;
         self.end += buffer.len() as u64;
@@ -340,6 +341,7 @@ impl SegmentLog {
 
     fn reuse(&mut self, old: Segment, sequence: u64) -> Result<Segment, WriteError> {
         self.unfinished = None;
+        failpoint!("log-reuse");
         let reused = room::reuse((&*self.disk, &self.folder), old, sequence);
         self.written += header::BYTES as u64;
         reused.map_err(|source| self.full_or_unknown(source))
@@ -379,6 +381,7 @@ impl SegmentLog {
         if !self.spares.is_empty() {
             return Ok(());
         }
+        failpoint!("log-spare");
         let length = self.options.segment_bytes;
         let sequence = self.current().header.sequence + 1;
         if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
@@ -423,6 +426,7 @@ impl SegmentLog {
 
     fn sync_current(&mut self) -> Result<(), WriteError> {
         self.write_promise()?;
+        failpoint!("log-sync-file");
         let synced = self.on_current(|file| file.sync());
         if omega_cellstate::planted!(SyncErrorIgnored) {
             self.trust = Trust::Sound;
@@ -439,6 +443,7 @@ impl SegmentLog {
         if self.end + record::HEAD as u64 > self.current().header.length {
             return Ok(());
         }
+        failpoint!("log-mark");
         let mut marker = Vec::with_capacity(record::HEAD);
         let stamp = self.stamp();
         record::write(&mut marker, stamp, Written::Marker);
@@ -451,6 +456,7 @@ impl SegmentLog {
     /// the next opening.
     fn free_segments(&mut self) {
         while self.segments.front().is_some_and(|s| s.header.sequence < self.first_segment) {
+            failpoint!("log-free");
             let segment = self.segments.pop_front().expect("there is a first one");
             if self.free.len() < self.options.reused_max {
                 self.free.push(segment);

@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 6;
 /// Tasks of each scheduler; each call moves one.
 const TASKS: u32 = 256;
 
-/// Calls that those who ask keep open at the most: more would measure their memory.
+/// Maximum number of open calls of the clients: more would measure the clients' memory.
 const OPEN_MAX: usize = 20_000;
 
 /// A scheduler with its connection.

@@ -77,7 +77,7 @@ impl fmt::Display for Done {
 /// Latency of other callers meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The operator's answers: half of them, and 99 of 100, came within, in milliseconds.
+    /// Median and 99th percentile of the operator's response times, in milliseconds.
     pub operator_ms: (f64, f64),
     /// Operator's calls that failed.
     pub operator_failed: usize,
@@ -98,9 +98,10 @@ pub struct Told {
     pub seen: (Seen, Seen),
     /// Machines whose agents heartbeat all the while, and were lost nevertheless.
     pub machines_lost: u32,
-    /// From the end of the overload until a second had four fifths of the peak, for what the server worked.
+    /// Time from the end of the overload until a second had four fifths of the peak rate, by server
+    /// work.
     pub recovery: Duration,
-    /// Whether those who asked had other processors than the server.
+    /// Whether clients and server ran on separate processors.
     pub apart: bool,
 }
 
@@ -174,7 +175,7 @@ struct Counts {
     ended: AtomicBool,
 }
 
-/// A server, and those who ask.
+/// A server and its clients.
 struct Measured {
     runtime: Runtime,
     callers: Vec<Caller>,

@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-/// The agents of all machines, as one process, with the rights of an operator. It is killed in the end.
+/// The agents of all machines as one process with an operator's rights. Killed on drop.
 pub(super) struct AgentProcess(Child);
 
 impl Drop for AgentProcess {

@@ -1,0 +1,41 @@
+//! Reads: each waits for the index that the leader names, and then until this replica has applied it.
+
+use super::{Answer, AskId, Replica};
+use crate::node::ReadId;
+
+impl Replica {
+    /// Answers the reads whose index is applied.
+    pub(super) fn answer_reads(&mut self) {
+        let Some((&(first, _), _)) = self.reads.first_key_value() else { return };
+        let state = self.applied.lock();
+        let (reached, version) = (state.position.index, state.cell.version());
+        drop(state);
+        if first > reached {
+            return;
+        }
+        let later = self.reads.split_off(&(reached.next(), AskId::FIRST));
+        for ((_, id), _) in std::mem::replace(&mut self.reads, later) {
+            self.output.answers.push((id, Answer::Fresh(version)));
+        }
+    }
+
+    pub(super) fn read_id(&self, id: AskId) -> ReadId {
+        let AskId { incarnation, number } = id;
+        ReadId { replica: self.node.id(), incarnation, number }
+    }
+
+    /// Repeats unanswered read requests, whose messages may be lost.
+    pub(super) fn retry_reads(&mut self) {
+        if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
+            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
+            reads.into_iter().for_each(|read| self.node.read(read));
+        }
+    }
+
+    /// Takes all reads that wait for an answer.
+    pub(super) fn take_reads(&mut self) -> impl Iterator<Item = AskId> + use<> {
+        let asked = std::mem::take(&mut self.asked).into_keys();
+        let reads = std::mem::take(&mut self.reads).into_keys();
+        asked.chain(reads.map(|(_, id)| id))
+    }
+}

@@ -1,0 +1,265 @@
+//! A real disk below real processes that fails on demand and loses its power: no rights of root are needed.
+//!
+//! ```text
+//!   process ──write, sync, rename──▶ interposed.so ──▶ file system
+//!                                        └──▶ journal: what was there before, what is safe now
+//!   kill -9, then cut_power(): of each file's and each folder's changes that were not synced, the last ones are undone
+//! ```
+//!
+//! A killed process alone loses nothing, because the kernel still has what it wrote. So the library (`interposed.c`, compiled
+//! by the test) notes what each change replaces. As POSIX allows and no more: a sync of a file keeps its content, and only
+//! a sync of its folder keeps its name. Of each file the last unsynced writes are lost, the first of them perhaps in part.
+
+use crate::random::Dice;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The unit that a disk writes wholly or not at all.
+const SECTOR: u64 = 512;
+
+/// Words of a record's head in the journal.
+const WORDS: usize = 8;
+
+/// Failure that the disk is told to give from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// None.
+    Works,
+    /// Every write fails with EIO.
+    WritesFail,
+    /// Every sync fails with EIO.
+    SyncsFail,
+    /// A file that gets longer fails with ENOSPC; what is there can be written again.
+    Full,
+}
+
+/// Number of changes that a loss of power undid, of those that it might.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Undone changes.
+    pub undone: usize,
+    /// All that were not synced.
+    pub unsynced: usize,
+}
+
+/// The folder that is the disk, and the state of its library. See the head of the file.
+#[derive(Debug)]
+pub struct InterposedDisk {
+    folder: PathBuf,
+    state: PathBuf,
+    library: PathBuf,
+}
+
+/// Kind of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Write,
+    Size,
+    Sync,
+    Create,
+    Rename,
+    Remove,
+}
+
+/// A record of the journal, as `interposed.c` writes it.
+#[derive(Clone, Debug)]
+struct Record {
+    kind: Kind,
+    /// Of the file, or of the folder of the names.
+    inode: u64,
+    offset: u64,
+    length: u64,
+    old_size: u64,
+    /// The process and the number of the file that was kept under another name; 0: none.
+    saved: u64,
+    names: [PathBuf; 2],
+    kept: Vec<u8>,
+}
+
+impl InterposedDisk {
+    /// A disk in the new folder `folder`, with its state and library in the new folder `state` of the same file system.
+    ///
+    /// # Errors
+    /// If a folder cannot be made, or the C compiler (`cc`) fails.
+    pub fn new(folder: &Path, state: &Path) -> io::Result<InterposedDisk> {
+        fs::create_dir_all(folder)?;
+        fs::create_dir_all(state)?;
+        let (source, library) = (state.join("interposed.c"), state.join("interposed.so"));
+        fs::write(&source, include_str!("interposed.c"))?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+        let said = compiler.output()?;
+        if !said.status.success() {
+            let why = String::from_utf8_lossy(&said.stderr).into_owned();
+            return Err(io::Error::other(format!("cc cannot compile interposed.c: {why}")));
+        }
+        Ok(InterposedDisk { folder: folder.canonicalize()?, state: state.canonicalize()?, library })
+    }
+
+    /// Has a process use this disk.
+    pub fn put_below(&self, process: &mut Command) {
+        process.env("LD_PRELOAD", &self.library);
+        process.env("OMEGA_FAULTY_DIR", &self.folder).env("OMEGA_FAULTY_STATE", &self.state);
+    }
+
+    /// Tells the disk what fails from now on.
+    ///
+    /// # Errors
+    /// If its state cannot be written.
+    pub fn set(&self, mode: Mode) -> io::Result<()> {
+        let word = match mode {
+            Mode::Works => "",
+            Mode::WritesFail => "write",
+            Mode::SyncsFail => "sync",
+            Mode::Full => "full",
+        };
+        // In one step: the processes read it at any time.
+        fs::write(self.state.join("mode.new"), word)?;
+        fs::rename(self.state.join("mode.new"), self.state.join("mode"))
+    }
+
+    /// The power of a disk goes whose processes were killed: changes that were not synced are undone, as the dice say.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or what it tells of is not there.
+    pub fn cut_power(&self, dice: &mut Dice) -> io::Result<Lost> {
+        let journal = self.state.join("journal");
+        let records = match fs::read(&journal) {
+            Ok(bytes) => read(&bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut contents: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut names = contents.clone();
+        for (at, record) in records.iter().enumerate() {
+            let unsynced = match record.kind {
+                Kind::Sync => {
+                    contents.remove(&record.inode);
+                    names.remove(&record.inode);
+                    continue;
+                }
+                Kind::Write | Kind::Size => &mut contents,
+                Kind::Create | Kind::Rename | Kind::Remove => &mut names,
+            };
+            unsynced.entry(record.inode).or_default().push(at);
+        }
+        let mut lost = Lost::default();
+        let files = self.files()?;
+        for (inode, changes) in contents {
+            lost.unsynced += changes.len();
+            let Some(path) = files.get(&inode) else { continue };
+            let first = dice.below(changes.len() + 1);
+            lost.undone += changes.len() - first;
+            let file = OpenOptions::new().write(true).open(path)?;
+            for (place, at) in changes.iter().enumerate().skip(first).rev() {
+                let torn = if place == first { dice.below(9) as u64 * SECTOR } else { 0 };
+                undo_content(&file, &records[*at], torn)?;
+            }
+        }
+        // In the order of all folders, because a rename may lead from one to another.
+        let mut undone: Vec<usize> = Vec::new();
+        for changes in names.values() {
+            lost.unsynced += changes.len();
+            undone.extend(&changes[dice.below(changes.len() + 1)..]);
+        }
+        lost.undone += undone.len();
+        undone.sort_unstable();
+        undone.iter().rev().try_for_each(|at| self.undo_names(&records[*at]))?;
+        if journal.exists() {
+            fs::remove_file(journal)?;
+        }
+        Ok(lost)
+    }
+
+    /// Every file of the disk by its inode, those without a name on it, too.
+    fn files(&self) -> io::Result<BTreeMap<u64, PathBuf>> {
+        let (mut files, mut folders) =
+            (BTreeMap::new(), vec![self.state.clone(), self.folder.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    files.insert(entry.metadata()?.ino(), entry.path());
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn undo_names(&self, record: &Record) -> io::Result<()> {
+        let [from, to] = &record.names;
+        match record.kind {
+            Kind::Create if to.exists() => fs::remove_file(to)?,
+            Kind::Rename if to.exists() && !from.exists() => fs::rename(to, from)?,
+            _ => {}
+        }
+        if record.saved != 0 && !to.exists() {
+            let (process, number) = (record.saved >> 32, record.saved & u64::from(u32::MAX));
+            fs::hard_link(self.state.join(format!("saved-{process}-{number}")), to)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts back what a change of a file replaced, but for its first `torn` bytes.
+fn undo_content(file: &File, record: &Record, torn: u64) -> io::Result<()> {
+    if record.kind == Kind::Size {
+        file.set_len(record.old_size)?;
+        return file.write_all_at(&record.kept, record.offset);
+    }
+    let torn = torn.min(record.length);
+    let kept = record.kept.get(torn as usize..).unwrap_or_default();
+    file.write_all_at(kept, record.offset + torn)?;
+    let end = record.offset + record.length;
+    if end > record.old_size {
+        file.set_len(record.old_size.max(if torn > 0 { record.offset + torn } else { 0 }))?;
+    }
+    Ok(())
+}
+
+/// The records of a journal, whose last one may be cut off by the kill: it was never followed by its change.
+fn read(mut bytes: &[u8]) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    while bytes.len() >= WORDS * 8 {
+        let (head, rest) = bytes.split_at(WORDS * 8);
+        let word = |at: usize| {
+            u64::from_ne_bytes(head[8 * at..8 * at + 8].try_into().expect("it has eight bytes"))
+        };
+        let kind = match word(0) {
+            1 => Kind::Write,
+            2 => Kind::Size,
+            3 => Kind::Sync,
+            4 => Kind::Create,
+            5 => Kind::Rename,
+            6 => Kind::Remove,
+            other => return Err(io::Error::other(format!("a record of kind {other}"))),
+        };
+        let (names, kept) = (word(6) as usize, word(7) as usize);
+        if rest.len() < names + kept {
+            break;
+        }
+        let mut paths = rest[..names]
+            .split(|byte| *byte == 0)
+            .map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+        let names_of = [paths.next().unwrap_or_default(), paths.next().unwrap_or_default()];
+        records.push(Record {
+            kind,
+            inode: word(1),
+            offset: word(2),
+            length: word(3),
+            old_size: word(4),
+            saved: word(5),
+            names: names_of,
+            kept: rest[names..names + kept].to_vec(),
+        });
+        bytes = &rest[names + kept..];
+    }
+    Ok(records)
+}
