@@ -206,7 +206,7 @@ fn what_is_no_snapshot_of_this_cell_is_refused() {
     let bytes = folder.bytes(7);
     let newer = [&bytes[..8], &(FORMAT + 1).to_le_bytes(), &bytes[12..]].concat();
     let error = folder.load(&newer).unwrap_err();
-    assert!(matches!(error, LoadError::UnknownFormat { found: 7, .. }), "{error}");
+    assert!(matches!(error, LoadError::UnknownFormat { found: 8, .. }), "{error}");
     assert!(error.to_string().contains("has format 8, this program reads 1 to 7"), "{error}");
     let older = [&bytes[..8], &(OLDEST_READABLE - 1).to_le_bytes(), &bytes[12..]].concat();
     assert!(matches!(folder.load(&older), Err(LoadError::UnknownFormat { found: 0, .. })));
