@@ -200,8 +200,12 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     };
     let mut commands = vec![Command::SetPolicy(policy)];
     for (tenant, parent, weight, percent) in TENANTS {
-        let tenant_config =
-            TenantConfig { parent: Some(parent.into()), weight, guaranteed: total(percent) };
+        let tenant_config = TenantConfig {
+            parent: Some(parent.into()),
+            weight,
+            guaranteed: total(percent),
+            ..TenantConfig::default()
+        };
         commands.push(Command::SetTenant { tenant: tenant.into(), tenant_config });
     }
     // A limit holds for kinds that it does not name, too: they have none.

@@ -65,6 +65,9 @@ pub enum AuditError {
     /// What is claimed of the cell as a whole differs.
     #[error("what is claimed of the cell as a whole differs from a recount")]
     CellClaims,
+    /// Quotas are compared though there are none, or the other way round.
+    #[error("whether quotas are compared does not agree with the limits of tenants")]
+    Quotas,
     /// What a tenant's jobs ask for differs.
     #[error("tenant {0:?}: what its jobs ask for differs from a recount")]
     Asked(Text),
@@ -97,6 +100,7 @@ impl Cell {
         let recount = self.recount()?;
         self.audit_machines(&recount)?;
         self.policies.audit(&recount.policies)?;
+        self.audit_quotas()?;
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
             if tenant.used != *used {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
@@ -184,7 +188,8 @@ impl Cell {
         let need = job.need(task);
         let part = job.part(id.index);
         recount.tasks[row].push(id);
-        recount.policies.count(&Placement { row, job: &job.spec, need, request: part.request }, 1);
+        let (tenant, request) = (job.tenant, part.request);
+        recount.policies.count(&Placement { row, job: &job.spec, tenant, need, request }, 1);
         let taken = match part.demand_profiles {
             None => part.request.into(),
             Some(demand_profiles) => {

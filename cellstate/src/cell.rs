@@ -38,7 +38,6 @@ use crate::missed_deadline::DueCounts;
 use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
-use crate::texts;
 use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
@@ -188,30 +187,16 @@ impl Cell {
         }
     }
 
-    fn set_quota(
-        &mut self,
-        tenant: &Text,
-        limit: Option<omega_core::Amounts>,
-    ) -> Result<Outcome, Rejection> {
-        texts::name("tenant", tenant)?;
-        if let Some(limit) = &limit {
-            validate::quota(tenant, limit, &self.kinds)?;
-        }
-        let version = self.begin();
-        self.tenants.set_limit(tenant, limit);
-        self.log.push(Change::Quota);
-        Ok(Outcome::Done(version))
-    }
-
     fn set_tenant(
         &mut self,
         tenant: &Text,
         tenant_config: TenantConfig,
     ) -> Result<Outcome, Rejection> {
         validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
-        self.tenants.set_tenant(tenant, tenant_config)?;
+        self.tenants.set_tenant(tenant, tenant_config.clone())?;
         self.recount_asked();
         let version = self.begin();
+        Policies::configure_tenant(self, tenant, &tenant_config);
         // A limit above it may be another one now.
         self.log.push(Change::Quota);
         Ok(Outcome::Done(version))
@@ -253,8 +238,8 @@ impl Cell {
         machines.take(machine.row(), id, part);
         let need = &job.groups[group].need;
         tenants.count(job.tenant, &need.charged(part.request), 1);
-        let (row, request) = (machine.row(), part.request);
-        policies.count(&Placement { row, job: &job.spec, need, request }, 1);
+        let (row, request, tenant) = (machine.row(), part.request, job.tenant);
+        policies.count(&Placement { row, job: &job.spec, tenant, need, request }, 1);
         if let Some(rules) = &need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
@@ -274,8 +259,8 @@ impl Cell {
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
         tenants.count(job.tenant, &need.charged(part.request), -1);
-        let (row, request) = (machine.row(), part.request);
-        policies.count(&Placement { row, job: &job.spec, need, request }, -1);
+        let (row, request, tenant) = (machine.row(), part.request, job.tenant);
+        policies.count(&Placement { row, job: &job.spec, tenant, need, request }, -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
         task.devices = DeviceSet::default();

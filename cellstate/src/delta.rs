@@ -16,12 +16,12 @@ use crate::held::amounts_of;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
-use crate::policy::cluster_resources::ClusterResources;
+use crate::policy::{Columns, PolicyColumns};
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, Band, DeviceSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, PeakCalendar,
-    Reservation, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
+    Amounts, Band, DeviceSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, SequenceNumber,
+    TaskId, TaskState, TenantConfig, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -139,15 +139,8 @@ pub struct Delta {
     pub bands: Vec<Band>,
     /// How many evictions more the cell takes now; `None`: any number.
     pub evictions_left: Option<u32>,
-    /// What the cell as a whole has at that version, and what of it is claimed.
-    pub resources: ClusterResources,
-    /// Whether evictions may be taken that would not have been before.
-    pub refilled: bool,
-    /// All reservations, by name, if one came or went; in a full delta, if there are any.
-    pub reservations: Option<Vec<Reservation>>,
-    /// All calendars of peaks, by name, if one came, changed or went, or if other peaks hold than before; in a full
-    /// delta, if there are any.
-    pub peaks: Option<Vec<PeakCalendar>>,
+    /// What each policy has.
+    pub policies: PolicyColumns,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -164,9 +157,6 @@ pub struct Delta {
     pub cores: Vec<(u32, CoresLeft)>,
     /// The sums of the demand profiles of those rows whose tasks have any: the others have none any more.
     pub demand_profiles: Vec<(u32, Arc<DemandProfileSum>)>,
-    /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
-    /// in the others nothing any more. With `peaks`, it is there for every row.
-    pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
     /// Reports of those rows that have one.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that came (with a key) or went.
@@ -226,6 +216,7 @@ impl Delta {
             return;
         }
         self.kinds = None;
+        self.policies.clear();
         self.machines.clear();
         self.slots.clear();
         self.sequences.clear();
@@ -233,14 +224,10 @@ impl Delta {
         self.devices.clear();
         self.cores.clear();
         self.demand_profiles.clear();
-        self.batch.clear();
         self.loads.clear();
         self.trackers.clear();
         self.counts.clear();
         self.quotas = false;
-        self.refilled = false;
-        self.reservations = None;
-        self.peaks = None;
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
@@ -261,7 +248,7 @@ impl Delta {
             overcommit_max: self.overcommit_max.clone(),
             bands: self.bands.clone(),
             evictions_left: self.evictions_left,
-            resources: self.resources.clone(),
+            policies: self.policies.nothing_since(),
             ..Delta::default()
         }
     }

@@ -79,11 +79,11 @@ impl Cell {
         }
         let request = need.taken(claim.take).0;
         let spot = self.machines.spot(claim.machine, row);
-        let at = Placement { row: claim.machine.row(), job: &job.spec, need, request };
+        let (row, tenant) = (claim.machine.row(), job.tenant);
+        let at = Placement { row, job: &job.spec, tenant, need, request };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };
         let asked = Asked { take: claim.take, devices: claim.devices };
         judge(claim.machine, &spot, &at, &rules, asked).is_err()
-            || self.tenants.judge(job.tenant, &need.charged(request)).is_err()
     }
 }

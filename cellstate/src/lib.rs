@@ -97,11 +97,14 @@ pub use jobs::TaskRecord;
 pub use judge::{Grant, MachineStatus};
 pub use load::LoadReport;
 pub use missed_deadline::DueCounts;
+pub use policy::PolicyColumns;
 pub use policy::allocations::HeldCounts;
 pub use policy::cluster_resources::ClusterResources;
-pub use policy::evictions::EvictionCounts;
+pub use policy::evictions::{EvictionColumns, EvictionCounts};
 pub use policy::gangs::{GangCounts, GangHold};
-pub use policy::peaks::PeakCounts;
+pub use policy::peaks::{PeakColumns, PeakCounts};
+pub use policy::reservations::ReservationColumns;
+pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };

@@ -5,7 +5,7 @@
 //! list by list.
 
 use crate::delta::Delta;
-use std::collections::BTreeSet;
+use crate::policy::{Columns, RowsAgain};
 
 impl Delta {
     /// Puts a delta that starts where this one ends behind it. A view that applies the result is where
@@ -26,22 +26,14 @@ impl Delta {
         self.overcommit_max = later.overcommit_max;
         self.bands = later.bands;
         self.evictions_left = later.evictions_left;
-        self.resources = later.resources;
         self.quotas |= later.quotas;
-        self.refilled |= later.refilled;
-        self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        if !self.demand_profiles.is_empty() || !self.batch.is_empty() {
-            // What the later one says of a row is all there is, even if it says nothing of demand profiles or of batch.
-            let again: BTreeSet<u32> = later.slots.iter().copied().collect();
-            self.demand_profiles.retain(|(slot, _)| !again.contains(slot));
-            let all = later.peaks.is_some();
-            self.batch.retain(|(slot, _)| !all && !again.contains(slot));
-        }
+        // What the later one says of a row is all there is, even if it says nothing of demand profiles or of policies.
+        let again = RowsAgain::new(&later.slots);
+        again.forget_in(&mut self.demand_profiles);
+        self.policies.append(later.policies, &again);
         self.demand_profiles.extend(later.demand_profiles);
-        self.batch.extend(later.batch);
-        self.peaks = later.peaks.or(self.peaks.take());
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);
         self.free.extend(later.free);

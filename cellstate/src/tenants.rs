@@ -239,11 +239,6 @@ impl Tenants {
         self.line(tenant).any(|id| self.list[id as usize].terms.limit.is_some())
     }
 
-    /// Whether the tenant may claim this much more, and everyone above it.
-    pub(crate) fn judge(&self, tenant: u32, request: &[i64]) -> Result<(), Reason> {
-        self.line(tenant).try_for_each(|id| self.list[id as usize].judge(request))
-    }
-
     /// Whether the sums stay within 64 bits with so much more.
     pub(crate) fn can_count(&self, tenant: u32, request: &[i64]) -> bool {
         let fits = |id: u32| {
@@ -324,6 +319,10 @@ impl TenantTree for Tenants {
             Some(tenant) => self.line_names(tenant).collect(),
             None => smallvec![&job.tenant],
         }
+    }
+
+    fn check_limits(&self, tenant: u32, more: &[i64]) -> Result<(), Reason> {
+        self.line(tenant).try_for_each(|id| self.list[id as usize].judge(more))
     }
 }
 

@@ -77,6 +77,13 @@ pub(crate) fn tenant_config(
         );
         return Err(Rejection::BadTenant(what.into()));
     }
+    if tenant_config.tasks_per_machine_max == Some(0) {
+        let what = format!(
+            "{tenant:?} may have 0 tasks on a machine: leave tasks_per_machine_max out for any \
+             number, or give at least 1"
+        );
+        return Err(Rejection::BadTenant(what.into()));
+    }
     Ok(())
 }
 

@@ -60,6 +60,7 @@ impl Reason {
             Reason::OthersConflict => "another item of the transaction conflicts",
             Reason::RuntimeAffinityNeeded => "a task that stays there needs it near",
             Reason::SameBand => "a task of the same band keeps its machine",
+            Reason::TasksPerMachine => "machine at the tenant's maximum of tasks",
             Reason::EvictionsCapped => "no more evictions for now",
             Reason::Reserved => "reserved for others",
         };

@@ -34,10 +34,17 @@ pub struct TenantConfig {
     /// one with the smaller dominant share for its weight is first. From 1 to
     /// [`TENANT_WEIGHT_MAX`](crate::limits::TENANT_WEIGHT_MAX).
     pub weight: u32,
+    /// The most of its own tasks on one machine, at least 1; `None`: any number. What is there already stays.
+    pub tasks_per_machine_max: Option<u32>,
 }
 
 impl Default for TenantConfig {
     fn default() -> TenantConfig {
-        TenantConfig { parent: None, guaranteed: Amounts::zero(), weight: 1 }
+        TenantConfig {
+            parent: None,
+            guaranteed: Amounts::zero(),
+            weight: 1,
+            tasks_per_machine_max: None,
+        }
     }
 }

@@ -201,6 +201,9 @@ pub enum Reason {
     /// Peak hours: batch tasks on the machine would exceed their share of this kind (see
     /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
+    /// The machine has as many tasks of the tenant as it may have (see
+    /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
+    TasksPerMachine,
 }
 
 /// A part of a transaction, by its position in its list.

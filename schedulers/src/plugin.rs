@@ -102,6 +102,8 @@ impl Judged {
     pub const PEAKS: Judged = Judged(2048);
     /// The limits of tenants.
     pub const QUOTA: Judged = Judged(4096);
+    /// The most tasks of a tenant on one machine.
+    pub const TASKS_PER_MACHINE: Judged = Judged(8192);
     /// All rules about other tasks: ports, spreads, neighbours and limits.
     pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 

@@ -10,7 +10,7 @@ use crate::plugins::{
     InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
     NodePorts, NodeResourcesFit, NodeUnschedulable, PackedDevices, PeakHours, PodTopologySpread,
     PreferredAffinity, Reservations, ResourcesFit, Schedulable, SpreadWishes, TaintToleration,
-    Taints, TaskLimits, TaskRules, WithinQuota,
+    Taints, TaskLimits, TaskRules, TasksPerMachine, WithinQuota,
 };
 use crate::relative::{RelativeScore, Stance};
 use crate::volumes::Volumes;
@@ -66,6 +66,7 @@ fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
         Box::new(Taints),
         Box::new(Reservations),
         Box::new(PeakHours),
+        Box::new(TasksPerMachine),
         Box::new(ResourcesFit),
     ];
     if judged.overlaps(Judged::RULES) {

@@ -9,16 +9,11 @@
 //!
 //! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
 //! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and the types as they were are kept in
-//! a file of their own (`codec/v1.rs` to `v4.rs`), from which those of the next version are made, and in the end the
-//! present ones. A variant that an enum gains at its end changes no bytes. Nothing else names bincode.
+//! a file of their own, from which the present ones are made. A variant that an enum gains at its end changes no
+//! bytes. Nothing else names bincode.
 //!
 //! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
 //! bytes that are there, and never more.
-
-pub(crate) mod v1;
-pub(crate) mod v2;
-pub(crate) mod v3;
-pub(crate) mod v4;
 
 use crate::log::LogIndex;
 use crate::replica::Head;
@@ -30,7 +25,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// The version of the bytes that [`encode`] writes.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 1;
 
 /// The oldest version of bytes that is read.
 pub const OLDEST_READABLE: u8 = 1;
@@ -128,7 +123,7 @@ pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// # Errors
 /// If the bytes are not exactly one command of a known version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
-    whole(bytes, command)
+    take(bytes)
 }
 
 /// Appends the bytes of a cell's resource kinds.
@@ -157,52 +152,38 @@ pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(),
     put_body(command, entry)
 }
 
-/// The commands of an entry, as bytes of a version.
+/// The bytes of the commands of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body<'a> {
-    version: u8,
-    bytes: &'a [u8],
-}
+pub(crate) struct Body<'a>(&'a [u8]);
 
 /// Splits the bytes of an entry: its leader's head, and its commands. An empty entry has neither.
 pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), CodecError> {
     if bytes.is_empty() {
-        return Ok((None, Body { version: VERSION, bytes }));
+        return Ok((None, Body(bytes)));
     }
-    let (version, body) = version_of(bytes)?;
+    let body = after_version(bytes)?;
     let Some((head, body)) = body.split_first_chunk::<16>() else { return Err(CodecError::Empty) };
     let word = |at: usize| {
         let word = head[at..].first_chunk().expect("there are 16 bytes");
         u64::from_le_bytes(*word)
     };
     let head = Head { applied: LogIndex(word(0)), fingerprint: word(8) };
-    Ok((Some(head), Body { version, bytes: body }))
+    Ok((Some(head), Body(body)))
 }
 
 /// Reads commands, one after another.
 pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError> {
-    let Body { version, mut bytes } = body;
+    let Body(mut bytes) = body;
     if bytes.len() > ENTRY_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len(), max: ENTRY_BYTES_MAX });
     }
     let mut commands = Vec::new();
     while !bytes.is_empty() {
-        let (command, used) = command(version, bytes)?;
+        let (command, used) = part(bytes)?;
         commands.push(command);
         bytes = &bytes[used..];
     }
     Ok(commands)
-}
-
-/// Reads the command that bytes of a version begin with. With it comes how many bytes it has.
-fn command(version: u8, bytes: &[u8]) -> Result<(Command, usize), CodecError> {
-    match version {
-        1 => v1::command(bytes),
-        2 => v2::command(bytes),
-        3 => v3::command(bytes),
-        4 => v4::command(bytes),
-        _ => part(bytes),
-    }
 }
 
 /// Reads the commands of an entry, in order.
@@ -254,35 +235,25 @@ pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), Code
     decode_within(bytes).map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
 }
 
+/// Reads something that bytes with a version are, and nothing else.
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    whole(bytes, |_, body| part(body))
-}
-
-/// Reads a value with its version, and rejects trailing bytes.
-fn whole<T>(
-    bytes: &[u8],
-    read: impl FnOnce(u8, &[u8]) -> Result<(T, usize), CodecError>,
-) -> Result<T, CodecError> {
-    let (version, body) = version_of(bytes)?;
+    let body = after_version(bytes)?;
     if bytes.len() > COMMAND_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len(), max: COMMAND_BYTES_MAX });
     }
-    match read(version, body)? {
+    match part(body)? {
         (value, used) if used == body.len() => Ok(value),
         (_, used) => Err(CodecError::Trailing { bytes: body.len() - used }),
     }
 }
 
-/// The version that bytes begin with, and what follows it.
-fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), CodecError> {
+/// The bytes after the version that they begin with.
+fn after_version(bytes: &[u8]) -> Result<&[u8], CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
-    match (OLDEST_READABLE..=VERSION).contains(&found) {
-        true => Ok((found, body)),
-        false => {
-            let (oldest, known) = (OLDEST_READABLE, VERSION);
-            Err(CodecError::UnknownVersion { found, oldest, known })
-        }
+    if found == VERSION {
+        return Ok(body);
     }
+    Err(CodecError::UnknownVersion { found, oldest: OLDEST_READABLE, known: VERSION })
 }
 
 /// Reads a value, and takes memory in proportion to the bytes.

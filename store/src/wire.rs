@@ -16,7 +16,7 @@ use crate::codec::{self, CodecError, EncodeError};
 use crate::replica::PeerMessage;
 
 /// The version of the bytes that [`encode`] writes.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 1;
 
 /// The most bytes of a message. The largest that a replica sends has the entries of one message, a
 /// mebibyte, and one of the largest entries beside them.

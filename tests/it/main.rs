@@ -31,6 +31,7 @@
 //! - `bands.rs`: preemption that cannot cascade.
 //! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
 //! - `cluster_resources.rs`: what belongs to no machine, such as licences.
+//! - `tasks_per_machine.rs`: the most tasks of a tenant on one machine.
 //! - `gangs.rs`: gangs that several transactions place.
 //! - `held.rs`: what tasks hold beside their groups' requests.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -140,6 +141,7 @@ mod snapshot_files;
 mod snapshot_fixtures;
 mod snapshot_transfer;
 mod supply_chain;
+mod tasks_per_machine;
 mod tenants;
 mod threads;
 mod tidy;

@@ -44,6 +44,37 @@ fn sources() -> Vec<(String, String)> {
     files(&root, &[".rs"]).into_iter().map(read).collect()
 }
 
+/// Types of policies that the list of the cell names.
+fn policies() -> Vec<String> {
+    let list = root().join("cellstate/src/policy/list.rs");
+    let text = std::fs::read_to_string(list).expect("the list of policies can be read");
+    let (_, listed) = text.split_once("\npolicies! {").expect("the list has a macro");
+    let line = |line: &str| {
+        let (_, policy) = line.trim().strip_suffix(',')?.split_once(": ")?;
+        policy.split(' ').next().map(str::to_owned)
+    };
+    listed.lines().filter_map(line).collect()
+}
+
+/// Code that goes over the list of policies must not know one of them: then a new policy does not touch it.
+#[test]
+fn what_goes_over_all_policies_names_none() {
+    let policies = policies();
+    assert!(policies.len() > 5, "{policies:?}");
+    let general = ["commit/", "early.rs", "judge.rs", "delta.rs", "merge.rs", "hash.rs"];
+    let general = general.map(|name| format!("cellstate/src/{name}"));
+    let is_general = |name: &str| general.iter().any(|general| name.starts_with(general.as_str()));
+    let mut named = Vec::new();
+    for (name, text) in sources().into_iter().filter(|(name, _)| is_general(name)) {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let words: BTreeSet<&str> =
+            code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect();
+        let found = policies.iter().filter(|policy| words.contains(policy.as_str()));
+        named.extend(found.map(|policy| format!("{name}: {policy}")));
+    }
+    assert_none("policies named where all are meant", named);
+}
+
 fn assert_none(what: &str, wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{what}:\n  {}", wrong.join("\n  "));
 }

@@ -194,6 +194,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let job = view.job(group).0;
             let open = block.schedulable() & !block.reserved(job, u64::MAX);
             let open = open & !block.over_peak(job, need, u64::MAX);
+            let open = open & !block.with_all_of_its_tenant(job, u64::MAX);
             let simple = open & affinity & block.set(need.tolerated) & fits;
             let pieces = block.cores_fit(need, block.devices_fit(need, simple));
             let word = block.rules_allow(need, pieces);

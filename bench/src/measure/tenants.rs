@@ -116,8 +116,11 @@ fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
         for number in 0..TENANTS {
             let branch: Text = format!("branch-{}", number % 10).into();
             for (name, parent) in [(branch.clone(), "all".into()), (tenant(number), branch)] {
-                let tenant_config =
-                    TenantConfig { parent: Some(parent), guaranteed: much.clone(), weight: 1 };
+                let tenant_config = TenantConfig {
+                    parent: Some(parent),
+                    guaranteed: much.clone(),
+                    ..TenantConfig::default()
+                };
                 cell.apply(Command::SetTenant { tenant: name.clone(), tenant_config })
                     .expect("a tree");
                 let limit = Some(much.clone());

@@ -204,7 +204,8 @@ impl Cell {
             true => Grant { devices: claim.devices, cores: NodeCores::NONE },
             false => {
                 let request = need.taken(claim.take).0;
-                let at = Placement { row: claim.machine.row(), job: &job.spec, need, request };
+                let (spec, tenant) = (&job.spec, job.tenant);
+                let at = Placement { row: claim.machine.row(), job: spec, tenant, need, request };
                 let context = Context { facts, now_ms: *now_ms, tenants };
                 let rules = Rules { policies, context: &context };
                 let asked = Asked { take: claim.take, devices: claim.devices };
@@ -212,10 +213,8 @@ impl Cell {
             }
         };
         scratch.met |= policies.meeting(need);
-        let request = need.taken(claim.take).0;
-        tenants.judge(job.tenant, &need.charged(request))?;
         if claim.take == Take::WithOptional {
-            let request = request.clone();
+            let request = need.taken(claim.take).0.clone();
             job.hold(claim.task.index, request);
         }
         let owner = job.owner;
@@ -259,7 +258,8 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     let need = parts.job.need(&record);
     scratch.met |= parts.policies.meeting(need);
     let request = parts.job.part(id.index).request;
-    let at = Placement { row: machine.row(), job: &parts.job.spec, need, request };
+    let (row, tenant) = (machine.row(), parts.job.tenant);
+    let at = Placement { row, job: &parts.job.spec, tenant, need, request };
     parts.policies.note_removal(&at, parts.facts, &mut scratch.notes);
     let cores = parts.job.cores.get(id.index).copied().unwrap_or_default();
     let amounts = Cell::unplace(parts, id, TaskState::Pending);

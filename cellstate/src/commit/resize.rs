@@ -55,11 +55,12 @@ impl Cell {
         let more = difference(&to, &self.machines.freed_by(slot as usize, part));
         let grows = difference(&to, part.request);
         let need = job.need(record);
-        let by = Placement { row: slot as usize, job: &job.spec, need, request: &grows };
+        let (row, tenant) = (slot as usize, job.tenant);
+        let by = Placement { row, job: &job.spec, tenant, need, request: &grows };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        self.policies.admit_resize(&by, &context)?;
+        room(self.machines.free(row), &more)?;
         self.policies.check_resize(&by, &context)?;
-        room(self.machines.free(slot as usize), &more)?;
-        self.tenants.judge(job.tenant, &grows)?;
         let owner = job.owner;
         self.policies.note_resize(&by, &self.facts, &mut scratch.notes);
         scratch.met |= self.policies.meeting(need);
@@ -91,6 +92,7 @@ impl Cell {
         self.policies.resize(&Placement {
             row: slot as usize,
             job: &job.spec,
+            tenant: job.tenant,
             need,
             request: &more,
         });

@@ -284,7 +284,8 @@ impl Cell {
         }
         let need = job.need(task);
         let charged = need.charged(part.request);
-        let at = Placement { row, job: &job.spec, need, request: part.request };
+        let (tenant, request) = (job.tenant, part.request);
+        let at = Placement { row, job: &job.spec, tenant, need, request };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
         // So far below zero that a sum of claims does not fit in 64 bits no free amount is.

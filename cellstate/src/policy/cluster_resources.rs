@@ -10,7 +10,7 @@
 //! is the place to make room on, so nobody is evicted for it: who waits for a licence waits until a task that has
 //! one ends.
 
-use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
 use crate::cell::Cell;
 use crate::delta::Delta;
@@ -101,7 +101,7 @@ impl Policy for ClusterResources {
     }
 
     fn write_head(&self, delta: &mut Delta) {
-        delta.resources.clone_from(self);
+        delta.policies.cluster_resources.clone_from(self);
     }
 
     fn can_count(&self, at: &Placement<'_>) -> bool {
@@ -138,9 +138,22 @@ impl Policy for ClusterResources {
 
 impl Mirror for ClusterResources {
     fn apply(&mut self, applying: Applying<'_>) {
-        let now = &applying.delta.resources;
+        let now = &applying.delta.policies.cluster_resources;
         applying.tally.cell_freed += u64::from(now.exceeds(self));
         self.clone_from(now);
+    }
+}
+
+/// Every delta has them as they are at its version.
+impl Columns for ClusterResources {
+    fn clear(&mut self) {}
+
+    fn append(&mut self, later: ClusterResources, _: &RowsAgain<'_>) {
+        *self = later;
+    }
+
+    fn nothing_since(&self) -> ClusterResources {
+        self.clone()
     }
 }
 

@@ -67,7 +67,7 @@ macro_rules! ledgers {
 
 /// Defines the structs of all policies.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $name:ident: $state:ty,)+) => {
+    ($($(#[$doc:meta])* $name:ident: $state:ident $(with $columns:ident)?,)+) => {
         /// The positions of the list.
         #[expect(non_camel_case_types, reason = "they are named after the fields")]
         enum Position { $($name,)+ }
@@ -96,6 +96,31 @@ macro_rules! policies {
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Notes {
             $($name: <$state as Policy>::Note,)+
+        }
+
+        /// The columns of every policy in a delta.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct PolicyColumns {
+            $($(
+                #[doc = concat!("Those of the policy `", stringify!($state), "`.")]
+                pub $name: $columns,
+            )?)+
+        }
+
+        impl Columns for PolicyColumns {
+            fn clear(&mut self) {
+                $($(<$columns as Columns>::clear(&mut self.$name);)?)+
+            }
+
+            fn append(&mut self, later: PolicyColumns, again: &RowsAgain<'_>) {
+                $($(<$columns as Columns>::append(&mut self.$name, later.$name, again);)?)+
+            }
+
+            fn nothing_since(&self) -> PolicyColumns {
+                PolicyColumns {
+                    $($($name: <$columns as Columns>::nothing_since(&self.$name),)?)+
+                }
+            }
         }
 
         ledgers!(Policies: $($name: $state,)+);
@@ -127,7 +152,23 @@ macro_rules! policies {
                 need.policies & self.checking
             }
 
-            /// Checks whether a placed task may be allocated so much more.
+            /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+            ///
+            /// # Errors
+            /// The first reason against it, in the order of the list.
+            pub(crate) fn admit_resize(
+                &self,
+                by: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                let met = self.meeting(by.need);
+                $(if met.has(<$state as Listed>::BIT) {
+                    self.$name.admit_resize(by, context)?;
+                })+
+                Ok(())
+            }
+
+            /// Checks whether a placed task may be allocated so much more, for which its machine has room.
             ///
             /// # Errors
             /// The first reason against it, in the order of the list.
@@ -241,6 +282,11 @@ macro_rules! policies {
                 $(if met.has(<$state as Listed>::BIT) {
                     self.$name.resize(by);
                 })+
+            }
+
+            /// Takes over what an operator said of a tenant.
+            pub(crate) fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
+                $(<$state>::configure_tenant(cell, name, config);)+
             }
 
             /// Writes the columns of a row that changed.

@@ -10,7 +10,7 @@
 //!    write ──▶ delta ──▶ apply (the mirror of a view)      capture / restore / hash / audit
 //! ```
 //!
-//! Each policy is one file or folder with its state, checks, counting, part of a delta, mirror in a view, part of a
+//! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
 //! snapshot, recount and commands. `list.rs` names each of them once; from that list come the sets, the state of the
 //! cell and the mirrors of views, with static dispatch. `commit.rs` knows this contract and no listed policy.
 //!
@@ -22,15 +22,20 @@ mod macros;
 
 pub(crate) mod allocations;
 pub(crate) mod cluster_resources;
+pub(crate) mod columns;
 pub(crate) mod evictions;
 pub(crate) mod gangs;
 mod list;
 pub(crate) mod peaks;
 mod placement;
+mod quotas;
 pub(crate) mod reservations;
 mod runtime_affinity;
 mod set;
+pub(crate) mod tasks_per_machine;
 
+pub(crate) use columns::{Columns, RowsAgain};
+pub use list::PolicyColumns;
 pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;
@@ -42,7 +47,7 @@ use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
 use crate::view::Tally;
-use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, Transaction};
+use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
 /// The side of a policy that the cell and every view share: it checks a placement and counts it.
@@ -127,6 +132,14 @@ pub(crate) trait Policy: Ledger {
     ///
     /// # Errors
     /// The reason against it.
+    fn admit_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// Checks whether a placed task may be allocated so much more, for which its machine has room.
+    ///
+    /// # Errors
+    /// The reason against it.
     fn check_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
     }
@@ -152,6 +165,9 @@ pub(crate) trait Policy: Ledger {
 
     /// Concludes a transaction that was committed, or of which nothing was.
     fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
+
+    /// Takes over what an operator said of a tenant, in a version that has begun.
+    fn configure_tenant(_cell: &mut Cell, _name: &Text, _config: &TenantConfig) {}
 
     /// Writes its columns of a row that changed.
     #[inline]

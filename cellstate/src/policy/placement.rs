@@ -1,7 +1,7 @@
 //! The arguments of a policy: one task on one machine, and the context in which it is checked.
 
 use crate::facts::{Facts, Need};
-use omega_core::{Job, Text};
+use omega_core::{Job, Reason, Text};
 use smallvec::SmallVec;
 
 /// One task on the machine of a row, as policies check and count it.
@@ -11,6 +11,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) row: usize,
     /// The job of the task.
     pub(crate) job: &'a Job,
+    /// The number of the job's tenant in the cell's tree; in a view 0, where no mirror reads it.
+    pub(crate) tenant: u32,
     /// The compiled needs of its group.
     pub(crate) need: &'a Need,
     /// The amount of each kind that it is allocated there.
@@ -31,4 +33,13 @@ pub(crate) struct Context<'a> {
 pub(crate) trait TenantTree {
     /// A job's tenant and all above it, from the tenant up.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]>;
+
+    /// Checks whether a tenant may claim so much more by the limits of all in its line. A tree without limits has no
+    /// objection.
+    ///
+    /// # Errors
+    /// The first limit that is exceeded.
+    fn check_limits(&self, _tenant: u32, _more: &[i64]) -> Result<(), Reason> {
+        Ok(())
+    }
 }

@@ -303,7 +303,7 @@ impl View {
         self.tenants.count(*tenant, (request, need.cluster_request.as_deref()), -sign);
         let part = (row, &request[..], need.demand_profiles.as_deref());
         add(&mut self.columns, &mut self.demand_profiles, part, sign);
-        self.policies.count(&Placement { row, job, need, request }, -sign);
+        self.policies.count(&Placement { row, job, tenant: 0, need, request }, -sign);
         // The cell chose by the same rule; it shows which when the row comes.
         if let (Some(request), Some(left)) = (need.devices, self.devices.get_mut(&(row as u32))) {
             if sign > 0 {
@@ -411,7 +411,8 @@ impl View {
         // What it was resized to it holds all day.
         let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let request = held.unwrap_or(&need.request);
-        self.policies.count(&Placement { row, job: &compiled.job, need, request }, -sign);
+        let at = Placement { row, job: &compiled.job, tenant: 0, need, request };
+        self.policies.count(&at, -sign);
         let part = (row, request, demand_profiles);
         add(&mut self.columns, &mut self.demand_profiles, part, sign);
         self.tenants.count(compiled.tenant, (request, need.cluster_request.as_deref()), -sign);

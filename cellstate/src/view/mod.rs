@@ -589,10 +589,9 @@ impl View {
         let devices = if self.devices.is_empty() { None } else { self.devices(row) };
         let status = self.status(row);
         let demand_profiles = self.demand_profiles.get(row).map(|sum| &**sum);
-        let id = self.machine_id(row);
-        let cores = self.cores(row);
+        let (id, cores) = (self.machine_id(row), self.cores(row));
         let spot = Spot { id, status, free: &free, demand_profiles, devices, cores };
-        let at = Placement { row, job, need, request: &need.request };
+        let at = Placement { row, job, tenant: 0, need, request: &need.request };
         let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };
         judge(machine, &spot, &at, &rules, Asked::default())

@@ -29,7 +29,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
 }
 
 /// The cell's own filters, in the order of their calls.
-fn cells_own() -> [Plugin; 11] {
+fn cells_own() -> [Plugin; 12] {
     [
         Plugin::always("cluster_resources").about(
             "Enough of each cluster resource that the task claims, such as licences, is left.",
@@ -48,6 +48,8 @@ fn cells_own() -> [Plugin; 11] {
             .about("No reservation for other tenants begins before the task is expected to end."),
         Plugin::always("peak_hours")
             .about("With the task, batch stays within its share of the machine at this hour."),
+        Plugin::always("tasks_per_machine")
+            .about("The machine has fewer tasks of the tenant than its maximum."),
         Plugin::always("resources_fit")
             .about("The machine has enough of every requested kind, devices and exclusive cores."),
         Plugin::always("task_rules")

@@ -138,10 +138,10 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (!delta.jobs.is_empty(), Events::JOB_CHANGED),
         (delta.quotas || after.quota_freed > before.quota_freed, Events::QUOTA_CHANGED),
         (delta.changes_rules(), Events::RULES_CHANGED),
-        (delta.refilled, Events::EVICTIONS_REFILLED),
-        (delta.reservations.is_some(), Events::RESERVATIONS_CHANGED),
+        (delta.policies.evictions.refilled, Events::EVICTIONS_REFILLED),
+        (delta.policies.reservations.all.is_some(), Events::RESERVATIONS_CHANGED),
         (after.cell_freed > before.cell_freed, Events::CELL_FREED),
-        (delta.peaks.is_some(), Events::PEAKS_CHANGED),
+        (delta.policies.peaks.calendars.is_some(), Events::PEAKS_CHANGED),
     ];
     let happened = happened.into_iter().filter(|(did, _)| *did);
     happened.fold(Events::NONE, |events, (_, event)| events | event)

@@ -89,6 +89,7 @@ fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
     delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
     delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
+    delta.policies.tasks_per_machine.counts.retain(|(_, told)| caller.sees_tenant(&told.tenant));
 }
 
 impl DeltaStream {

@@ -21,9 +21,10 @@ pub(crate) enum QuotaCommand {
     /// Placed tasks stay.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
-    /// Set a tenant's parent, guarantee and weight.
+    /// Set a tenant's parent, guarantee, weight and tasks per machine.
     ///
-    /// Settings that are not given return to their defaults: no parent, no guarantee, weight 1.
+    /// Settings that are not given return to their defaults: no parent, no guarantee, weight 1,
+    /// any number of tasks per machine.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
@@ -72,6 +73,9 @@ pub(crate) struct GuaranteeArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,
+    /// The most of its own tasks on one machine; any number if it is not named.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tasks_per_machine: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
     #[command(flatten)]
@@ -119,14 +123,19 @@ fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
     // Columns that say nothing for anybody are left out.
     let any_above = tenants.iter().any(|tenant| tenant.parent.is_some());
     let any_weight = tenants.iter().any(|tenant| tenant.weight != 1);
+    let any_per_machine = tenants.iter().any(|tenant| tenant.tasks_per_machine_max.is_some());
     let mut heading = vec![("tenant", Align::Left)];
     heading.extend(any_above.then_some(("below", Align::Left)));
     heading.extend(any_weight.then_some(("weight", Align::Right)));
+    heading.extend(any_per_machine.then_some(("per machine", Align::Right)));
     heading.extend(names.iter().map(|name| (*name, Align::Right)));
     let row = |tenant: &TenantShape| {
         let mut row = vec![tenant.name.clone()];
         row.extend(any_above.then(|| tenant.parent.clone().unwrap_or_default()));
         row.extend(any_weight.then(|| tenant.weight.to_string()));
+        let per_machine =
+            || tenant.tasks_per_machine_max.map_or("any".into(), |max| max.to_string());
+        row.extend(any_per_machine.then(per_machine));
         row.extend(kinds.iter().map(|(id, kind)| {
             let mut told = kinds.display(id, tenant.used[&kind.name]);
             if let Some(limit) = tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
@@ -167,6 +176,7 @@ fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
         parent: args.parent.clone().unwrap_or_default(),
         guaranteed: convert::values(&guaranteed),
         weight: args.weight,
+        tasks_per_machine_max: args.tasks_per_machine,
     };
     let request =
         proto::SetTenantRequest { tenant: args.tenant.clone(), config: Some(tenant_config) };

@@ -208,6 +208,8 @@ pub(super) struct TenantShape {
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
+    /// The most of its own tasks on one machine; `null`: any number.
+    pub(super) tasks_per_machine_max: Option<u32>,
     /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
     /// Total request; 0 while no tenant has a request limit.
@@ -402,7 +404,8 @@ impl TenantShape {
         let (limit, request_limit) = (told.quota.map(limit), told.admission.map(limit));
         let requested = by_kind(kinds, &convert::amounts(told.requested));
         let used = by_kind(kinds, &convert::amounts(told.used));
-        let TenantConfig { parent, guaranteed, weight } = convert::tenant_config(told.config);
+        let TenantConfig { parent, guaranteed, weight, tasks_per_machine_max } =
+            convert::tenant_config(told.config);
         let parent = parent.map(|parent| parent.to_string());
         let guaranteed = by_kind(kinds, &guaranteed);
         TenantShape {
@@ -412,6 +415,7 @@ impl TenantShape {
             parent,
             guaranteed,
             weight,
+            tasks_per_machine_max,
             request_limit,
             requested,
         }

@@ -328,6 +328,12 @@ fn a_tenant_is_put_below_another_with_a_guarantee() {
     assert_eq!((&search["parent"], &search["weight"]), (&"company".into(), &3.into()));
     assert_eq!(search["guaranteed"]["cpu"], 600_000);
     assert_eq!((&of("company")["parent"], &of("company")["weight"]), (&Value::Null, &1.into()));
+    assert_eq!(search["tasks_per_machine_max"], Value::Null);
+    cell.ok("quota guarantee search --parent company --tasks-per-machine 2");
+    assert!(cell.ok("quota list").contains("PER MACHINE"));
+    let listed = cell.json("quota list");
+    let search = listed["items"].as_array().unwrap().iter().find(|of| of["name"] == "search");
+    assert_eq!(search.unwrap()["tasks_per_machine_max"], 2);
     let why = cell.fails(1, "quota guarantee company --parent search");
     assert!(why.contains("cannot be above") && why.contains("BAD_TENANT"), "{why}");
 }

@@ -100,7 +100,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn snapshots_and_backups_of_a_newer_version_are_refused() {
-    let reads = "has format 8, this program reads 1 to 7: use one that reads 8";
+    let reads = "has format 2, this program reads 1: use one that reads 2";
     let dir = kept();
     let snapshot = format!("cell/snapshots/{}", only(&dir.path().join("cell/snapshots")));
     newer(&dir.path().join(&snapshot));
@@ -114,7 +114,7 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
 
     newer(&dir.path().join("saved"));
     let verbs = ["backup --verify saved", "restore saved --dir again"];
-    let expected = "saved: has format 8, which this version of omega does not read: use the one that wrote \
+    let expected = "saved: has format 2, which this version of omega does not read: use the one that wrote \
                     it, or a newer one";
     refused(dir.path(), &verbs, expected);
     assert!(!dir.path().join("again").exists());
@@ -125,8 +125,8 @@ fn entries_of_a_newer_version_are_refused_before_anything_is_written() {
     let dir = kept();
     let at = newer_entry(&dir.path().join("cell"));
     let cannot = format!(
-        "entry {at} cannot be read: the bytes have version 6, this program reads versions 1 to 5: use one \
-         that reads version 6"
+        "entry {at} cannot be read: the bytes have version 2, this program reads version 1: use one that \
+         reads version 2"
     );
     refused(dir.path(), &[SERVE], &format!("cell: {cannot}"));
     refused(dir.path(), &["log show cell", "log replay cell"], &cannot);

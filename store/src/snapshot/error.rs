@@ -1,6 +1,6 @@
 //! Errors of a snapshot, one enum per operation, each with its remedy.
 
-use super::{FORMAT, MEMBERSHIP_BYTES_MAX, OLDEST_READABLE};
+use super::{FORMAT, MEMBERSHIP_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
 use crate::log::Position;
@@ -107,8 +107,7 @@ pub enum LoadError {
     NotASnapshot(PathBuf),
     /// Read it with a version of this program that supports its format.
     #[error(
-        "{} has format {found}, this program reads {OLDEST_READABLE} to {FORMAT}: use one that \
-         reads {found}",
+        "{} has format {found}, this program reads {FORMAT}: use one that reads {found}",
         path.display()
     )]
     UnknownFormat {

@@ -1,6 +1,6 @@
 //! Header of a snapshot: its cell and position, its length, and its counts.
 
-use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta, OLDEST_READABLE};
+use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta};
 use crate::CellId;
 use crate::log::{LogIndex, Position, Term};
 use bytes::Bytes;
@@ -136,7 +136,7 @@ impl Header {
             return Err(HeaderError::Magic);
         }
         let format = u32::from_le_bytes(part(fixed, 8)?);
-        if !(OLDEST_READABLE..=FORMAT).contains(&format) {
+        if format != FORMAT {
             return Err(HeaderError::Format(format));
         }
         let membership = u32::from_le_bytes(part(fixed, 12)?) as usize;

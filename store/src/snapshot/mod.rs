@@ -55,10 +55,7 @@ use crate::log::Position;
 use bytes::Bytes;
 
 /// The version of the file's layout and of the image's bytes that is written.
-pub const FORMAT: u32 = 7;
-
-/// The oldest that is still read.
-pub const OLDEST_READABLE: u32 = 1;
+pub const FORMAT: u32 = 1;
 
 /// The most bytes that a membership has: a thousand replicas with long addresses.
 pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;

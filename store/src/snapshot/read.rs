@@ -129,7 +129,7 @@ pub(super) fn image(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, Ima
     let mut chunks = Chunks::open(file, path)?;
     chunks.check_length()?;
     let mut body = Body { chunks, bytes: Vec::new(), at: 0, block_end: 0, taken: 0 };
-    let image = parts::read(body.chunks.header.format, body.chunks.header.counts, &mut body)?;
+    let image = parts::read(body.chunks.header.counts, &mut body)?;
     body.finish()?;
     Ok((body.chunks.header, image))
 }

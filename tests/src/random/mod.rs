@@ -253,7 +253,9 @@ impl Generator {
         let parent = self.dice.chance(60).then(|| self.dice.pick(&names).clone());
         let guaranteed = if self.dice.chance(30) { Amounts::zero() } else { self.amounts(12) };
         let weight = self.dice.below(5) as u32;
-        Command::SetTenant { tenant, tenant_config: TenantConfig { parent, guaranteed, weight } }
+        let tasks_per_machine_max = self.dice.chance(40).then(|| self.dice.below(4) as u32);
+        let tenant_config = TenantConfig { parent, guaranteed, weight, tasks_per_machine_max };
+        Command::SetTenant { tenant, tenant_config }
     }
 
     fn tenant(&mut self) -> Text {

@@ -162,6 +162,7 @@ impl Reference {
         }
         let (devices, cores) = self.judge(of, claim.machine, (claim.take, claim.devices))?;
         self.judge_cell(of)?;
+        self.judge_tasks_per_machine(of, claim.machine.row())?;
         self.judge_quota(of, claim.take)?;
         let group = &job.spec.groups[of.group];
         let (holds, _) = taken(group, claim.take);

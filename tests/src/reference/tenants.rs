@@ -1,10 +1,12 @@
 //! Tenants: who is above whom, what all below one use, and what may be reclaimed.
 
 use super::cluster_resources::charged;
+use super::judge::Member;
 use super::{Reference, ReferenceJob, ReferenceTask, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
 use omega_core::{
-    Amounts, Claim, JobId, KindId, Outcome, Rejection, TaskGroup, TaskId, TenantConfig, Text,
+    Amounts, Claim, JobId, KindId, Outcome, Reason, Rejection, TaskGroup, TaskId, TenantConfig,
+    Text,
 };
 
 impl Reference {
@@ -18,6 +20,9 @@ impl Reference {
         tenant_config.parent.iter().try_for_each(validate::name)?;
         validate::quota(&tenant, &tenant_config.guaranteed, &self.kinds)?;
         if tenant_config.weight == 0 || tenant_config.weight > TENANT_WEIGHT_MAX {
+            return Err(Rejection::BadTenant(tenant));
+        }
+        if tenant_config.tasks_per_machine_max == Some(0) {
             return Err(Rejection::BadTenant(tenant));
         }
         let mut after = self.tenant_configs.clone();
@@ -42,6 +47,15 @@ impl Reference {
     #[must_use]
     pub fn tenant_config(&self, name: &Text) -> TenantConfig {
         self.tenant_configs.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether a machine may have one more task of a tenant.
+    pub(super) fn judge_tasks_per_machine(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
+        let tenant = &of.job.spec.tenant;
+        let Some(max) = self.tenant_config(tenant).tasks_per_machine_max else { return Ok(()) };
+        let there =
+            self.placed().filter(|(_, job, _, at)| *at == row && job.spec.tenant == *tenant);
+        if there.count() >= max as usize { Err(Reason::TasksPerMachine) } else { Ok(()) }
     }
 
     /// Sets or removes the request limit of a tenant's jobs.

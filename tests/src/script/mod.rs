@@ -24,7 +24,7 @@
 //! | `machine M cpu=4 mem=8 zone=z1 taint=old devices=2 over=cpu:150` | other keys are labels |
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
 //! | `policy over=cpu:200 band=0..9 evictions=2/100`, `quota T cpu=4`, `quota T none` | |
-//! | `tenant T parent=all cpu=4 weight=2` | amounts are guaranteed |
+//! | `tenant T parent=all cpu=4 weight=2 per-machine=3` | amounts are guaranteed |
 //! | `reserve R rack=a for=T,U from=10 until=20`, `unreserve R` | other keys are labels, `name` the machine's |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |

@@ -104,6 +104,7 @@ pub(super) fn tenant_config(keys: &[&str]) -> TenantConfig {
         match pair(text, "=") {
             ("parent", value) => tenant_config.parent = Some(value.into()),
             ("weight", value) => tenant_config.weight = number(value),
+            ("per-machine", value) => tenant_config.tasks_per_machine_max = Some(number(value)),
             _ => amount(text, &mut tenant_config.guaranteed),
         }
     }

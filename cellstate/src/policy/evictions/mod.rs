@@ -10,7 +10,7 @@
 mod review;
 
 use super::list::Listed;
-use super::{Ledger, Policy, Restoring};
+use super::{Columns, Ledger, Policy, Restoring, RowsAgain};
 use crate::cell::{Cell, Change};
 use crate::commit::Review;
 use crate::delta::Delta;
@@ -58,7 +58,7 @@ impl Policy for Evictions {
     }
 
     fn write_change(&self, delta: &mut Delta) {
-        delta.refilled = true;
+        delta.policies.evictions.refilled = true;
     }
 
     fn is_near_an_edge(&self, _: u64) -> bool {
@@ -137,6 +137,23 @@ impl EvictionLog {
         }
         let whole = !log.prune(now_ms, cap);
         if whole { Ok(log) } else { Err(ImageError::Evictions) }
+    }
+}
+
+/// Evictions in a delta.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionColumns {
+    /// Whether evictions may be taken that would not have been before.
+    pub refilled: bool,
+}
+
+impl Columns for EvictionColumns {
+    fn clear(&mut self) {
+        self.refilled = false;
+    }
+
+    fn append(&mut self, later: EvictionColumns, _: &RowsAgain<'_>) {
+        self.refilled |= later.refilled;
     }
 }
 

@@ -13,7 +13,7 @@
 mod view;
 
 use super::list::Listed;
-use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
 use crate::cell::{Cell, Change};
 use crate::commit::Review;
@@ -263,7 +263,7 @@ impl Policy for Peaks {
         job.kind == JobKind::Batch
     }
 
-    fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
+    fn admit_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         self.admit(by, context)
     }
 
@@ -294,17 +294,17 @@ impl Policy for Peaks {
     fn write_row(&self, slot: u32, delta: &mut Delta) {
         let held = self.held(slot as usize);
         if held.iter().any(|held| *held != 0) {
-            delta.batch.push((slot, SmallVec::from_slice(held)));
+            delta.policies.peaks.batch.push((slot, SmallVec::from_slice(held)));
         }
     }
 
     /// Once for all changes: with the calendars comes what batch holds in every row.
     fn write_change(&self, delta: &mut Delta) {
-        if delta.peaks.is_some() {
+        if delta.policies.peaks.calendars.is_some() {
             return;
         }
-        delta.peaks = Some(self.iter().cloned().collect());
-        delta.batch.clear();
+        delta.policies.peaks.calendars = Some(self.iter().cloned().collect());
+        delta.policies.peaks.batch.clear();
         if self.is_counting() {
             (0..delta.rows as u32).for_each(|slot| self.write_row(slot, delta));
         }
@@ -312,7 +312,7 @@ impl Policy for Peaks {
 
     fn write_whole(&self, delta: &mut Delta) {
         if self.is_counting() {
-            delta.peaks = Some(self.iter().cloned().collect());
+            delta.policies.peaks.calendars = Some(self.iter().cloned().collect());
         }
     }
 
@@ -379,7 +379,8 @@ impl Mirror for Peaks {
 
     fn apply(&mut self, applying: Applying<'_>) {
         let Applying { delta, facts, kinds, stale, .. } = applying;
-        if let Some(calendars) = &delta.peaks {
+        let PeakColumns { calendars, batch } = &delta.policies.peaks;
+        if let Some(calendars) = calendars {
             self.set_all(calendars, facts, kinds);
             *stale = true;
         }
@@ -388,7 +389,34 @@ impl Mirror for Peaks {
         }
         self.tell_time(delta.now_ms);
         delta.slots.iter().for_each(|slot| self.clear_held(*slot as usize));
-        delta.batch.iter().for_each(|(slot, held)| self.set_held(*slot as usize, held));
+        batch.iter().for_each(|(slot, held)| self.set_held(*slot as usize, held));
+    }
+}
+
+/// Peak hours in a delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeakColumns {
+    /// All calendars of peaks, by name, if one came, changed or went, or if other peaks hold than before; in a full
+    /// delta, if there are any.
+    pub calendars: Option<Vec<PeakCalendar>>,
+    /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
+    /// in the others nothing any more. With the calendars, it is there for every row.
+    pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
+}
+
+impl Columns for PeakColumns {
+    fn clear(&mut self) {
+        self.calendars = None;
+        self.batch.clear();
+    }
+
+    fn append(&mut self, later: PeakColumns, again: &RowsAgain<'_>) {
+        match later.calendars {
+            Some(_) => self.batch.clear(),
+            None => again.forget_in(&mut self.batch),
+        }
+        self.batch.extend(later.batch);
+        self.calendars = later.calendars.or(self.calendars.take());
     }
 }
 

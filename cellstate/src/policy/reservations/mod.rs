@@ -17,7 +17,7 @@
 mod view;
 
 use super::list::Listed;
-use super::{Applying, Context, Ledger, Mirror, Placement, Policy, Restoring};
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::cell::{Cell, Change};
 use crate::delta::Delta;
 use crate::facts::Facts;
@@ -173,7 +173,7 @@ impl Policy for Reservations {
     }
 
     fn write_change(&self, delta: &mut Delta) {
-        delta.reservations = Some(self.iter().cloned().collect());
+        delta.policies.reservations.all = Some(self.iter().cloned().collect());
     }
 
     fn write_whole(&self, delta: &mut Delta) {
@@ -235,10 +235,27 @@ impl Mirror for Reservations {
     }
 
     fn apply(&mut self, applying: Applying<'_>) {
-        if let Some(reservations) = &applying.delta.reservations {
+        if let Some(reservations) = &applying.delta.policies.reservations.all {
             self.book_all(reservations, applying.facts);
             *applying.stale = true;
         }
+    }
+}
+
+/// Reservations in a delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservationColumns {
+    /// All reservations, by name, if one came or went; in a full delta, if there are any.
+    pub all: Option<Vec<Reservation>>,
+}
+
+impl Columns for ReservationColumns {
+    fn clear(&mut self) {
+        self.all = None;
+    }
+
+    fn append(&mut self, later: ReservationColumns, _: &RowsAgain<'_>) {
+        self.all = later.all.or(self.all.take());
     }
 }
 

@@ -5,13 +5,13 @@ use super::machine::{node_list, nodes};
 use super::rules::{level, selector_list};
 use super::{
     Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list,
-    tenant_config, values,
+    policies, tenant_config, values,
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, ClusterResources, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices,
-    DomainName, Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta,
-    TenantDelta, TenantTerms, Tracked, TrackerId, TrackerKey,
+    Beside, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices, DomainName,
+    Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta,
+    TenantTerms, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::{DEVICES_MAX, NUMA_NODES_MAX};
 use omega_core::{
@@ -60,9 +60,6 @@ impl From<&Delta> for proto::Delta {
             overcommit_max: overcommit_list(&delta.overcommit_max),
             bands: delta.bands.iter().map(|band| (*band).into()).collect(),
             evictions_left: delta.evictions_left,
-            cluster_capacity: values(&delta.resources.capacity),
-            cluster_claimed: values(&delta.resources.claimed),
-            refilled: delta.refilled,
             rows: delta.rows as u32,
             machines: delta.machines.iter().map(Into::into).collect(),
             slots: delta.slots.clone(),
@@ -74,17 +71,7 @@ impl From<&Delta> for proto::Delta {
             now_ms: delta.now_ms,
             ..proto::Delta::default()
         };
-        message.reservations = delta
-            .reservations
-            .as_deref()
-            .map(|all| proto::Reservations { all: all.iter().map(Into::into).collect() });
-        let calendars = delta.peaks.as_deref();
-        message.peaks =
-            calendars.map(|all| proto::PeakCalendars { all: all.iter().map(Into::into).collect() });
-        let batch = delta.batch.iter();
-        message.batch = batch
-            .map(|(slot, held)| proto::BatchAllocated { slot: *slot, allocated: held.to_vec() })
-            .collect();
+        policies::put(&delta.policies, &mut message);
         message.demand_profiles = delta
             .demand_profiles
             .iter()
@@ -180,14 +167,15 @@ fn cores_out((slot, cores): &(u32, CoresLeft)) -> proto::CoresLeft {
 ///
 /// # Errors
 /// If it is not one.
-pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
+pub fn delta(mut message: proto::Delta) -> Result<Delta, Malformed> {
     let tasks = tasks(&message)?;
+    let rows = message.rows as usize;
+    let policies = policies::get(&mut message, rows)?;
     let kinds = match message.full {
         true => Some(kinds(message.kinds)?),
         false => None,
     };
     column("sequences", message.sequences.len(), message.slots.len())?;
-    let rows = message.rows as usize;
     for slot in &message.slots {
         in_rows(*slot, rows, "slots")?;
     }
@@ -200,11 +188,6 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         overcommit_max: overcommit(message.overcommit_max)?,
         bands: message.bands.into_iter().map(Into::into).collect(),
         evictions_left: message.evictions_left,
-        resources: ClusterResources {
-            capacity: amounts(message.cluster_capacity),
-            claimed: amounts(message.cluster_claimed),
-        },
-        refilled: message.refilled,
         rows,
         slots: message.slots,
         sequences: message.sequences.into_iter().map(SequenceNumber).collect(),
@@ -212,12 +195,9 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         quotas: message.quotas,
         now_ms: message.now_ms,
         tasks,
+        policies,
         ..Delta::default()
     };
-    read.reservations = message.reservations.map(|given| all(given.all)).transpose()?;
-    read.peaks = message.peaks.map(|given| all(given.all)).transpose()?;
-    read.batch =
-        by_row("batch.slot", rows, message.batch, |one| Ok((one.slot, one.allocated.into())))?;
     for machine in message.machines {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);
@@ -251,7 +231,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
 }
 
 /// Report on some rows, each below `rows`.
-fn by_row<T, U>(
+pub(super) fn by_row<T, U>(
     field: &'static str,
     rows: usize,
     told: Vec<T>,

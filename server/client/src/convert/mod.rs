@@ -8,6 +8,7 @@ mod delta;
 mod job;
 mod machine;
 mod pieces;
+mod policies;
 mod rules;
 mod run;
 mod transaction;
@@ -102,6 +103,7 @@ pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
         parent: (!given.parent.is_empty()).then(|| given.parent.into()),
         guaranteed: amounts(given.guaranteed),
         weight: given.weight.max(1),
+        tasks_per_machine_max: given.tasks_per_machine_max,
     }
 }
 
@@ -111,6 +113,7 @@ impl From<&TenantConfig> for proto::TenantConfig {
             parent: tenant_config.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
             guaranteed: values(&tenant_config.guaranteed),
             weight: tenant_config.weight,
+            tasks_per_machine_max: tenant_config.tasks_per_machine_max,
         }
     }
 }

@@ -113,6 +113,7 @@ macro_rules! lists {
                 cores: proto::CoresLeft, Item::bytes;
                 demand_profiles: proto::DemandProfileSum, Item::bytes;
                 batch: proto::BatchAllocated, Item::bytes;
+                tenant_counts: proto::TenantCount, Item::bytes;
                 loads: proto::Load, Item::bytes;
                 trackers: proto::Tracker, Item::bytes;
                 tenants: proto::TenantDelta, Item::bytes;

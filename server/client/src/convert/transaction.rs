@@ -224,6 +224,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::EvictionsCapped => R::EvictionsCapped,
         Reason::Reserved => R::Reserved,
         Reason::NoCores => R::NoCores,
+        Reason::TasksPerMachine => R::TasksPerMachine,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -263,6 +264,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::EvictionsCapped => Reason::EvictionsCapped,
         R::Reserved => Reason::Reserved,
         R::NoCores => Reason::NoCores,
+        R::TasksPerMachine => Reason::TasksPerMachine,
         R::PeakHours => Reason::PeakHours(kind),
     })
 }

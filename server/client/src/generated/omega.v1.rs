@@ -612,6 +612,9 @@ pub struct TenantConfig {
     /// Its part of what is shared, against those with the same parent; 0 is 1.
     #[prost(uint32, tag = "3")]
     pub weight: u32,
+    /// The most of its own tasks on one machine, at least 1; absent: any number.
+    #[prost(uint32, optional, tag = "4")]
+    pub tasks_per_machine_max: ::core::option::Option<u32>,
 }
 /// What an amount of a resource kind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1178,6 +1181,20 @@ pub struct Delta {
     /// With `peaks`, of every row.
     #[prost(message, repeated, tag = "36")]
     pub batch: ::prost::alloc::vec::Vec<BatchAllocated>,
+    /// The tasks in the rows of `slots` of tenants that have a maximum of them on one machine, in the order of `slots`;
+    /// a tenant that is not named has none there.
+    #[prost(message, repeated, tag = "41")]
+    pub tenant_counts: ::prost::alloc::vec::Vec<TenantCount>,
+}
+/// The number of a tenant's tasks on a machine.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TenantCount {
+    #[prost(uint32, tag = "1")]
+    pub slot: u32,
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeakCalendars {
@@ -1679,6 +1696,8 @@ pub enum Reason {
     NoCores = 29,
     /// of a kind, of which the cell as a whole has too little left
     CellExhausted = 30,
+    /// the machine has as many tasks of the tenant as it may have
+    TasksPerMachine = 31,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1718,6 +1737,7 @@ impl Reason {
             Self::PeakHours => "REASON_PEAK_HOURS",
             Self::NoCores => "REASON_NO_CORES",
             Self::CellExhausted => "REASON_CELL_EXHAUSTED",
+            Self::TasksPerMachine => "REASON_TASKS_PER_MACHINE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1754,6 +1774,7 @@ impl Reason {
             "REASON_PEAK_HOURS" => Some(Self::PeakHours),
             "REASON_NO_CORES" => Some(Self::NoCores),
             "REASON_CELL_EXHAUSTED" => Some(Self::CellExhausted),
+            "REASON_TASKS_PER_MACHINE" => Some(Self::TasksPerMachine),
             _ => None,
         }
     }

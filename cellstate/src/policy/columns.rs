@@ -1,0 +1,54 @@
+//! Columns of policies in a delta: each policy clears and merges its own.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+/// The part of a delta that one policy writes and its mirror reads.
+pub(crate) trait Columns: Default {
+    /// Empties them for the next delta, and keeps their memory.
+    fn clear(&mut self);
+
+    /// Puts those of a later delta behind them, which has these rows again.
+    fn append(&mut self, later: Self, again: &RowsAgain<'_>);
+
+    /// The columns of a delta in which nothing has happened since this one.
+    fn nothing_since(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// The rows of a later delta: what it has of them is all there is.
+pub(crate) struct RowsAgain<'a> {
+    slots: &'a [u32],
+    set: OnceCell<BTreeSet<u32>>,
+}
+
+impl<'a> RowsAgain<'a> {
+    pub(crate) fn new(slots: &'a [u32]) -> RowsAgain<'a> {
+        RowsAgain { slots, set: OnceCell::new() }
+    }
+
+    /// Whether a row is among them.
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.set.get_or_init(|| self.slots.iter().copied().collect()).contains(&slot)
+    }
+
+    /// Forgets what a column by row has of them.
+    pub(crate) fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
+        if !column.is_empty() {
+            column.retain(|(slot, _)| !self.has(*slot));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_come_again_are_forgotten() {
+        let mut column = vec![(1, 'a'), (2, 'b'), (2, 'c'), (7, 'd')];
+        RowsAgain::new(&[2, 9, 2]).forget_in(&mut column);
+        assert_eq!(column, [(1, 'a'), (7, 'd')]);
+    }
+}

@@ -1,0 +1,250 @@
+//! The most tasks of a tenant on one machine: see
+//! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
+//!
+//! Tasks are counted by row, for tenants with such a maximum alone. The cell counts them, and every view with its own
+//! claims; both check by the same counts. A maximum comes with what is said of a tenant, of which deltas tell anyway.
+//! When it is set, the cell counts the tasks that are placed, and sends the rows that have some once more.
+//!
+//! Invariant: the count of a tenant in a row is the number of its tasks on that machine; beyond the last count it is 0.
+
+mod view;
+
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
+use crate::audit::AuditError;
+use crate::cell::Cell;
+use crate::delta::Delta;
+use crate::facts::Facts;
+use crate::image::ImageError;
+use omega_core::{Job, Reason, TaskGroup, TenantConfig, Text};
+use std::collections::BTreeMap;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TasksPerMachine {
+    tenants: BTreeMap<Text, Limited>,
+}
+
+/// A tenant with a maximum.
+#[derive(Clone, Debug, Default)]
+struct Limited {
+    max: u32,
+    /// The number of its tasks in each row.
+    placed: Vec<u32>,
+}
+
+impl Limited {
+    fn on(&self, row: usize) -> u32 {
+        self.placed.get(row).copied().unwrap_or(0)
+    }
+
+    fn is_full(&self, row: usize) -> bool {
+        self.on(row) >= self.max
+    }
+
+    fn set(&mut self, row: usize, count: u32) {
+        if self.placed.len() <= row {
+            self.placed.resize(row + 1, 0);
+        }
+        self.placed[row] = count;
+    }
+
+    /// Each row with some of its tasks, and their number.
+    fn rows(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..).zip(self.placed.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl TasksPerMachine {
+    fn of(&self, job: &Job) -> Option<&Limited> {
+        self.tenants.get(&job.tenant)
+    }
+
+    /// The number of counted tasks in a row.
+    fn placed_on(&self, row: usize) -> u32 {
+        self.tenants.values().map(|limited| limited.on(row)).sum()
+    }
+
+    /// Clears the counts of a row. The answer is the row with its number of tasks, if it had any.
+    fn clear(&mut self, row: usize) -> Option<(usize, u32)> {
+        let before = self.placed_on(row);
+        if before == 0 {
+            return None;
+        }
+        self.tenants.values_mut().filter(|one| one.on(row) > 0).for_each(|one| one.set(row, 0));
+        Some((row, before))
+    }
+
+    /// Sets or lifts the maximum of a tenant. The answer is whether that changes what it may do.
+    fn configure(&mut self, name: &Text, max: Option<u32>) -> bool {
+        let Some(max) = max else { return self.tenants.remove(name).is_some() };
+        let known = self.tenants.get(name).map(|limited| limited.max);
+        self.tenants.entry(name.clone()).or_default().max = max;
+        known != Some(max)
+    }
+}
+
+impl Ledger for TasksPerMachine {
+    fn is_checking(&self, _: &Facts) -> bool {
+        !self.tenants.is_empty()
+    }
+
+    fn is_counting(&self) -> bool {
+        !self.tenants.is_empty()
+    }
+
+    fn check(&self, at: &Placement<'_>, _: &Context<'_>) -> Result<(), Reason> {
+        let is_full = self.of(at.job).is_some_and(|limited| limited.is_full(at.row));
+        if is_full { Err(Reason::TasksPerMachine) } else { Ok(()) }
+    }
+
+    fn count(&mut self, at: &Placement<'_>, sign: i64) {
+        let Some(limited) = self.tenants.get_mut(&at.job.tenant) else { return };
+        let count = i64::from(limited.on(at.row)) + sign;
+        debug_assert!(count >= 0, "a task that leaves was counted");
+        limited.set(at.row, u32::try_from(count).unwrap_or(0));
+    }
+}
+
+impl Policy for TasksPerMachine {
+    type Mirror = TasksPerMachine;
+    type Note = ();
+
+    fn concerns(_: &Job, _: &TaskGroup) -> bool {
+        true
+    }
+
+    fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
+        let policy = &mut cell.policies.tasks_per_machine;
+        let is_known = policy.tenants.contains_key(name);
+        policy.configure(name, config.tasks_per_machine_max);
+        if is_known || config.tasks_per_machine_max.is_none() {
+            return;
+        }
+        let placed = cell.count_tasks_by_row(name);
+        let Some(limited) = cell.policies.tasks_per_machine.tenants.get_mut(name) else { return };
+        limited.placed = placed;
+        limited.rows().for_each(|(slot, _)| cell.row_log.push(slot));
+    }
+
+    fn write_row(&self, slot: u32, delta: &mut Delta) {
+        for (tenant, limited) in &self.tenants {
+            let count = limited.on(slot as usize);
+            if count > 0 {
+                let told = TenantCount { tenant: tenant.clone(), count };
+                delta.policies.tasks_per_machine.counts.push((slot, told));
+            }
+        }
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        for tenant in &restoring.image.tenants {
+            self.configure(&tenant.name, tenant.tenant_config.tasks_per_machine_max);
+        }
+        Ok(())
+    }
+
+    fn audit(&self, recount: &TasksPerMachine) -> Result<(), AuditError> {
+        let equal = |name: &Text, limited: &Limited| {
+            let recounted = recount.tenants.get(name);
+            recounted.is_some_and(|recounted| limited.rows().eq(recounted.rows()))
+        };
+        let wrong = self.tenants.iter().find(|(name, limited)| !equal(name, limited));
+        wrong.map_or(Ok(()), |(name, _)| Err(AuditError::Tenant(name.clone())))
+    }
+
+    fn uncounted(&self) -> TasksPerMachine {
+        let empty = |limited: &Limited| Limited { max: limited.max, placed: Vec::new() };
+        let tenants = self.tenants.iter().map(|(name, limited)| (name.clone(), empty(limited)));
+        TasksPerMachine { tenants: tenants.collect() }
+    }
+}
+
+impl Mirror for TasksPerMachine {
+    fn reset(&mut self) {
+        self.tenants.clear();
+    }
+
+    fn apply(&mut self, applying: Applying<'_>) {
+        let Applying { delta, tally, stale, .. } = applying;
+        for tenant in &delta.tenants {
+            let max = tenant.terms.tenant_config.tasks_per_machine_max;
+            *stale |= self.configure(&tenant.terms.name, max);
+        }
+        if self.tenants.is_empty() {
+            return;
+        }
+        // A row may be there twice, with the same counts.
+        let mut had = Vec::new();
+        for slot in &delta.slots {
+            had.extend(self.clear(*slot as usize));
+        }
+        for (slot, told) in &delta.policies.tasks_per_machine.counts {
+            if let Some(limited) = self.tenants.get_mut(&told.tenant) {
+                limited.set(*slot as usize, told.count);
+            }
+        }
+        // A task that requested nothing leaves no amounts, and yet another may come.
+        let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
+        tally.freed += fewer.count() as u64;
+    }
+}
+
+/// Tasks per machine in a delta. A maximum comes with what is said of its tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantCounts {
+    /// The number of tasks of tenants with a maximum in those rows that changed, by row: all others have none there any
+    /// more.
+    pub counts: Vec<(u32, TenantCount)>,
+}
+
+/// The number of tasks that a tenant has on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantCount {
+    /// Which tenant.
+    pub tenant: Text,
+    /// How many of its own tasks.
+    pub count: u32,
+}
+
+impl Columns for TenantCounts {
+    fn clear(&mut self) {
+        self.counts.clear();
+    }
+
+    fn append(&mut self, later: TenantCounts, again: &RowsAgain<'_>) {
+        again.forget_in(&mut self.counts);
+        self.counts.extend(later.counts);
+    }
+}
+
+impl Cell {
+    /// The number of tasks of a tenant in each row.
+    fn count_tasks_by_row(&self, tenant: &Text) -> Vec<u32> {
+        let mut limited = Limited::default();
+        for (_, job) in self.jobs.iter().filter(|(_, job)| job.spec.tenant == *tenant) {
+            let rows = job.tasks.iter().filter_map(|task| task.state.machine());
+            rows.for_each(|machine| limited.set(machine.row(), limited.on(machine.row()) + 1));
+        }
+        limited.placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_exact_inverses_and_other_tenants_are_not_counted() {
+        let mut limited = Limited { max: 2, placed: Vec::new() };
+        assert!(!limited.is_full(70) && limited.on(70) == 0);
+        limited.set(70, 2);
+        assert!(limited.is_full(70) && !limited.is_full(69));
+        assert_eq!(limited.rows().collect::<Vec<_>>(), [(70, 2)]);
+        limited.set(70, 0);
+        assert_eq!(limited.rows().count(), 0);
+        let mut all = TasksPerMachine::default();
+        assert!(all.configure(&"red".into(), Some(2)) && !all.configure(&"red".into(), Some(2)));
+        assert!(all.configure(&"red".into(), Some(3)) && !all.configure(&"blue".into(), None));
+        assert!(all.configure(&"red".into(), None) && all.tenants.is_empty());
+    }
+}
