@@ -193,19 +193,19 @@ mod tests {
     #[test]
     fn threads_that_race_for_a_machine_fill_it_and_no_more() {
         let cell = small_cell();
+        // Each worker claims all tasks, one by one, from a place of its own on.
+        let work = |worker: u32| {
+            let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
+            let mut placed = 0;
+            for i in 0..20 {
+                let task = (i + worker * 5) % 20;
+                let txn = claiming(scheduler, first + u64::from(i), task..task + 1);
+                placed += usize::from(cell.commit(&txn).unwrap().is_complete());
+            }
+            placed
+        };
+        let work = &work;
         let placed = std::thread::scope(|scope| {
-            let work = |worker: u32| {
-                let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
-                let mut placed = 0;
-                // Each claims all tasks, one by one, from a place of its own on.
-                for i in 0..20 {
-                    let task = (i + worker * 5) % 20;
-                    let txn = claiming(scheduler, first + u64::from(i), task..task + 1);
-                    placed += usize::from(cell.commit(&txn).unwrap().is_complete());
-                }
-                placed
-            };
-            let work = &work;
             let workers = [0, 1, 2, 3].map(|worker| scope.spawn(move || work(worker)));
             workers.map(|worker| worker.join().unwrap()).iter().sum::<usize>()
         });

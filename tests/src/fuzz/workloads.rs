@@ -58,7 +58,7 @@ impl Format {
         vec![text.into_bytes()]
     }
 
-    /// What ends a word.
+    /// Whether a character ends a word.
     fn ends_word(self, one: char) -> bool {
         match self {
             Format::Tables => matches!(one, ',' | '\n'),

@@ -57,6 +57,7 @@ impl Default for Metrics {
             leads: Gauge::default(),
         };
         metrics.register();
+        metrics.begin();
         metrics
     }
 }
@@ -87,6 +88,24 @@ impl Metrics {
         all.register("omega_kube_dry_run", help, self.dry_run.clone());
         let help = "Whether this process leads";
         all.register("leader_election_master_status", help, self.leads.clone());
+    }
+
+    /// Creates all series, so that rates begin at zero.
+    fn begin(&self) {
+        let zero = |family: &Family<Labels, Counter>, label, values: &[&'static str]| {
+            for value in values {
+                drop(family.get_or_create(&[(label, *value)]));
+            }
+        };
+        zero(&self.attempts, "result", &["scheduled", "unschedulable"]);
+        let answers = ["bound", "conflict", "throttled", "failed", "unknown"];
+        zero(&self.bindings, "answer", &answers);
+        let outcomes = ["sent", "obsolete", "refused", "failed", "dropped"];
+        zero(&self.notices, "outcome", &outcomes);
+        zero(&self.dry_run, "node", &["same", "other"]);
+        for queue in ["active", "assumed", "backoff"] {
+            drop(self.pending.get_or_create(&[("queue", queue)]));
+        }
     }
 
     /// Returns all metrics in the OpenMetrics text format.

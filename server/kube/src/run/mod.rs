@@ -155,6 +155,9 @@ async fn listen(options: &Options, stage: &Stage, metrics: &Arc<Metrics>) -> Res
     let Some(address) = options.listen else { return Ok(()) };
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.map_err(|why| RunError::Listen(address, why))?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "probes and metrics");
+    }
     let shown = serve::Shown { stage: stage.clone(), metrics: Arc::clone(metrics) };
     tokio::spawn(serve::serve(listener, shown));
     Ok(())

@@ -2,7 +2,8 @@
 
 use crate::double::http::Server;
 use crate::process::{Program, block_on, bound, check, create, pod, server, start};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -142,5 +143,53 @@ fn a_dry_run_compares_and_writes_nothing() {
         server.with(|double| double.bind_elsewhere("t", "a", "n1"));
         assert!(wait("dry run").contains("n1"));
         assert!(server.calls().iter().all(|call| call.method == "GET"));
+    });
+}
+
+/// Gets a page of the program itself.
+fn page(address: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("it answers in text");
+    answer
+}
+
+#[test]
+fn probes_answer_and_metrics_are_those_of_the_page() {
+    block_on(async {
+        let server = server(3).await;
+        (0..5).for_each(|index| create(&server, &pod(&format!("p{index}"), 500)));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
+        command.args(["run", "--listen", "127.0.0.1:0", "--server", &server.url()]);
+        let command = command.env("OMEGA_LOG", "info").stderr(Stdio::piped());
+        let mut program = Program(command.spawn().expect("it starts"));
+        let log = BufReader::new(program.0.stderr.take().expect("it is piped"));
+        let mut lines = log.lines().map(|line| line.expect("text"));
+        let line = lines.find(|line| line.contains("probes and metrics")).expect("a line");
+        let address = line.split("address=").nth(1).expect("an address").trim().to_owned();
+        server.until(|double| bound(double) == 5).await;
+        assert!(page(&address, "/readyz").starts_with("HTTP/1.1 200"));
+        assert!(page(&address, "/livez").starts_with("HTTP/1.1 200"));
+        assert!(page(&address, "/other").starts_with("HTTP/1.1 404"));
+        let metrics = page(&address, "/metrics");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kubernetes.md");
+        let docs = std::fs::read_to_string(docs).expect("a page");
+        let (_, table) = docs.split_once("## Metrics").expect("a section");
+        let names = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let names: Vec<&str> = names
+            .map(|line| line.split(['`', '{']).next().unwrap_or_default())
+            .take_while(|name| name.contains('_'))
+            .collect();
+        assert!(names.len() > 8, "{names:?}");
+        for name in &names {
+            assert!(metrics.contains(name.trim_end_matches("_total")), "{name}");
+        }
+        let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        for name in types.map(|line| line.split(' ').next().unwrap_or_default()) {
+            let known = names.iter().any(|known| known.trim_end_matches("_total") == name);
+            assert!(known, "{name} is not in docs/kubernetes.md");
+        }
     });
 }
