@@ -32,9 +32,9 @@ mod on {
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
-            Bug::FreedEarly => 115..125,
+            Bug::FreedEarly => 125..135,
             Bug::RemovedLeaderStays => 10..20,
-            Bug::CompactedEarly => 65..75,
+            Bug::CompactedEarly => 15..25,
             Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
             Bug::LateDenied => 80..90,
