@@ -11,6 +11,7 @@ use omega_core::{
 };
 use omega_tests::history;
 use prost::Message;
+use std::sync::Arc;
 
 /// A message, through its bytes.
 fn through<M: Message + Default>(message: &M) -> M {
@@ -32,6 +33,17 @@ fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     convert::delta(whole).expect("it was a delta")
 }
 
+/// What schedulers may see of a delta: programs and payloads are for the roles of their tenant alone.
+fn without_programs(delta: &Delta) -> Delta {
+    let mut delta = delta.clone();
+    for job in delta.jobs.iter_mut().filter_map(|of| of.job.as_mut()) {
+        for group in &mut Arc::make_mut(job).groups {
+            (group.run, group.payload) = (None, Default::default());
+        }
+    }
+    delta
+}
+
 #[test]
 fn a_delta_comes_out_as_it_went_in() {
     for seed in seeds(60) {
@@ -47,7 +59,7 @@ fn a_delta_comes_out_as_it_went_in() {
                 }
                 world.cell.read(|cell| cell.delta_since(*since, interest, delta));
                 let bytes = [50, 500, convert::PIECE_BYTES][world.dice.below(3)];
-                assert_eq!(through_pieces(delta, bytes), *delta, "seed {seed}");
+                assert_eq!(through_pieces(delta, bytes), without_programs(delta), "seed {seed}");
                 assert_eq!(convert::interest(convert::interested(interest)), *interest);
                 *since = delta.to;
             }
