@@ -23,6 +23,7 @@
 //!   decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `reassign.rs`: machine reassignment against a checker of the contest.
+//! - `rebalance_retries.rs`: plans on cells that lose answers or check against an older state.
 //! - `rebalance.rs`, `rebalance_reference.rs`: rescheduling, reckoned by hand and the long way.
 //! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
@@ -124,6 +125,7 @@ mod races;
 mod reassign;
 mod rebalance;
 mod rebalance_reference;
+mod rebalance_retries;
 mod remote;
 mod replicated;
 mod reservations;

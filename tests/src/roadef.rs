@@ -3,6 +3,8 @@
 //! It shares no code with `omega-reassign`, recounts everything for every assignment, and says which rule is broken.
 //! [`random_model`] writes small instances in the contest's format, tight enough that all rules matter.
 
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
 use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
 use std::fmt::Write;

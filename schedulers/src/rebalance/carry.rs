@@ -2,10 +2,14 @@
 //!
 //! The plan was made on a view, and the cell goes on meanwhile. So before each wave the view is brought up to
 //! date, a step whose task is no longer where it was is left out, and the rest is judged: by the view first,
-//! then by the cell. Nothing is tried twice; the next pass sees what is left.
+//! then by the cell. A served cell checks a transaction before those on their way ahead of it are applied, so a
+//! step may be refused because its room is still occupied. Refused and unanswered steps are tried again as long
+//! as others succeed.
 
+use super::Rebalancer;
 use super::plan::{Move, Plan, Step};
 use omega_cellstate::{CellHandle, HandleError, PlacedTask, View};
+use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{Granularity, JobId, Reason, Transaction};
 use smallvec::SmallVec;
 
@@ -41,13 +45,77 @@ struct Sent {
     txn: Transaction,
 }
 
-/// Carries out one wave on a view that is up to date.
+/// Steps on their way at once: a quarter of the results that a cell keeps for each scheduler, so that a transaction sent
+/// again after a broken connection still finds its own.
+const TOGETHER: usize = ANSWERS_PER_SCHEDULER / 4;
+
+/// Attempts without a success after which an unanswered step is an error.
+const ATTEMPTS: usize = 3;
+
+/// Outcome of one attempt at a step; `None` if the cell did not answer.
+type Attempt = Option<Fate>;
+
+/// Carries out one wave, some steps at a time.
 pub(super) fn wave(
-    view: &mut View,
+    rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
     steps: &[Step],
 ) -> Result<Vec<Fate>, HandleError> {
-    let mut fates = vec![Fate::Stale; steps.len()];
+    rebalancer.sync(cell)?;
+    let mut fates = Vec::with_capacity(steps.len());
+    for some in steps.chunks(TOGETHER) {
+        fates.extend(persist(rebalancer, cell, some)?);
+    }
+    Ok(fates)
+}
+
+/// Attempts steps until all are done, or none of the rest succeeds.
+fn persist(
+    rebalancer: &mut Rebalancer,
+    cell: &(impl CellHandle + ?Sized),
+    steps: &[Step],
+) -> Result<Vec<Fate>, HandleError> {
+    let mut fates: Vec<Attempt> = vec![None; steps.len()];
+    let mut failures = 0;
+    loop {
+        let is_open = |fate: &Attempt| matches!(fate, None | Some(Fate::Refused(_)));
+        let open: Vec<usize> = (0..steps.len()).filter(|at| is_open(&fates[*at])).collect();
+        let again: Vec<Step> = open.iter().map(|at| steps[*at].clone()).collect();
+        let (attempts, failed) = attempt(&mut rebalancer.view, cell, &again);
+        rebalancer.sync(cell)?;
+        open.iter().zip(attempts).for_each(|(at, attempt)| fates[*at] = attempt);
+        // An unanswered transaction may have been committed.
+        for (fate, step) in fates.iter_mut().zip(steps).filter(|(fate, _)| fate.is_none()) {
+            *fate = is_done(&rebalancer.view, step).then_some(Fate::Moved);
+        }
+        let left = fates.iter().filter(|fate| is_open(fate)).count();
+        failures = if left < open.len() { 0 } else { failures + 1 };
+        match (left, failed) {
+            (0, _) => break,
+            (_, Some(error)) if failures == ATTEMPTS => return Err(error),
+            (_, None) if failures > 0 => break,
+            _ => {}
+        }
+    }
+    Ok(fates.into_iter().flatten().collect())
+}
+
+/// Whether all tasks of a step run where it moves them.
+fn is_done(view: &View, step: &Step) -> bool {
+    step.moves.iter().all(|m| {
+        let row = m.to.row();
+        let is_there = row < view.rows() && view.machine_id(row) == m.to;
+        is_there && view.tasks_on(row).iter().any(|task| task.id == m.task)
+    })
+}
+
+/// Sends steps once, on a view that is up to date. The answer has one attempt for each, and the last failure.
+fn attempt(
+    view: &mut View,
+    cell: &(impl CellHandle + ?Sized),
+    steps: &[Step],
+) -> (Vec<Attempt>, Option<HandleError>) {
+    let mut fates = vec![Some(Fate::Stale); steps.len()];
     let (mut sent, mut lifted, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
     for (index, step) in steps.iter().enumerate() {
         let Some(tasks) = placed(view, step) else { continue };
@@ -57,7 +125,7 @@ pub(super) fn wave(
                 lifted.extend(step.moves.iter().map(|m| m.from.row()).zip(tasks));
                 jobs.extend(step.moves.iter().map(|m| m.task.job));
             }
-            Err(reason) => fates[index] = Fate::Refused(reason),
+            Err(reason) => fates[index] = Some(Fate::Refused(reason)),
         }
     }
     let txns: Vec<&Transaction> = sent.iter().map(|sent| &sent.txn).collect();
@@ -72,17 +140,18 @@ pub(super) fn wave(
                     Reason::OthersConflict => next,
                     first => first,
                 });
-                fates[*step] = first.map_or(Fate::Moved, Fate::Refused);
+                fates[*step] = Some(first.map_or(Fate::Moved, Fate::Refused));
             }
             Err(error) => {
                 view.abandon(txn);
+                fates[*step] = None;
                 failed = Some(error);
             }
         }
     }
     lifted.into_iter().for_each(|(row, task)| view.put_back(row, task));
     forget(view, jobs);
-    failed.map_or(Ok(fates), Err)
+    (fates, failed)
 }
 
 /// The tasks of a step, if all of them are where the plan has them.

@@ -192,10 +192,7 @@ impl Rebalancer {
         cell: &(impl CellHandle + ?Sized),
         steps: &[Step],
     ) -> Result<Vec<Fate>, HandleError> {
-        self.sync(cell)?;
-        let fates = carry::wave(&mut self.view, cell, steps);
-        self.sync(cell)?;
-        fates
+        carry::wave(self, cell, steps)
     }
 
     /// Costs of the terms in the cell as it is now, those of moving aside: nothing has moved.

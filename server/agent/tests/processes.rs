@@ -1,5 +1,7 @@
 //! Real processes: started, watched, ended, found again, and none of them left.
 
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};
 use omega_core::{HealthCheck, Probe, RestartPolicy};
