@@ -17,7 +17,7 @@ struct ByName {
 }
 
 impl ByName {
-    /// 1. Look: bring the view up to date, which costs what changed, and read what that was.
+    /// Step one, look: bring the view up to date, which costs what changed, and read what that was.
     fn look(&mut self, cell: &impl CellHandle) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let delta = self.view.delta();
@@ -48,7 +48,7 @@ impl ByName {
         Ok(())
     }
 
-    /// 2. Decide: the first machine by name on which the cell's own check accepts the task: labels,
+    /// Step two, decide: the first machine by name on which the cell's own check accepts the task: labels,
     /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so
     /// the next task sees it.
     fn decide(&mut self) {
@@ -63,7 +63,7 @@ impl ByName {
         }
     }
 
-    /// 3. Commit: claims that conflict with another scheduler's are rejected one by one, and
+    /// Step three, commit: claims that conflict with another scheduler's are rejected one by one, and
     /// retried in the next round. `settle` tells the view which claims were accepted.
     fn round(&mut self, cell: &impl CellHandle) -> Result<usize, HandleError> {
         self.look(cell)?;

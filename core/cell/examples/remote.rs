@@ -7,6 +7,11 @@
 //! $ cargo run -p omega-cell --features client --example remote -- 127.0.0.1:7600
 //! ```
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program on a served cell has the clock of its machine"
+)]
+
 use omega_cell::client::{Address, RemoteCell};
 use omega_cell::{Profile, Scheduler, Settings, Unobserved};
 use std::time::{Duration, Instant};

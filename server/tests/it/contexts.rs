@@ -1,7 +1,7 @@
 //! Contexts: cells by name, in a file of the user; and what a noun without its verb says.
 
 use crate::commands::Served;
-use crate::process::{Said, omega};
+use crate::process::{Said, folder, omega};
 use std::path::Path;
 
 /// Runs a command line with a file of contexts, and without OMEGA_CELL.
@@ -114,4 +114,15 @@ fn a_page_of_the_manual_is_written_for_each_command() {
     assert!(page.contains(".TH OMEGA-JOB-SUBMIT 1"), "{page}");
     assert!(page.contains("anti\\-affinity"), "{page}");
     assert!(man.join("omega.1").exists() && !man.join("omega-help.1").exists());
+}
+
+#[test]
+fn completions_and_the_manual_know_the_verbs() {
+    let dir = folder(&[]);
+    for shell in ["bash", "zsh", "fish"] {
+        let said = say(dir.path(), &format!("completions {shell}"));
+        assert!(said.code == Some(0) && said.stdout.contains("transfer"), "{shell}");
+    }
+    let said = say(dir.path(), "man");
+    assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
 }

@@ -255,7 +255,7 @@ pub struct EnvVar {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
-/// A port of the group, for the variable OMEGA_PORT\_<NAME>.
+/// A port of the group, for the variable `OMEGA_PORT_<NAME>`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NamedPort {
     #[prost(string, tag = "1")]

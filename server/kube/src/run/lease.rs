@@ -133,7 +133,7 @@ impl Election {
                     self.fence.open_until(sent + self.candidate.deadline());
                 }
                 Ok(Ok(_)) => {
-                    if self.is_anothers() {
+                    if self.is_held_by_another() {
                         break;
                     }
                 }
@@ -159,7 +159,7 @@ impl Election {
         let _ = self.client.call(&Call::json(Method::PUT, path, &lease)).await;
     }
 
-    fn is_anothers(&self) -> bool {
+    fn is_held_by_another(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| text(&seen.record, "holderIdentity") != self.candidate.identity)
     }
