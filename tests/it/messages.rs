@@ -33,7 +33,7 @@ fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     convert::delta(whole).expect("it was a delta")
 }
 
-/// What schedulers may see of a delta: programs and payloads are for the roles of their tenant alone.
+/// Returns the delta as schedulers see it: programs and payloads are for the roles of their tenant alone.
 fn without_programs(delta: &Delta) -> Delta {
     let mut delta = delta.clone();
     for job in delta.jobs.iter_mut().filter_map(|of| of.job.as_mut()) {

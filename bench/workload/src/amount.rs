@@ -210,8 +210,8 @@ mod tests {
             ("", "is not a number"),
             ("nan", "is not a finite number"),
             ("-1", "is negative"),
-            ("4cores", "no unit that is known"),
-            ("4KB", "no unit that is known"),
+            ("4cores", "has an unknown unit"),
+            ("4KB", "has an unknown unit"),
             ("1 1", "is not a number"),
         ];
         for (text, expected) in cases {

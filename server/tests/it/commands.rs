@@ -159,9 +159,9 @@ fn jobs_are_submitted_watched_explained_and_killed() {
     cell.ok("job submit big --cpu 64 --anti-affinity machine --gang 1 --scheduler other");
     let expected = "\
 NAME  KIND     TENANT   SCHEDULER  TASKS  PENDING  PLACED  RUNNING  ENDED
-web   service  t        default        3        3       0        0      0
-gang  batch    default  default        2        2       0        0      0
 big   batch    default  other          1        1       0        0      0
+gang  batch    default  default        2        2       0        0      0
+web   service  t        default        3        3       0        0      0
 ";
     assert_eq!(cell.ok("job list"), expected);
     assert_eq!(cell.json("job list --tenant t")["items"].as_array().unwrap().len(), 1);
@@ -447,7 +447,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
         ("job submit -f level.toml", "level.toml:4:"),
         ("job submit -f broken.toml", "broken.toml:1:"),
-        ("job submit x --cpu 4cores", "no unit that is known"),
+        ("job submit x --cpu 4cores", "has an unknown unit"),
         ("job submit x --cpu -1", "is negative"),
         ("job submit x --amount fpga=1", "no resource kind \"fpga\""),
         ("job submit x --amount fpga", "is not like KIND=AMOUNT"),

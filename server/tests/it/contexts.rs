@@ -92,7 +92,7 @@ fn lists_are_sorted_filtered_and_as_wide_as_asked() {
     assert_eq!(cell.ok("machine list -o name --state draining"), "m-2\n");
     assert_eq!(cell.ok("machine list -o name --state up -l rack=m-10"), "m-10\n");
     let wide = cell.ok("machine list -o wide");
-    assert!(wide.lines().next().unwrap().ends_with("LABELS      TAINTS  ID"), "{wide}");
+    assert!(wide.lines().next().unwrap().ends_with("LABELS     TAINTS  ID"), "{wide}");
     for job in ["b", "a"] {
         cell.ok(&format!("job submit {job} --count 2"));
     }

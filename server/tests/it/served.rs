@@ -336,7 +336,7 @@ fn bad_settings_are_told_before_anything_starts() {
         ("zero.toml", "dir = \"x\"\n[limits]\ncalls = 0\n"),
     ]);
     let cases = [
-        (vec!["serve"], "say where the cell is kept"),
+        (vec!["serve"], "give --dir DIR for the cell's folder"),
         (vec!["serve", "--memory", "--dir=x"], "leave out either"),
         (vec!["serve", "--config=none.toml"], "none.toml"),
         (vec!["serve", "--config=unknown.toml"], "line 3: unknown field `lissten`"),

@@ -293,5 +293,5 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert_eq!(said, "j0/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
     let why = cell.fails(2, "task resize web/0");
-    assert!(why.contains("name what it is to hold"), "{why}");
+    assert!(why.contains("give the new amounts"), "{why}");
 }
