@@ -460,7 +460,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("machine add -f machines.toml", "has no {n}, and 2 machines need names"),
         ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" is not like"),
         ("task list", "--job <NAME>"),
-        ("quota set team", "name what is limited"),
+        ("quota set team", "give the limited amounts"),
         ("member add four", "is no replica"),
         ("cell -o xml", "invalid value 'xml'"),
         ("cell --timeout 0s", "is not more than 0s"),
