@@ -316,6 +316,7 @@ def tasks(at, machine, job):
     unknown = {"task": {"job": job, "index": 9}, "report": "TASK_REPORT_STARTED"}
     answer = at.call(f"{service}/ReportTasks", machine=machine, reports=[report, unknown])
     assert answer.refused[0] == "" and answer.refused[1] != "", answer
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/ReadTaskLog", job={"id": 999}, index=0))
     says = queue.SimpleQueue()
     says.put({"attach_slots": [machine.slot]})
     orders = at.stream("omega.v1.AgentService/Attach", iter(says.get, None))
