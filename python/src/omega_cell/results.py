@@ -51,6 +51,10 @@ def read_run(file: str | os.PathLike[str]) -> Run:
 
 
 def _flat(row: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
+    reasons = row.get("conflict_reasons")
+    if isinstance(reasons, list):
+        # Pairs of a text and a number have no type in Arrow.
+        row = {**row, "conflict_reasons": [{"reason": reason, "count": count} for reason, count in reasons]}
     used = row.get("used")
     if not isinstance(used, list):
         return row
