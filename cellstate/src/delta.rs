@@ -139,7 +139,7 @@ pub struct Delta {
     pub bands: Vec<Band>,
     /// How many evictions more the cell takes now; `None`: any number.
     pub evictions_left: Option<u32>,
-    /// What each policy has.
+    /// Columns of each policy.
     pub policies: PolicyColumns,
     /// How many rows the cell has.
     pub rows: usize,

@@ -29,7 +29,7 @@ impl Delta {
         self.quotas |= later.quotas;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        // What the later one says of a row is all there is, even if it says nothing of demand profiles or of policies.
+        // The later delta replaces all of a row, also demand profiles and policy columns that it lacks.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
         self.policies.append(later.policies, &again);

@@ -56,7 +56,7 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             count: _,
             restarts: _,
             grace_ms: _,
-            // What a task runs is between its owner and the agent.
+            // Programs do not affect placement: only the owner and the agent read them.
             run: _,
             payload: _,
             // A group that is placed with what it wants requests it.

@@ -204,7 +204,7 @@
 //!
 //! # Queues by deadline and run time
 //!
-//! The same three jobs under two queue orders.
+//! Three jobs, placed under two queue orders.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};

@@ -206,20 +206,26 @@ fn alone() -> Result<Scene, DemoError> {
     Ok(Scene { text, conflicts: attempt.conflicts() })
 }
 
+/// Lets `ads` and `web` decide on the same state and commit one after the other. Returns web's attempt.
+fn race(cell: &SharedCell, web: &mut Decider, text: &mut String) -> Result<Attempt, DemoError> {
+    let mut ads = Decider::new(cell, "ads", Start::First)?;
+    ads.decide(cell)?;
+    web.decide(cell)?;
+    line(text, "ads", &ads.commit(cell, ConflictCheck::ResourceFit)?);
+    let attempt = web.commit(cell, ConflictCheck::ResourceFit)?;
+    line(text, "web", &attempt);
+    *text += &picture(cell);
+    Ok(attempt)
+}
+
 /// Two that decide at once want the same machines.
 fn together() -> Result<Scene, DemoError> {
     let cell = new_cell()?;
     let mut text = "\n2. A second scheduler\n\n   Both decide at the same time, on copies of the same state, and prefer the same machines. The cell \
                     checks each claim\n   at commit: it accepts what still fits and rejects what conflicts.\n\n"
         .to_owned();
-    let mut ads = Decider::new(&cell, "ads", Start::First)?;
     let mut web = Decider::new(&cell, "web", Start::First)?;
-    ads.decide(&cell)?;
-    web.decide(&cell)?;
-    line(&mut text, "ads", &ads.commit(&cell, ConflictCheck::ResourceFit)?);
-    let first = web.commit(&cell, ConflictCheck::ResourceFit)?;
-    line(&mut text, "web", &first);
-    text += &picture(&cell);
+    let first = race(&cell, &mut web, &mut text)?;
     text += "\n   A conflict costs a second decision, no more: web syncs its copy, and tries again.\n\n";
     web.decide(&cell)?;
     line(&mut text, "web", &web.commit(&cell, ConflictCheck::ResourceFit)?);
@@ -233,14 +239,8 @@ fn apart() -> Result<Scene, DemoError> {
     let mut text = "\n3. Fewer conflicts\n\n   The same, but web begins at the other end. Omega's schedulers begin at random machines, and choose \
                     among more of\n   the best ones while many claims conflict.\n\n"
         .to_owned();
-    let mut ads = Decider::new(&cell, "ads", Start::First)?;
     let mut web = Decider::new(&cell, "web", Start::Last)?;
-    ads.decide(&cell)?;
-    web.decide(&cell)?;
-    line(&mut text, "ads", &ads.commit(&cell, ConflictCheck::ResourceFit)?);
-    let first = web.commit(&cell, ConflictCheck::ResourceFit)?;
-    line(&mut text, "web", &first);
-    text += &picture(&cell);
+    let first = race(&cell, &mut web, &mut text)?;
     Ok(Scene { text, conflicts: first.conflicts() })
 }
 

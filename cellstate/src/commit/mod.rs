@@ -1,4 +1,4 @@
-//! How a transaction is judged: what still holds is taken, what conflicts is refused.
+//! Commit of a transaction: claims that still hold are accepted, those that conflict are rejected.
 //!
 //! ```text
 //!   releases ─▶ evictions ─▶ resizes ─▶ claims    each judged after those before it
@@ -64,7 +64,7 @@ impl Cell {
         }
         let met = scratch.met;
         let (review, notes) = scratch.review(txn, Scope::Breaking);
-        Policies::settle(self, &review, (met, *notes));
+        Policies::settle(self, &review, met, *notes);
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
         let registered = &mut self.schedulers[scheduler];
         if let Some(capture) = &mut self.capture {
@@ -75,7 +75,7 @@ impl Cell {
         Ok(commit)
     }
 
-    /// How many tasks it took off their machines and placed again.
+    /// Number of tasks that it took off their machines and placed again.
     fn moved(&self, txn: &Transaction, conflicts: &[Conflict]) -> u64 {
         let stayed = |i| conflicts.binary_search_by(|c| c.item.cmp(&Item::Release(i))).is_ok();
         let is_placed = |task: TaskId| {
@@ -110,7 +110,7 @@ impl Cell {
             let met = scratch.met;
             let mut late = Vec::new();
             let (review, notes) = scratch.review(txn, scope);
-            Policies::check_all(self, (&review, met), notes, &mut late);
+            Policies::check_all(self, &review, met, notes, &mut late);
             if late.is_empty() {
                 break;
             }

@@ -1,12 +1,11 @@
-//! Allocations beside the request: how often tasks were resized, and took what they want.
+//! Allocations beside the request: resized tasks, and tasks that took optional resources.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;
 use crate::commit::{Review, Step};
 use omega_core::{Item, Job, TaskGroup, Transaction};
 
-/// How often tasks were resized, and took what they want, since this process has the cell. It is no part of its
-/// state.
+/// Numbers of resizes and of optional allocations since this process has the cell. They are no part of its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldCounts {
     /// Resizes that were taken.
@@ -49,7 +48,7 @@ impl Policy for Allocations {
 }
 
 impl Cell {
-    /// How often tasks were resized and took what they want, since this process has the cell.
+    /// Numbers of resizes and of optional allocations since this process has the cell.
     #[must_use]
     pub fn held_counts(&self) -> HeldCounts {
         self.policies.allocations.counts

@@ -208,7 +208,8 @@ macro_rules! policies {
             #[inline]
             pub(crate) fn check_all(
                 cell: &Cell,
-                (review, met): (&Review<'_>, PolicySet),
+                review: &Review<'_>,
+                met: PolicySet,
                 notes: &mut Notes,
                 late: &mut Vec<Conflict>,
             ) {
@@ -222,7 +223,7 @@ macro_rules! policies {
 
             /// Concludes a transaction for those of its policies that it met.
             #[inline]
-            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, (met, notes): (PolicySet, Notes)) {
+            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
                 if met.is_empty() {
                     return;
                 }

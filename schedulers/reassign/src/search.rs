@@ -88,7 +88,7 @@ pub fn search(
         let part = Part { begin, end: round.end };
         thread::scope(|scope| {
             for walk in &mut walks {
-                scope.spawn(move || run(walk, cooling, (settings.budget, part), watch));
+                scope.spawn(move || run(walk, cooling, settings.budget, part, watch));
             }
         });
         let best = walks.iter().min_by_key(|walk| walk.best_cost).map(|walk| walk.best.clone());
@@ -109,7 +109,7 @@ struct Part {
     end: f64,
 }
 
-fn run(walk: &mut Walk<'_>, cooling: Cooling, (budget, part): (Budget, Part), watch: &dyn Watch) {
+fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch: &dyn Watch) {
     let mut told = i64::MAX;
     walk.anneal(cooling, &mut |steps, best| {
         if best < told {

@@ -21,14 +21,14 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// How often it is looked at whether tasks are ready, and whether those have ended that an earlier agent started.
+/// Interval at which tasks are checked for readiness, and those of an earlier agent for their end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Changes of load that are too small to be written to the log.
 const CPU_STEP: u64 = 50;
 const MEMORY_STEP: u64 = 16 << 20;
 
-/// What is known before the cell is spoken to.
+/// State of an agent before it attaches to the cell.
 pub(super) struct Ready {
     driver: ProcessDriver,
     left: Vec<FoundTask>,

@@ -80,7 +80,7 @@ impl Replica {
         }
         tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
         self.removed = true;
-        // What was sent on to the leader may have been taken before the change.
+        // The leader may have accepted forwarded requests before the change.
         let forwarded = self.requests.drop_forwarded().into_iter();
         self.output.answers.extend(forwarded.map(|id| (id, Answer::Unknown)));
         let reads = self.take_reads();

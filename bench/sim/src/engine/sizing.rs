@@ -1,5 +1,5 @@
 //! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources.
-//! The same work in more parts ends sooner, so the run time of a task shrinks as its job grows.
+//! Elastic jobs: work in more parts ends sooner, so the run time of a task shrinks as its job grows.
 //!
 //! It wraps another cell: it gives the number of a job's tasks to the event loop and scales their
 //! run times.

@@ -84,7 +84,7 @@ struct EvictionLog {
     sum: u64,
 }
 
-/// How many tasks were evicted, since this process has the cell.
+/// Number of evictions since this process has the cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionCounts {
     /// For tasks of higher precedence.
@@ -158,14 +158,14 @@ impl Columns for EvictionColumns {
 }
 
 impl Cell {
-    /// How many evictions more it takes now; `None` if that is not bounded.
+    /// Number of further evictions that it takes now; `None` if they are not bounded.
     #[must_use]
     pub fn evictions_left(&self) -> Option<u32> {
         let cap = self.policy.eviction_cap?;
         Some(u64::from(cap.count).saturating_sub(self.policies.evictions.log.sum) as u32)
     }
 
-    /// How many tasks were evicted, since this process has the cell.
+    /// Number of evictions since this process has the cell.
     #[must_use]
     pub fn eviction_counts(&self) -> EvictionCounts {
         self.policies.evictions.counts

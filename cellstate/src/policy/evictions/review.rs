@@ -78,7 +78,7 @@ impl Cell {
         band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
-    /// Who claims what of each machine, of claims that were taken: looked up only where precedence does not
+    /// Tenants with accepted claims, by machine, and the kinds that they claim: looked up only where precedence does not
     /// allow an eviction.
     #[inline(never)]
     fn claimants(&self, review: &Review<'_>) -> Claimants {

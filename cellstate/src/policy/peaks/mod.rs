@@ -399,7 +399,7 @@ pub struct PeakColumns {
     /// All calendars of peaks, by name, if one came, changed or went, or if other peaks hold than before; in a full
     /// delta, if there are any.
     pub calendars: Option<Vec<PeakCalendar>>,
-    /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
+    /// Amounts that batch holds of each kind, in rows where it holds any, as long as there are calendars of peaks:
     /// in the others nothing any more. With the calendars, it is there for every row.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
 }

@@ -202,7 +202,7 @@ pub struct TenantCounts {
 pub struct TenantCount {
     /// Which tenant.
     pub tenant: Text,
-    /// How many of its own tasks.
+    /// Number of its own tasks.
     pub count: u32,
 }
 

@@ -30,7 +30,7 @@ impl Incoming {
             join(&mut self.joined, message);
             if is_last {
                 let whole = std::mem::take(&mut self.joined);
-                // What cannot be read is asked for again on a new stream.
+                // Directives that cannot be read are requested again on a new stream.
                 return told(whole).map_err(|malformed| Some(malformed.into()));
             }
         }

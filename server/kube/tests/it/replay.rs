@@ -159,7 +159,7 @@ fn watches_show_a_pods_life_as_the_real_server_did() {
     let mut checked = 0;
     for call in &calls[1..] {
         let step = call["step"].as_str().unwrap_or_default();
-        // What happened before the transcript is not in it, and versions of the future are never reached.
+        // The transcript lacks events from before its start, and future versions are never reached.
         if step.starts_with("version 1,") || step.starts_with("a version from the future") {
             continue;
         }

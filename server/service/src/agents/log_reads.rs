@@ -46,7 +46,7 @@ impl LogReads {
             return;
         }
         if let Some(read) = self.reads.remove(&number) {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = read.answer.send(part);
         }
     }
