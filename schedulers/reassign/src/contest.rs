@@ -29,6 +29,16 @@ pub enum ReadError {
         /// The greatest allowed value.
         most: i64,
     },
+    /// Give the model first, then the assignment.
+    #[error(
+        "line {line}: {field}: refers to an empty list; is this a model? The model comes first, then the assignment"
+    )]
+    Empty {
+        /// Its line.
+        line: usize,
+        /// Name of the field.
+        field: String,
+    },
     /// Remove what follows the last field.
     #[error(
         "line {line}: {word:?} follows the last field; remove it, or correct the counts before it"
@@ -66,6 +76,9 @@ impl<'a> Words<'a> {
             return Err(ReadError::Ends { line: self.line, field: field() });
         };
         self.line = line;
+        if most < 0 {
+            return Err(ReadError::Empty { line, field: field() });
+        }
         let number = word.parse().ok().filter(|number| (0..=most).contains(number));
         number.ok_or_else(|| ReadError::Number {
             line,
@@ -202,4 +215,16 @@ pub fn read_assignment(text: &str, tasks: usize, machines: usize) -> Result<Vec<
 pub fn write_assignment(assignment: &[u32]) -> String {
     let words: Vec<String> = assignment.iter().map(u32::to_string).collect();
     words.join(" ") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An assignment read as a model declares no services, and then names one.
+    #[test]
+    fn a_reference_to_an_empty_list_says_so() {
+        let error = read_model("0 0 0 1 1").unwrap_err();
+        assert!(matches!(error, ReadError::Empty { line: 1, .. }), "{error}");
+    }
 }

@@ -104,6 +104,14 @@ pub(crate) enum AgentError {
     /// The system has no threads or signals left.
     #[error("the operating system refuses: {0}")]
     System(#[from] io::Error),
+    /// Choose another folder, or correct its permissions.
+    #[error("{}: cannot be the agent's folder: {why}; choose another with --dir", folder.display())]
+    Folder {
+        /// The given folder.
+        folder: PathBuf,
+        /// Underlying error.
+        why: io::Error,
+    },
     /// Look at the folder.
     #[error(transparent)]
     Driver(#[from] DriverError),

@@ -40,9 +40,10 @@ pub(super) struct Ready {
 
 /// Prepares the folder and the groups of tasks, finds those that run, and asks the cell for its kinds.
 pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
-    fs::create_dir_all(&args.dir)?;
-    let dir = args.dir.canonicalize()?;
-    let lock = File::create(dir.join("agent.lock"))?;
+    let refused = |why| AgentError::Folder { folder: args.dir.clone(), why };
+    fs::create_dir_all(&args.dir).map_err(refused)?;
+    let dir = args.dir.canonicalize().map_err(refused)?;
+    let lock = File::create(dir.join("agent.lock")).map_err(refused)?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(AgentError::FolderInUse(dir));
     }

@@ -383,6 +383,7 @@ fn bad_arguments_are_told() {
         (vec!["agent", "--simulate=1", "--fail=101"], "101 is not in"),
         (vec!["agent", "--simulate=1", "--run-time-scale=-1"], "a number from 0"),
         (vec!["agent", "--simulate=1", "--cell=no address"], "is not an address"),
+        (vec!["agent", "--no-limits", "--dir=/proc/x"], "/proc/x: cannot be the agent's folder"),
         (vec!["serve", "--memory", "--machine-timeout=0"], "machine-timeout"),
     ];
     for (arguments, expected) in cases {
