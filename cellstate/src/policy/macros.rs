@@ -213,9 +213,6 @@ macro_rules! policies {
                 notes: &mut Notes,
                 late: &mut Vec<Conflict>,
             ) {
-                if met.is_empty() {
-                    return;
-                }
                 $(if met.has(<$state as Listed>::BIT) {
                     <$state>::check_all(cell, review, &mut notes.$name, late);
                 })+
@@ -224,9 +221,6 @@ macro_rules! policies {
             /// Concludes a transaction for those of its policies that it met.
             #[inline]
             pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
-                if met.is_empty() {
-                    return;
-                }
                 $(if met.has(<$state as Listed>::BIT) {
                     <$state>::settle(cell, review, notes.$name);
                 })+
