@@ -69,9 +69,9 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let fields = arguments["properties"].as_object().into_iter().flatten();
     let described: Vec<String> = fields
         .map(|(name, field)| match field.get("default") {
-            Some(Value::Null) => format!("`{name}`, optional"),
+            Some(Value::Null) => format!("`{name}` (optional)"),
             Some(default) => format!("`{name} = {}`", as_toml(default)),
-            None => format!("`{name}`, required"),
+            None => format!("`{name}` (required)"),
         })
         .collect();
     described.join(", ")
