@@ -45,18 +45,17 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
 
 /// Every plugin of the library.
 fn table() -> String {
-    let mut text = "| name | also known as | point | arguments | what it does |\n".to_owned();
-    text += "|---|---|---|---|---|\n";
+    let mut text = "| name, alias | point | arguments | effect |\n|---|---|---|---|\n".to_owned();
     let schema = schema(&Registry::built_in());
     for plugin in Registry::built_in().plugins() {
-        let quoted: Vec<String> = plugin.aliases().map(|name| format!("`{name}`")).collect();
-        let (name, point, aliases) = (plugin.name(), plugin.point(), quoted.join(", "));
+        let names = std::iter::once(plugin.name()).chain(plugin.aliases());
+        let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         let arguments = match plugin.presence() {
             Presence::Always => "always there".to_owned(),
-            Presence::Optional => arguments(&schema, plugin.point(), name),
+            Presence::Optional => arguments(&schema, plugin.point(), plugin.name()),
         };
-        let what = plugin.sentence();
-        text += &format!("| `{name}` | {aliases} | {point} | {arguments} | {what} |\n");
+        let (names, point, effect) = (quoted.join(", "), plugin.point(), plugin.sentence());
+        text += &format!("| {names} | {point} | {arguments} | {effect} |\n");
     }
     text
 }
@@ -70,12 +69,12 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let fields = arguments["properties"].as_object().into_iter().flatten();
     let described: Vec<String> = fields
         .map(|(name, field)| match field.get("default") {
-            Some(Value::Null) => format!("`{name}`, optional"),
+            Some(Value::Null) => format!("`{name}` (optional)"),
             Some(default) => format!("`{name} = {}`", as_toml(default)),
-            None => format!("`{name}`, required"),
+            None => format!("`{name}` (required)"),
         })
         .collect();
-    if described.is_empty() { "none".to_owned() } else { described.join(", ") }
+    described.join(", ")
 }
 
 /// A value as it is written in one line of TOML.
