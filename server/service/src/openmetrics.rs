@@ -107,6 +107,7 @@ impl MetricWriter<'_> {
     /// Writes a histogram of durations.
     ///
     /// # Errors
+    ///
     /// See [`MetricWriter::gauge`].
     pub fn histogram(&mut self, figure: Figure, took: &Histogram) -> fmt::Result {
         encode(&mut self.begin(figure, MetricType::Histogram)?, took)
@@ -159,9 +160,10 @@ fn encode(metric: &mut MetricEncoder<'_>, took: &Histogram) -> fmt::Result {
 
 /// A source of metrics.
 pub trait Figures: Send + Sync + fmt::Debug + 'static {
-    /// Writes them.
+    /// Writes the metrics.
     ///
     /// # Errors
+    ///
     /// If they cannot be written as text.
     fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result;
 }
@@ -176,10 +178,11 @@ impl<F: Figures> Collector for Written<F> {
     }
 }
 
-/// The text.
+/// Returns the metrics as text.
 ///
 /// # Errors
-/// If a figure cannot be written as text.
+///
+/// If a metric cannot be written as text.
 pub fn text(figures: impl Figures) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("omega");
     registry.register_collector(Box::new(Written(figures)));
