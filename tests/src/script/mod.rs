@@ -50,6 +50,7 @@ use std::fmt::Write;
 /// Runs every script of a file. Returns the file with the scripts' output.
 ///
 /// # Panics
+///
 /// If a line is invalid; the message names it.
 #[must_use]
 pub fn run_file(text: &str) -> String {
@@ -289,7 +290,7 @@ impl World {
     }
 }
 
-/// An answer in words.
+/// A result in words.
 fn answer(commit: &Commit) -> String {
     if commit.is_complete() {
         return format!("taken at {}", commit.version);
