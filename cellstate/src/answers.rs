@@ -44,7 +44,6 @@ impl Answers {
     /// Checks that a number is not so far ahead that later numbers would run out (see [`NUMBERS_AHEAD_MAX`]).
     ///
     /// # Errors
-    ///
     /// If it is.
     pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
         // No number comes after the last one, so it is never used.
@@ -58,7 +57,6 @@ impl Answers {
     /// Returns the cached result of a transaction, if there is one.
     ///
     /// # Errors
-    ///
     /// If the number was used for a different transaction, is older than the cache, or is fenced.
     pub(crate) fn find(
         &self,

@@ -95,7 +95,6 @@ impl Cell {
     /// Recounts everything, and returns the audited version.
     ///
     /// # Errors
-    ///
     /// The first difference, in the order of [`AuditError`].
     pub fn audit(&self) -> Result<Version, AuditError> {
         let recount = self.recount()?;
@@ -277,7 +276,6 @@ impl Cell {
     /// shrank.
     ///
     /// # Errors
-    ///
     /// As [`Cell::audit`], or the first overcommitted machine.
     pub fn audit_no_overcommit(&self) -> Result<Version, AuditError> {
         let version = self.audit()?;

@@ -143,7 +143,6 @@ impl Cell {
     /// Applies a command.
     ///
     /// # Errors
-    ///
     /// If the command is invalid in the present state; then nothing has changed.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         if let Command::Commit(txn) = &command {

@@ -41,7 +41,6 @@ pub trait CellHandle: Send + Sync {
     /// transaction.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached, or rejects the name.
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError>;
 
@@ -50,7 +49,6 @@ pub trait CellHandle: Send + Sync {
     /// on the number of changes only.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached; then `delta` is unchanged.
     fn sync(
         &self,
@@ -62,7 +60,6 @@ pub trait CellHandle: Send + Sync {
     /// Commits a transaction. Accepted items are durable when this returns `Ok`.
     ///
     /// # Errors
-    ///
     /// If the transaction was not committed, or its outcome is unknown.
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError>;
 

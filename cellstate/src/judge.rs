@@ -65,7 +65,6 @@ pub struct Grant {
 /// Checks one task's claim on one machine, and returns the devices and cores that it gets.
 ///
 /// # Errors
-///
 /// The first reason, in the order of the table in ARCHITECTURE.md.
 pub(crate) fn judge(
     machine: MachineId,
@@ -120,7 +119,6 @@ pub(crate) fn judge(
 /// Checks that enough of every kind is free.
 ///
 /// # Errors
-///
 /// The first kind that is short.
 #[inline]
 pub(crate) fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {

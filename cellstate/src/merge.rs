@@ -10,7 +10,6 @@ impl Delta {
     /// Appends a delta that starts where this one ends. Applying the result has the effect of applying both.
     ///
     /// # Panics
-    ///
     /// If `later` neither is full nor starts where this one ends.
     pub fn append(&mut self, later: Delta) {
         if later.full {

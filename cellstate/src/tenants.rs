@@ -162,7 +162,6 @@ impl Tenants {
     /// Configures a tenant; nothing changes on an error.
     ///
     /// # Errors
-    ///
     /// If the tree would have a cycle or be too deep, or a sum would exceed 64 bits.
     pub(crate) fn set_tenant(
         &mut self,

@@ -75,7 +75,6 @@ pub fn folder_of(file: &Path) -> &Path {
 /// Reads a backup and checks every byte of it, changing nothing.
 ///
 /// # Errors
-///
 /// If it cannot be read, or is not a complete backup.
 pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     read_backup(&ReadOnlyDisk::default(), file).map_err(|error| {
@@ -109,7 +108,6 @@ pub enum ReadCellError {
 /// Reads the cell of a backup, or of the directory of a stopped replica, replayed as the options say.
 ///
 /// # Errors
-///
 /// If it cannot be read, or is damaged.
 pub fn read_cell(from: &Path, options: &ReplayOptions) -> Result<Cell, ReadCellError> {
     if from.is_dir() {

@@ -113,7 +113,6 @@ fn versions(oldest: u8, newest: u8) -> String {
 /// Appends the encoding of a command to `out`.
 ///
 /// # Errors
-///
 /// If it is too large; then `out` is unchanged.
 pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     put(command, out)
@@ -122,7 +121,6 @@ pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// Decodes a command.
 ///
 /// # Errors
-///
 /// If the bytes are not exactly one command of a readable version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
     take(bytes)
@@ -149,7 +147,6 @@ pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
 /// Appends a command to an entry.
 ///
 /// # Errors
-///
 /// If it is too large; then `entry` is unchanged.
 pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(), EncodeError> {
     put_body(command, entry)
@@ -192,7 +189,6 @@ pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError
 /// Decodes the commands of an entry, in order.
 ///
 /// # Errors
-///
 /// If the bytes are not an entry of a readable version.
 pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
     let (_, body) = entry_head(bytes)?;

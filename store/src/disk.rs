@@ -10,42 +10,36 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Creates a file and locks it.
     ///
     /// # Errors
-    ///
     /// Of kind `AlreadyExists` if it exists, `WouldBlock` if another process has locked it, or those of the disk.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens a file for reading and writing, and locks it.
     ///
     /// # Errors
-    ///
     /// Of kind `WouldBlock` if another process has locked it, or those of the disk.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Creates a folder, unless it exists.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The names of the files in a folder, in ascending order.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Renames a file within its folder, atomically; a file of the new name is replaced.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file. It stays usable where it is open.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
@@ -53,7 +47,6 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// one.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
@@ -63,21 +56,18 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Length in bytes.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn length(&mut self) -> io::Result<u64>;
 
     /// Fills `buffer` from an offset up to the end of the file. Returns the number of bytes read.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Writes all of `bytes` at an offset. After an error any part of them may be written.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
@@ -85,14 +75,12 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// fail for lack of space.
     ///
     /// # Errors
-    ///
     /// Those of the disk. One of kind `StorageFull` leaves the file unchanged.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
     /// Truncates the file.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 

@@ -191,7 +191,6 @@ impl Membership {
     /// result.
     ///
     /// # Errors
-    ///
     /// If the change is invalid.
     pub fn check(&self, change: &MembershipChange) -> Result<(), ChangeError> {
         if change.steps.is_empty() {
@@ -376,7 +375,6 @@ impl MembershipChange {
     /// Decodes the content of an entry.
     ///
     /// # Errors
-    ///
     /// If the bytes are no change.
     pub fn from_bytes(bytes: &[u8]) -> Result<MembershipChange, CodecError> {
         codec::decode_small(bytes)

@@ -23,7 +23,6 @@ pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// Appends the encoding of a message to `out`.
 ///
 /// # Errors
-///
 /// If it is too large; then `out` is unchanged.
 pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();

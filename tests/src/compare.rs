@@ -121,7 +121,6 @@ fn equal<T: PartialEq + std::fmt::Debug>(
 /// Compares the public state of both.
 ///
 /// # Errors
-///
 /// The first difference, with both sides.
 pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal::<Version>("version", &cell.version(), &reference.version())?;
@@ -206,7 +205,6 @@ fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
 /// Compares two results, except for the text of a rejection, which is for people.
 ///
 /// # Errors
-///
 /// Both results, if they differ.
 pub fn compare_answers(
     cell: Result<Outcome, Rejection>,

@@ -67,7 +67,6 @@ fn first_job(cell: &Cell) -> u64 {
 /// Creates the directory of the only replica of a cell.
 ///
 /// # Errors
-///
 /// The reason of a failure.
 pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<(), String> {
     let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
@@ -81,7 +80,6 @@ pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<()
 /// Opens and starts the replica.
 ///
 /// # Errors
-///
 /// The reason of a failure.
 pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
     let directory = Directory::open(disk, path, Expected::default());
@@ -102,7 +100,6 @@ impl Lone {
     /// Starts the replica and determines how far it came.
     ///
     /// # Errors
-    ///
     /// The reason why it does not start, or the error in its state.
     pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Lone, String> {
         let mut lone = Lone { started: open(disk, path)?, next: 0 };
@@ -120,7 +117,6 @@ impl Lone {
     /// Number of accepted transactions. Audits the state.
     ///
     /// # Errors
-    ///
     /// The error in the state.
     pub fn count(&mut self) -> Result<u64, String> {
         let register = Command::RegisterScheduler { name: "load".into() };
@@ -152,7 +148,6 @@ impl Lone {
     /// Submits the next transaction. Returns whether it was acknowledged.
     ///
     /// # Panics
-    ///
     /// If it was rejected, which must not happen.
     pub fn work(&mut self) -> bool {
         let txn = transaction(&self.started.replica.applied().lock().cell, self.next);

@@ -40,7 +40,6 @@ impl Trio {
     /// Applies a command to all three, and compares them.
     ///
     /// # Errors
-    ///
     /// The difference, or the finding of the audit.
     pub fn step(&mut self, command: &Command) -> Result<(), String> {
         self.answer(command).map(drop)
@@ -49,7 +48,6 @@ impl Trio {
     /// Applies a command to all three, compares them, and returns the result.
     ///
     /// # Errors
-    ///
     /// The difference, or the finding of the audit.
     pub fn answer(&mut self, command: &Command) -> Result<Result<Outcome, Rejection>, String> {
         let hash = self.cell.state_hash();
@@ -112,7 +110,6 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
 /// Runs a random history of this many commands.
 ///
 /// # Errors
-///
 /// If it fails.
 pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
     let mut generator = generator(seed);

@@ -64,7 +64,6 @@ impl Held {
     /// Reads the contents of a log.
     ///
     /// # Panics
-    ///
     /// If it cannot be read, or reading in pieces gives a different result.
     pub fn of(log: &mut dyn LogEngine) -> Held {
         let Bounds { base, last } = log.bounds();
@@ -160,7 +159,6 @@ impl Worker {
 /// Performs an operation on an engine.
 ///
 /// # Errors
-///
 /// Those of the engine.
 pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
     match step {
@@ -202,7 +200,6 @@ impl NaiveLog {
     /// Continues with the contents found on reopening.
     ///
     /// # Errors
-    ///
     /// The allowed and the found contents, if the latter are not allowed.
     pub fn reopened(&mut self, found: Held) -> Result<(), String> {
         let mut allowed = self.safe.clone();
@@ -226,7 +223,6 @@ impl NaiveLog {
 /// Compares everything that an engine returns with the naive log.
 ///
 /// # Errors
-///
 /// The first difference.
 pub fn compare(log: &mut dyn LogEngine, held: &Held, dice: &mut Dice) -> Result<(), String> {
     let bounds = Bounds { base: held.base, last: held.last() };

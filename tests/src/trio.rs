@@ -69,7 +69,6 @@ impl Trio {
     /// Three replicas with an elected leader, a machine and a job.
     ///
     /// # Panics
-    ///
     /// If they do not get there.
     #[must_use]
     pub fn new() -> Trio {
@@ -200,7 +199,6 @@ impl Trio {
     /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the operations.
     ///
     /// # Panics
-    ///
     /// If they do not agree, or anything acknowledged is lost or done twice.
     pub fn agree(&mut self) {
         self.cut = None;

@@ -100,7 +100,6 @@ impl Amount {
     /// The amount in the smallest unit of a kind, rounded up, so that a request loses nothing.
     ///
     /// # Errors
-    ///
     /// If its unit is not the kind's, or it is too large.
     pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
         self.rounded(unit, Rounding::Up)

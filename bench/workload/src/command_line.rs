@@ -12,7 +12,6 @@ pub const BAD_INPUT: u8 = 2;
 /// Parses the arguments of a program. Help and version are printed, and end the program.
 ///
 /// # Errors
-///
 /// If the arguments are invalid: the exit code, after the error was printed.
 pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {

@@ -43,7 +43,6 @@ impl Decimal {
     /// Parses `12`, `0.5`, `.5`, `5e-05`.
     ///
     /// # Errors
-    ///
     /// If the text is anything else, or the number is negative.
     pub fn parse(text: &str) -> Result<Decimal, DecimalError> {
         let unsigned = text.trim_start_matches(['-', '+']);

@@ -66,7 +66,6 @@ pub struct GoogleOptions {
 /// Reads the trace. The replay and its machine events end with the last arrival.
 ///
 /// # Errors
-///
 /// If a file is missing or invalid.
 pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> {
     whole(&mut open(dir, options)?)
@@ -75,7 +74,6 @@ pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> 
 /// Opens the trace as a stream.
 ///
 /// # Errors
-///
 /// If a file is missing, or the initial machines are invalid.
 pub fn open(dir: &Path, options: &GoogleOptions) -> Result<GoogleStream, LoadError> {
     let overcommit = match options.production {

@@ -201,7 +201,6 @@ impl InputArgs {
     /// Reads the whole workload for placement.
     ///
     /// # Errors
-    ///
     /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
     pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
         Ok(whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?)
@@ -210,7 +209,6 @@ impl InputArgs {
     /// Opens the workload as a stream.
     ///
     /// # Errors
-    ///
     /// If arguments contradict each other, or a file is missing or its beginning is invalid.
     pub fn open(&self, seed: u64) -> Result<Box<dyn Stream>, InputError> {
         self.reader(seed, Window::Bounded, Machines::Optional)

@@ -36,7 +36,6 @@ const CELLS: [Cell; 3] = [
 /// batch load).
 ///
 /// # Errors
-///
 /// If there is no such cell, or a file is missing or invalid.
 pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
     whole(&mut open(dir, cell, Window::All)?)

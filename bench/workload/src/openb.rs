@@ -32,7 +32,6 @@ const LIST_SUFFIX: &str = ".csv.gz";
 /// Reads the machines and one list of tasks, such as `default` or `gpuspec33`.
 ///
 /// # Errors
-///
 /// If there is no such list, or a file is missing or invalid.
 pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
     whole(&mut open(dir, list)?)

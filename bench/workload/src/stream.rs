@@ -104,7 +104,6 @@ pub trait Stream {
     /// The next event; `None` at the end.
     ///
     /// # Errors
-    ///
     /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
@@ -158,7 +157,6 @@ impl Names {
     /// Records the name of the next job.
     ///
     /// # Errors
-    ///
     /// If an earlier job has the name.
     pub fn admit(&mut self, job: &JobEvent, at: &JobsAt) -> Result<(), LoadError> {
         let name = &job.arrival.job.name;

@@ -53,7 +53,6 @@ impl Table {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    ///
     /// If it cannot be read, is empty, or its header is invalid.
     pub fn open(file: &Path) -> Result<Table, LoadError> {
         let input = open_input(file)
@@ -118,7 +117,6 @@ impl Table {
     /// The next row that is not blank; `None` at the end.
     ///
     /// # Errors
-    ///
     /// If the file cannot be read further, or the line is not a row of this table.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, LoadError> {
         if !self.next_record()? {
@@ -321,7 +319,6 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
 /// Reads the whole text of a file, and decompresses it if it begins like a gzip file.
 ///
 /// # Errors
-///
 /// If it cannot be read, or is not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
     let mut text = String::new();

@@ -40,7 +40,6 @@ impl Cell {
     /// Restores the cell that an image was taken of.
     ///
     /// # Errors
-    ///
     /// If parts of the image contradict each other, or no sequence of commands could have led to it.
     pub fn from_image(image: Image) -> Result<Cell, ImageError> {
         let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();

@@ -155,7 +155,6 @@ macro_rules! policies {
             /// Checks whether a placed task may grow by these amounts, before amounts are compared.
             ///
             /// # Errors
-            ///
             /// The first reason against it, in the order of the list.
             pub(crate) fn admit_resize(
                 &self,
@@ -172,7 +171,6 @@ macro_rules! policies {
             /// Checks whether a placed task may grow by these amounts, which its machine has free.
             ///
             /// # Errors
-            ///
             /// The first reason against it, in the order of the list.
             pub(crate) fn check_resize(
                 &self,
@@ -330,7 +328,6 @@ macro_rules! policies {
             /// Restores the parts of a snapshot.
             ///
             /// # Errors
-            ///
             /// The first part that is impossible.
             pub(crate) fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
                 $(self.$name.restore(restoring.again())?;)+

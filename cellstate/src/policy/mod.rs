@@ -66,7 +66,6 @@ pub(crate) trait Ledger: Default {
     /// Checks whether a machine accepts a task, before amounts are compared.
     ///
     /// # Errors
-    ///
     /// The reason against it.
     #[inline]
     fn admit(&self, _at: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
@@ -105,7 +104,6 @@ pub(crate) trait Checks {
     /// Checks whether a machine accepts a task.
     ///
     /// # Errors
-    ///
     /// The first reason against it, in the order of the list.
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
 
@@ -134,7 +132,6 @@ pub(crate) trait Policy: Ledger {
     /// Checks whether a placed task may grow by these amounts, before amounts are compared.
     ///
     /// # Errors
-    ///
     /// The reason against it.
     fn admit_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
@@ -143,7 +140,6 @@ pub(crate) trait Policy: Ledger {
     /// Checks whether a placed task may grow by these amounts, which its machine has free.
     ///
     /// # Errors
-    ///
     /// The reason against it.
     fn check_resize(&self, _by: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
         Ok(())
@@ -216,7 +212,6 @@ pub(crate) trait Policy: Ledger {
     /// Restores its part of a snapshot, before any task is counted.
     ///
     /// # Errors
-    ///
     /// If the part is impossible.
     fn restore(&mut self, _restoring: Restoring<'_>) -> Result<(), ImageError> {
         Ok(())

@@ -38,7 +38,6 @@ pub(crate) trait TenantTree {
     /// everything.
     ///
     /// # Errors
-    ///
     /// The first limit that is exceeded.
     fn check_limits(&self, _tenant: u32, _more: &[i64]) -> Result<(), Reason> {
         Ok(())

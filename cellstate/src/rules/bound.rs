@@ -113,7 +113,6 @@ impl RuleBook {
     /// Calls `each` with every bound of a group's rules, in the order of their reasons, until a call fails.
     ///
     /// # Errors
-    ///
     /// The error of that call.
     pub(super) fn try_bounds<'a, E>(
         &'a self,

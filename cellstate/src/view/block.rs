@@ -144,7 +144,6 @@ impl LeftShare<'_> {
     /// loop, which is then compiled to vector instructions.
     ///
     /// # Panics
-    ///
     /// If there is no such lane.
     #[inline(always)]
     #[must_use]

@@ -52,7 +52,6 @@ impl View {
     /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
     ///
     /// # Errors
-    ///
     /// If the placement check or a tenant's limit rejects it, as the cell would.
     pub fn claim(
         &mut self,
@@ -72,7 +71,6 @@ impl View {
     /// again.
     ///
     /// # Errors
-    ///
     /// If the placement check rejects it, as the cell would.
     pub fn claim_in_quota(
         &mut self,

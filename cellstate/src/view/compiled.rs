@@ -108,7 +108,6 @@ impl View {
     /// The needs of a compiled group.
     ///
     /// # Panics
-    ///
     /// If the group was forgotten.
     #[must_use]
     pub fn need(&self, group: GroupRef) -> &Need {

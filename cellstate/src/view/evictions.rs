@@ -50,7 +50,6 @@ impl View {
     /// transaction of the claim, and stay off the view until the result. The view must keep placements.
     ///
     /// # Errors
-    ///
     /// If the placement check rejects it even so; then the view is unchanged.
     pub fn claim_evicting(
         &mut self,
@@ -66,7 +65,6 @@ impl View {
     /// ([`View::surplus`]).
     ///
     /// # Errors
-    ///
     /// If the placement check rejects it even so; then the view is unchanged.
     pub fn claim_throttling(
         &mut self,

@@ -195,7 +195,6 @@ impl View {
     /// Brings the view to the cell's present version. [`View::delta`] then has the changes.
     ///
     /// # Errors
-    ///
     /// If the cell cannot be reached; the view stays unchanged.
     pub fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         let mut delta = std::mem::take(&mut self.delta);
@@ -217,7 +216,6 @@ impl View {
     /// Applies a delta that starts at the view's version, or a full one.
     ///
     /// # Panics
-    ///
     /// If the delta starts at another version, which would make the view wrong.
     pub fn apply(&mut self, delta: &Delta) {
         self.tenants.begin_sync();
@@ -570,7 +568,6 @@ impl View {
     /// devices and cores that it would get.
     ///
     /// # Errors
-    ///
     /// The reason against it.
     pub fn judge(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
         if row >= self.rows() {

@@ -41,7 +41,6 @@ impl View {
     /// The present reach of a compiled group.
     ///
     /// # Panics
-    ///
     /// If the group was forgotten.
     #[must_use]
     pub fn reach(&self, group: GroupRef) -> &Reach {
@@ -51,7 +50,6 @@ impl View {
     /// Sets the reach of a compiled group.
     ///
     /// # Panics
-    ///
     /// If the group was forgotten.
     pub fn set_reach(&mut self, group: GroupRef, reach: Reach) {
         let compiled = self.groups[group.0 as usize].as_mut();

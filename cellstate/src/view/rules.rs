@@ -10,7 +10,6 @@ impl View {
     /// Checks one family of rules for a task on the machine in a row.
     ///
     /// # Errors
-    ///
     /// The first reason against it.
     pub fn judge_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
         let Some(rules) = &need.rules else { return Ok(()) };

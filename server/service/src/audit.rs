@@ -268,7 +268,6 @@ pub fn verify(path: &Path) -> Result<u64, VerifyError> {
 /// crash, is ignored.
 ///
 /// # Errors
-///
 /// As [`verify`].
 pub fn verify_files(files: &[PathBuf]) -> Result<u64, VerifyError> {
     let mut before: Option<String> = None;

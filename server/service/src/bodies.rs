@@ -181,7 +181,6 @@ impl Outgoing {
     /// The body of a complete reply. The call's slot is free; an unread reply counts with its bytes.
     ///
     /// # Errors
-    ///
     /// If the call only reads, and unread replies fill the caller's share. The reply to a write is always sent.
     pub(crate) async fn answer(
         response: Response<Body>,

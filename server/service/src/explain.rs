@@ -46,7 +46,6 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// Explains a job from the machines of `cell`. Called on a thread that may block, by a few callers at once.
     ///
     /// # Errors
-    ///
     /// If the profile is invalid, or does not suit the cell.
     fn explain(
         &self,

@@ -144,7 +144,6 @@ impl Host {
     /// it on a thread that others wait for.
     ///
     /// # Errors
-    ///
     /// If this replica takes snapshots all the time.
     pub fn image(&self) -> Result<Image, ApiError> {
         match &self.cell {
@@ -254,7 +253,6 @@ impl Host {
     /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    ///
     /// If it was rejected, no leader accepts it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
@@ -280,7 +278,6 @@ impl Host {
     /// Waits until this replica's state includes the outcome of a command, and returns the outcome.
     ///
     /// # Errors
-    ///
     /// If the command was rejected.
     pub async fn settled(&self, outcome: Result<Outcome, Rejection>) -> Result<Outcome, ApiError> {
         let outcome = outcome.map_err(|rejection| ApiError::from(&rejection))?;
@@ -299,7 +296,6 @@ impl Host {
     /// Waits until this replica's state includes everything that was answered anywhere before this call.
     ///
     /// # Errors
-    ///
     /// If no leader answers in time.
     pub async fn refresh(&self, until: Instant) -> Result<(), ApiError> {
         let HostedCell::Replica(replica) = &self.cell else { return Ok(()) };
@@ -309,7 +305,6 @@ impl Host {
     /// Changes the membership.
     ///
     /// # Errors
-    ///
     /// If the change is invalid, or its outcome is unknown.
     pub async fn change_members(
         &self,
@@ -363,7 +358,6 @@ impl Host {
     /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
-    ///
     /// If it is not a voter, or no leader answers in time.
     pub async fn transfer(
         &self,

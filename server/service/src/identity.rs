@@ -192,7 +192,6 @@ pub fn is_plain(name: &str) -> bool {
 /// Parses the role in a URI, for this cell.
 ///
 /// # Errors
-///
 /// If it is invalid, or for another cell.
 pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     let malformed = || IdentityError::Malformed(uri.to_owned());

@@ -226,7 +226,6 @@ impl Places {
     /// Counts a call, whatever its result.
     ///
     /// # Errors
-    ///
     /// If the caller exceeds its rate.
     pub(crate) fn knock(&self, caller: &Caller, need: Need, now: Instant) -> Result<(), ApiError> {
         let Limits { calls_per_second, calls_burst, .. } = self.limits;

@@ -107,7 +107,6 @@ impl MetricWriter<'_> {
     /// Writes a histogram of durations.
     ///
     /// # Errors
-    ///
     /// See [`MetricWriter::gauge`].
     pub fn histogram(&mut self, figure: Figure, took: &Histogram) -> fmt::Result {
         encode(&mut self.begin(figure, MetricType::Histogram)?, took)
@@ -163,7 +162,6 @@ pub trait Figures: Send + Sync + fmt::Debug + 'static {
     /// Writes the metrics.
     ///
     /// # Errors
-    ///
     /// If they cannot be written as text.
     fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result;
 }
@@ -181,7 +179,6 @@ impl<F: Figures> Collector for Written<F> {
 /// Returns the metrics as text.
 ///
 /// # Errors
-///
 /// If a metric cannot be written as text.
 pub fn text(figures: impl Figures) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("omega");

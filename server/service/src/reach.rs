@@ -75,7 +75,6 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
 /// Checks that the caller may submit or grow a job.
 ///
 /// # Errors
-///
 /// If the tenant or the name is not the caller's, or the precedence is too high.
 pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     let Some(owner) = caller.owner() else { return Ok(()) };
@@ -99,7 +98,6 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
 /// Checks that the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted.
 ///
 /// # Errors
-///
 /// If it is an application, and the prefix is outside of its own names.
 pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     let Role::Application(owner) = &caller.role else { return Ok(()) };
@@ -115,7 +113,6 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
 /// Checks that the caller may read sums over all jobs.
 ///
 /// # Errors
-///
 /// If it may see only some jobs.
 pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
     match caller.is_bounded() {

@@ -202,7 +202,6 @@ pub fn find(path: &str) -> Option<&'static Rule> {
 /// Returns the rule of a call that the caller may make.
 ///
 /// # Errors
-///
 /// If the caller is not identified, or its role does not allow the call.
 pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     if let Role::Nobody(why) = &caller.role {

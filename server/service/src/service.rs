@@ -111,7 +111,6 @@ pub(crate) fn page_size(asked: u32) -> usize {
 /// Start of a page: the number of items before it. The token of the first page is empty.
 ///
 /// # Errors
-///
 /// If no page has ended with such a token.
 pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {

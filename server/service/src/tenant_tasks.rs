@@ -39,7 +39,6 @@ impl TenantTasks {
     /// Reserves a number of further tasks of a tenant.
     ///
     /// # Errors
-    ///
     /// If they would exceed the limit.
     pub(crate) fn admit(
         &self,

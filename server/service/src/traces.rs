@@ -89,7 +89,6 @@ impl Traces {
     /// Starts to export spans to a collector, which need not be reachable. Needs a tokio runtime.
     ///
     /// # Errors
-    ///
     /// If the address is invalid.
     pub fn start(settings: &TraceSettings, process: String) -> Result<Traces, Error> {
         let endpoint = Endpoint::from_shared(settings.endpoint.clone())?;

@@ -63,7 +63,6 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
 /// The cell is read scheduler by scheduler, so that commits do not wait long.
 ///
 /// # Errors
-///
 /// If there is no such scheduler, or the token is invalid.
 pub(crate) fn list(
     host: &Host,

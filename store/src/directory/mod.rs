@@ -66,7 +66,6 @@ impl Directory {
     /// Creates the directory of a new replica with an empty log, durably. An interrupted creation is completed.
     ///
     /// # Errors
-    ///
     /// If the directory exists, the folder holds something else, or the disk fails.
     pub fn create(
         disk: Arc<dyn Disk>,
@@ -79,7 +78,6 @@ impl Directory {
     /// Creates a directory with segments of another size, like [`Directory::create`].
     ///
     /// # Errors
-    ///
     /// As [`Directory::create`].
     pub fn create_with(
         disk: Arc<dyn Disk>,
@@ -117,7 +115,6 @@ impl Directory {
     /// Opens the directory of a replica.
     ///
     /// # Errors
-    ///
     /// If there is none, it does not match `expected`, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -177,7 +174,6 @@ impl Directory {
     /// Opens the log. Only one can be open.
     ///
     /// # Errors
-    ///
     /// If it is missing or damaged, or the disk fails.
     pub fn open_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
         self.open_log_to(Purpose::Work)
@@ -187,7 +183,6 @@ impl Directory {
     /// Only one can be open.
     ///
     /// # Errors
-    ///
     /// As [`Directory::open_log`].
     pub(crate) fn look_at_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
         self.open_log_to(Purpose::Look)

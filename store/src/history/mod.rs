@@ -82,7 +82,6 @@ pub struct History {
 /// Opens the directory of a replica for inspection.
 ///
 /// # Errors
-///
 /// If it is no directory, is in use, or cannot be read; or if its log is in RocksDB and this program was built without
 /// it.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
@@ -98,7 +97,6 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
 /// committed there; then only [`Which::All`] reaches the version.
 ///
 /// # Errors
-///
 /// As [`open`], or if the version is not available.
 pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
     let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
@@ -133,7 +131,6 @@ impl History {
     /// Checks every byte of all snapshots, and returns them in ascending order.
     ///
     /// # Errors
-    ///
     /// If the folder cannot be read.
     pub fn snapshots(&self) -> Result<Vec<CheckedSnapshot>, HistoryError> {
         let positions = self.snapshots.list()?;
@@ -143,7 +140,6 @@ impl History {
     /// Reads some entries from an index on; returns none only at the end of the log.
     ///
     /// # Errors
-    ///
     /// If they cannot be read.
     pub fn read(&mut self, from: LogIndex) -> Result<Vec<Entry>, HistoryError> {
         let mut entries = Vec::new();

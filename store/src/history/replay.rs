@@ -49,7 +49,6 @@ impl History {
     /// entries are checked.
     ///
     /// # Errors
-    ///
     /// If the version is not available, an entry cannot be applied, or an audit fails.
     pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
@@ -82,7 +81,6 @@ impl History {
     /// Restores the newest snapshot not after a version, or without a version the oldest one, and applies no entry yet.
     ///
     /// # Errors
-    ///
     /// If there is none.
     pub fn begin(&self, version: Option<Version>) -> Result<Replay, HistoryError> {
         let base = self.log.bounds().base.index;
@@ -204,11 +202,9 @@ impl Replay {
     /// Applies the next entry.
     ///
     /// # Errors
-    ///
     /// If it cannot be read, or its outcomes differ from the leader's.
     ///
     /// # Panics
-    ///
     /// If it is not the next entry.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
         self.apply_until(entry, &ReplayOptions::default())

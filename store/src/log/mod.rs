@@ -184,7 +184,6 @@ impl Batch {
     /// Panics on a batch that would break the log.
     ///
     /// # Panics
-    ///
     /// If the batch does not follow the log's end, breaks its own invariant, or has more than [`BATCH_BYTES_MAX`] bytes
     /// of data.
     pub fn check(&self, bounds: Bounds) {
@@ -228,18 +227,15 @@ pub trait LogEngine: fmt::Debug + Send {
     /// base's and at most one above the last.
     ///
     /// # Errors
-    ///
     /// If the disk is full or fails.
     ///
     /// # Panics
-    ///
     /// If the batch does not follow: see [`Batch::check`].
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
     /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting requests allow.
     ///
     /// # Errors
-    ///
     /// If the disk fails; unsynced batches may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
@@ -247,7 +243,6 @@ pub trait LogEngine: fmt::Debug + Send {
     /// data in all; none if the log lacks the first one.
     ///
     /// # Errors
-    ///
     /// If the data cannot be read back.
     fn read(
         &mut self,
@@ -259,7 +254,6 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The term of an entry in the log, or of the base.
     ///
     /// # Errors
-    ///
     /// If the data cannot be read back.
     fn term(&mut self, index: LogIndex) -> Result<Option<Term>, ReadError> {
         let bounds = self.bounds();
@@ -276,7 +270,6 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Drops all entries up to a position in the log. Their space is reused later. Durable with the next sync.
     ///
     /// # Errors
-    ///
     /// If the disk fails.
     fn compact(&mut self, base: Position) -> Result<(), WriteError>;
 
@@ -284,7 +277,6 @@ pub trait LogEngine: fmt::Debug + Send {
     /// hard state are durable on return; a crash leaves the old log or the new one.
     ///
     /// # Errors
-    ///
     /// If the disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
 
@@ -292,7 +284,6 @@ pub trait LogEngine: fmt::Debug + Send {
     /// for a sync are answered.
     ///
     /// # Errors
-    ///
     /// If the disk fails. A full disk is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
         Ok(())

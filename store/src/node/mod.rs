@@ -338,7 +338,6 @@ impl Node {
     /// received and loaded.
     ///
     /// # Errors
-    ///
     /// If the message is invalid. If the error is fatal, the replica must stop.
     pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
         self.check(message)?;
@@ -372,7 +371,6 @@ impl Node {
     /// one never will be.
     ///
     /// # Errors
-    ///
     /// If it does not lead, or too much is uncommitted.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<Position, ProposeError> {
         if self.raw.raft.state != StateRole::Leader {

@@ -105,7 +105,6 @@ impl ReplicatedCell {
     /// Applies a command on all replicas.
     ///
     /// # Errors
-    ///
     /// If it was rejected, or the outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
@@ -119,7 +118,6 @@ impl ReplicatedCell {
     /// that includes it.
     ///
     /// # Errors
-    ///
     /// If no leader answers.
     pub fn catch_up_with_all(&self) -> Result<Version, AskError> {
         match self.insist(Ask::Read, Doubt::Retry)? {
@@ -131,7 +129,6 @@ impl ReplicatedCell {
     /// Changes the membership. Returns the new one.
     ///
     /// # Errors
-    ///
     /// If that is not possible, or the outcome is unknown.
     pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
         match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
@@ -143,7 +140,6 @@ impl ReplicatedCell {
     /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
-    ///
     /// If it is not a voter, or no leader answers.
     pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
         match self.insist(Ask::Transfer(to), Doubt::Retry)? {

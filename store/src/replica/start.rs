@@ -121,7 +121,6 @@ pub enum StartError {
 /// Writes the initial state of a bootstrapped replica to a new directory.
 ///
 /// # Errors
-///
 /// If it cannot be written.
 pub fn found(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
     found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
@@ -130,7 +129,6 @@ pub fn found(directory: &Directory, membership: &Membership) -> Result<(), Start
 /// Bootstraps with an existing cell: a copy that continues independently. All initial replicas must be given the same.
 ///
 /// # Errors
-///
 /// If it cannot be written.
 pub fn found_with(
     directory: &Directory,
@@ -171,7 +169,6 @@ fn found_at(
 /// Starts the replica of a directory.
 ///
 /// # Errors
-///
 /// If anything that it has promised to keep is missing; nothing is changed then.
 pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartError> {
     let snapshots = snapshots_of(&directory)?;

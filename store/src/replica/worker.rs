@@ -60,7 +60,6 @@ impl LogWorker {
     /// if any.
     ///
     /// # Errors
-    ///
     /// If the disk fails: then its content is unknown, and the replica must end.
     pub fn work(&mut self) -> Result<Option<u64>, WriteError> {
         let mut last = None;
@@ -94,7 +93,6 @@ impl LogWorker {
     /// Prepares later writes. Called when waiting requests have been answered.
     ///
     /// # Errors
-    ///
     /// If the disk fails: see [`LogWorker::work`].
     pub fn prepare(&mut self) -> Result<(), WriteError> {
         if self.full { Ok(()) } else { self.engine.prepare() }

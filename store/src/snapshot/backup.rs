@@ -32,7 +32,6 @@ pub struct BackupContent {
 /// beginning of the file comes last. Returns the length of the file.
 ///
 /// # Errors
-///
 /// Those of `put`, or if a part of the state is too large.
 pub fn write_backup(
     from: CellId,
@@ -65,7 +64,6 @@ pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
 /// hash.
 ///
 /// # Errors
-///
 /// If it is damaged, no snapshot, or of another version; or if the disk fails.
 pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadError> {
     let mut file = disk.open(path).map_err(|source| match source.kind() {

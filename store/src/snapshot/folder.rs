@@ -54,7 +54,6 @@ impl Snapshots {
     /// [`Snapshots::receive`] continues.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -82,7 +81,6 @@ impl Snapshots {
     /// The position of every snapshot, in ascending order, without opening any.
     ///
     /// # Errors
-    ///
     /// Those of the disk.
     pub fn list(&self) -> Result<Vec<Position>, LoadError> {
         let names = self.disk.list(&self.folder);
@@ -95,7 +93,6 @@ impl Snapshots {
     /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
-    ///
     /// If it is not durable. Then no file has the final name, unless the disk failed after all was written; a file with
     /// the final name is always complete.
     pub fn save(&self, meta: &Meta, image: &Image) -> Result<(), SaveError> {
@@ -159,7 +156,6 @@ impl Snapshots {
     /// The newest snapshot, fully checked; `None` if there is none.
     ///
     /// # Errors
-    ///
     /// If it is damaged. An older one is no substitute, unless the log still has the entries after it; then call
     /// [`Snapshots::newest_before`].
     pub fn newest(&self) -> Result<Option<Found>, LoadError> {
@@ -169,7 +165,6 @@ impl Snapshots {
     /// The newest snapshot before a position, for callers to which an older one suffices.
     ///
     /// # Errors
-    ///
     /// As [`Snapshots::newest`].
     pub fn newest_before(&self, position: Position) -> Result<Option<Found>, LoadError> {
         self.found(self.list()?.into_iter().rfind(|other| *other < position))
@@ -182,7 +177,6 @@ impl Snapshots {
     /// The snapshot at a position, fully checked.
     ///
     /// # Errors
-    ///
     /// If there is none, it is damaged, or it belongs to another cell or position.
     pub fn check(&self, position: Position) -> Result<Found, LoadError> {
         self.with_file(position, |file, path| {
@@ -195,7 +189,6 @@ impl Snapshots {
     /// Reads a snapshot's image, and checks every byte and the state hash.
     ///
     /// # Errors
-    ///
     /// If there is none, it is damaged, or it belongs to another cell or position.
     pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
         self.with_file(position, |file, path| {
@@ -209,7 +202,6 @@ impl Snapshots {
     /// Restores the cell of a snapshot, and checks the state hash.
     ///
     /// # Errors
-    ///
     /// As [`Snapshots::load`], or if the image is not a valid cell.
     pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
         self.with_file(position, |file, path| {

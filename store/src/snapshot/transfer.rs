@@ -83,7 +83,6 @@ impl Snapshots {
     /// Prepares a snapshot for sending, and checks every byte.
     ///
     /// # Errors
-    ///
     /// If there is none, or it is damaged.
     pub fn outgoing(&self, position: Position) -> Result<Outgoing, LoadError> {
         let (file, path) = (self.file(position)?, self.path(position));
@@ -99,7 +98,6 @@ impl Snapshots {
     /// Prepares to receive a snapshot. Existing pieces of the same snapshot are kept; those of another are removed.
     ///
     /// # Errors
-    ///
     /// Those of the disk, or if it is being received already.
     pub fn receive(self: &Arc<Self>, offer: Offer) -> Result<Incoming, ReceiveError> {
         if offer.bytes < (FIXED + TRAILER) as u64 {
@@ -155,7 +153,6 @@ impl Outgoing {
     /// Reads a piece; empty after the last one.
     ///
     /// # Errors
-    ///
     /// Those of the disk, or if the file became shorter.
     pub fn piece(&self, number: u64) -> Result<Piece, LoadError> {
         let mut bytes = vec![0; self.offer.length_of(number) as usize];
@@ -209,7 +206,6 @@ impl Incoming {
     /// Writes a piece.
     ///
     /// # Errors
-    ///
     /// If it is damaged or out of order, or the disk fails. The same piece is then still wanted.
     pub fn accept(&mut self, piece: &Piece) -> Result<Taken, ReceiveError> {
         if piece.number < self.next {
@@ -232,7 +228,6 @@ impl Incoming {
     /// Checks the whole file, and makes it one of the replica's snapshots.
     ///
     /// # Errors
-    ///
     /// If pieces are missing, or the file differs from the offer; then it is deleted.
     pub fn finish(mut self) -> Result<(), ReceiveError> {
         if let Some(wanted) = self.wanted() {

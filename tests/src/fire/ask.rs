@@ -42,7 +42,6 @@ impl Replicas {
     /// Opens separate connections to these addresses.
     ///
     /// # Panics
-    ///
     /// If an address is invalid.
     #[must_use]
     pub fn new(runtime: &Arc<Runtime>, addresses: &[SocketAddr]) -> Replicas {
@@ -69,7 +68,6 @@ impl Replicas {
     /// Sends a transaction, marked as a retry if it was sent before.
     ///
     /// # Errors
-    ///
     /// If the reply is impossible for a transaction.
     pub fn commit(&self, at: usize, txn: &Transaction, retry: bool) -> Result<Fate, String> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
@@ -82,7 +80,6 @@ impl Replicas {
     /// Sends a transaction to two replicas at once, both times as a retry.
     ///
     /// # Errors
-    ///
     /// As [`Replicas::commit`], or if the two replies contradict each other.
     pub fn commit_twice(&self, at: usize, txn: &Transaction) -> Result<Fate, String> {
         let mut first = SchedulingServiceClient::new(self.channel(at));
@@ -106,7 +103,6 @@ impl Replicas {
     /// Registers a scheduler.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn register(&self, at: usize, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
@@ -118,7 +114,6 @@ impl Replicas {
     /// Registers a machine.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn add_machine(&self, at: usize, machine: &Machine) -> Result<MachineId, ApiError> {
         let mut client = MachineServiceClient::new(self.channel(at));
@@ -130,7 +125,6 @@ impl Replicas {
     /// Drains a machine, or resumes placing tasks on it.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn drain(&self, at: usize, id: MachineId, resume: bool) -> Result<Version, ApiError> {
         let mut client = MachineServiceClient::new(self.channel(at));
@@ -142,7 +136,6 @@ impl Replicas {
     /// Submits a job.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn submit(&self, at: usize, job: &Job) -> Result<JobId, ApiError> {
         let mut client = JobServiceClient::new(self.channel(at));
@@ -154,7 +147,6 @@ impl Replicas {
     /// Describes the cell.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn describe(&self, at: usize) -> Result<proto::DescribeCellResponse, ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
@@ -164,7 +156,6 @@ impl Replicas {
     /// Asks the leader to transfer leadership to another replica.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn hand_over(&self, at: usize, to: usize) -> Result<(), ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
@@ -175,7 +166,6 @@ impl Replicas {
     /// Tasks that run on a machine.
     ///
     /// # Errors
-    ///
     /// The reason of a failure.
     pub fn tasks(&self, at: usize, machine: MachineId) -> Result<TasksSeen, ApiError> {
         let mut client =

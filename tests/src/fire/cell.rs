@@ -36,7 +36,6 @@ impl Processes {
     /// Bootstraps a cell in a folder below `place`, with this `omega` program.
     ///
     /// # Errors
-    ///
     /// If a process does not start.
     pub fn found(program: &Path, place: &Path) -> io::Result<Processes> {
         Processes::found_on(program, place, Disks::Shared)
@@ -45,7 +44,6 @@ impl Processes {
     /// Bootstraps a cell, on separate disks if requested.
     ///
     /// # Errors
-    ///
     /// If a process does not start, or this system cannot provide disks.
     pub fn found_on(program: &Path, place: &Path, kind: Disks) -> io::Result<Processes> {
         let all = addresses(2 * REPLICAS);
@@ -72,7 +70,6 @@ impl Processes {
     /// Starts a replica on its existing folder.
     ///
     /// # Errors
-    ///
     /// If it does not start.
     pub fn start(&mut self, id: usize) -> io::Result<()> {
         self.start_with(id, &[])
@@ -125,7 +122,6 @@ impl Processes {
     /// Stops a replica by a signal, and waits until it has ended.
     ///
     /// # Errors
-    ///
     /// If it does not end successfully.
     pub fn stop(&mut self, id: usize) -> io::Result<()> {
         self.signal(id, Signal::TERM);
@@ -139,7 +135,6 @@ impl Processes {
     /// Makes the disk of a replica hang.
     ///
     /// # Errors
-    ///
     /// If it has no separate disk, or the system refuses.
     pub fn freeze(&self, id: usize) -> io::Result<()> {
         let disk = self.disks.get(&id).ok_or_else(|| io::Error::other("it has no disk"))?;
@@ -199,7 +194,6 @@ impl Processes {
     /// Restores all connections, resumes paused replicas, and starts killed ones.
     ///
     /// # Errors
-    ///
     /// If one does not start, or has ended on its own.
     pub fn heal(&mut self) -> io::Result<()> {
         self.wires.values().for_each(|relay| relay.set(Wire::Whole));

@@ -21,7 +21,6 @@ impl Disk {
     /// Creates and mounts a disk, in a new folder.
     ///
     /// # Errors
-    ///
     /// If this system does not allow it: the failed tool and its output.
     pub fn make(at: &Path) -> Result<Disk, String> {
         Disk::with_room(at, MIB)
@@ -30,7 +29,6 @@ impl Disk {
     /// Checks whether this system can create disks.
     ///
     /// # Errors
-    ///
     /// The failed tool and its output.
     pub fn probe(place: &Path) -> Result<(), String> {
         let dir = tempfile::tempdir_in(place).map_err(|error| error.to_string())?;
@@ -40,7 +38,6 @@ impl Disk {
     /// Creates a disk of a number of mebibytes, with a file system.
     ///
     /// # Errors
-    ///
     /// As [`Disk::make`].
     pub fn with_room(at: &Path, mib: u64) -> Result<Disk, String> {
         let text = |error: std::io::Error| error.to_string();
@@ -62,7 +59,6 @@ impl Disk {
     /// Makes it hang.
     ///
     /// # Errors
-    ///
     /// If the system refuses.
     pub fn freeze(&self) -> Result<(), String> {
         run(Command::new("fsfreeze").arg("--freeze").arg(&self.at))

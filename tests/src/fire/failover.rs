@@ -63,7 +63,6 @@ pub struct Outage {
 /// Makes a leader fail a number of times, and returns the cost of each failure.
 ///
 /// # Errors
-///
 /// If the cell does not start, or there is no reply for long.
 pub fn measure(
     program: &Path,

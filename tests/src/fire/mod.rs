@@ -82,7 +82,6 @@ impl Recorded {
     /// Checks the run.
     ///
     /// # Errors
-    ///
     /// The first difference.
     pub fn check(&self) -> Result<(), String> {
         verdict::check(&self.history, &self.looks, &self.done)
@@ -112,7 +111,6 @@ impl fmt::Display for Recorded {
 /// Runs a plan, and collects the records of clients and replicas. Only replicas are compared with each other.
 ///
 /// # Errors
-///
 /// The error, with the folder of the replicas, which is kept.
 pub fn record(plan: &Plan) -> Result<Recorded, String> {
     let cell = Processes::found_on(&plan.program, &plan.place, plan.disks);
@@ -131,7 +129,6 @@ pub fn record(plan: &Plan) -> Result<Recorded, String> {
 /// Runs a plan, and checks it.
 ///
 /// # Errors
-///
 /// The first error.
 pub fn run(plan: &Plan) -> Result<Recorded, String> {
     let wrong = |error: String| format!("seed {}: {error}", plan.seed);

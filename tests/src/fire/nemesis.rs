@@ -99,7 +99,6 @@ impl Nemesis<'_> {
     /// Injects one fault, and repairs it.
     ///
     /// # Errors
-    ///
     /// If clients make no progress although they should, or a replica has ended on its own.
     pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
         let leader = leader(self.replicas, self.notes)?;
@@ -123,7 +122,6 @@ impl Nemesis<'_> {
     /// Waits for some hundred replies without faults.
     ///
     /// # Errors
-    ///
     /// If there are none for long.
     pub fn rest(&self) -> Result<(), String> {
         (0..10).try_for_each(|_| self.progress("no fault"))
@@ -237,7 +235,6 @@ impl Nemesis<'_> {
 /// The leader now.
 ///
 /// # Errors
-///
 /// If no replica knows one for long, or the run has failed.
 pub fn leader(replicas: &Replicas, notes: &Notes) -> Result<usize, String> {
     let began = Instant::now();

@@ -51,7 +51,6 @@ impl Relay {
     /// Starts a relay to this address.
     ///
     /// # Errors
-    ///
     /// If the system has no port left.
     pub fn start(to: SocketAddr) -> io::Result<Relay> {
         let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -22,7 +22,6 @@ const FOUNDED: Version = Version(1);
 /// The log that all replicas agree on.
 ///
 /// # Errors
-///
 /// The first difference between them.
 pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     let mut logs = Vec::new();

@@ -39,7 +39,6 @@ impl Watchdog {
     /// Starts the shell in its own session, so that signals to the test's processes, like Ctrl-C, do not end it.
     ///
     /// # Errors
-    ///
     /// If the system has no shell.
     pub fn start() -> std::io::Result<Watchdog> {
         let mut shell = Command::new("setsid")

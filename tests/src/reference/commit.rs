@@ -21,7 +21,6 @@ impl Reference {
     /// Commits a transaction.
     ///
     /// # Errors
-    ///
     /// If it is invalid.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         if let Some(answer) = self.known_answer(txn)? {

@@ -177,7 +177,6 @@ impl Reference {
     /// Applies a command. A rejected one changes nothing.
     ///
     /// # Errors
-    ///
     /// The cell's errors.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         let adopts = match &command {

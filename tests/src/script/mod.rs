@@ -50,7 +50,6 @@ use std::fmt::Write;
 /// Runs every script of a file. Returns the file with the scripts' output.
 ///
 /// # Panics
-///
 /// If a line is invalid; the message names it.
 #[must_use]
 pub fn run_file(text: &str) -> String {

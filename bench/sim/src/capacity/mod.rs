@@ -74,7 +74,6 @@ impl Question {
 /// Searches, and passes each round of probes to `tell`.
 ///
 /// # Errors
-///
 /// If the cell rejects a part of the workload, or `tell` fails.
 pub fn find<E: From<ShippedError>>(
     workload: &Workload,

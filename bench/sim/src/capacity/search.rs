@@ -43,7 +43,6 @@ pub struct Found {
 /// Searches. `probe` returns the result for each number of a round.
 ///
 /// # Errors
-///
 /// If a probe fails.
 pub fn search<E>(
     limits: Limits,

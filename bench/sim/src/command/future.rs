@@ -109,7 +109,6 @@ pub enum WhatIfError {
 /// Compares the two futures, and prints the result.
 ///
 /// # Errors
-///
 /// If the change cannot be made, or the cell rejects it.
 pub(super) fn what_if(
     cell: &Cell,

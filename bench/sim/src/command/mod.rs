@@ -77,7 +77,6 @@ pub enum SimError {
 /// Runs the command, and returns its exit code.
 ///
 /// # Errors
-///
 /// If an input is invalid; nothing was simulated then.
 pub fn run(command: &SimCommand) -> Result<ExitCode, SimError> {
     match command {

@@ -117,7 +117,6 @@ const COLUMNS: [&str; 14] = [
 /// Simulates a log.
 ///
 /// # Errors
-///
 /// If the log is invalid.
 pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     let trace = Trace::read(&args.file, args.processors.map(NonZeroU64::get))?;

@@ -27,7 +27,6 @@ impl JobList {
     /// Reads `NAME.csv.gz` in a folder.
     ///
     /// # Errors
-    ///
     /// If it is missing or invalid, with the place.
     pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
         let mut table = Table::open(&dir.join(format!("{name}.csv.gz")))?;

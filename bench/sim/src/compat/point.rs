@@ -110,7 +110,6 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
 /// Runs a point whose schedulers have queues, with these jobs.
 ///
 /// # Panics
-///
 /// If a list of the point is not among the lists.
 #[must_use]
 pub fn run_sized(
@@ -192,7 +191,6 @@ impl Load {
     /// The jobs of a point.
     ///
     /// # Panics
-    ///
     /// If a list of the point is not among the lists.
     #[must_use]
     pub fn of_point(point: &Point, lists: &JobLists) -> Load {

@@ -100,7 +100,6 @@ impl ReferenceFile {
     /// Reads a file, or its first rows.
     ///
     /// # Errors
-    ///
     /// If it cannot be read, or a row is invalid, with the place.
     pub fn read(file: &Path, rows: Option<usize>) -> Result<ReferenceFile, LoadError> {
         let mut table = Table::open(file)?;

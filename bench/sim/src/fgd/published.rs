@@ -16,7 +16,6 @@ impl Published {
     /// Reads the table in a folder of the trace; empty if there is none.
     ///
     /// # Errors
-    ///
     /// If the table is invalid.
     pub fn read(dir: &Path) -> Result<Published, LoadError> {
         let file = dir.join("published_fgd_table.csv");

@@ -139,7 +139,6 @@ impl Experiment {
     /// The experiment with a figure of this name.
     ///
     /// # Errors
-    ///
     /// If there is none, with the reason.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);

@@ -148,7 +148,6 @@ impl CellPair {
     /// The lists of a folder where it has them, and generated ones for other loads.
     ///
     /// # Errors
-    ///
     /// If a list is missing or invalid, with the place.
     pub fn of_files(dir: &Path, seed: u64) -> Result<CellPair, LoadError> {
         let mut lab = CellPair::generated(seed);
@@ -162,7 +161,6 @@ impl CellPair {
     /// Returns `self` with the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    ///
     /// If a file is missing or invalid, with the place.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;

@@ -65,11 +65,9 @@ struct About<'a> {
 /// Simulates a workload in memory.
 ///
 /// # Panics
-///
 /// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-///
 /// If the cell rejects a part of the workload.
 pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outcome, ShippedError> {
     simulate_from(workload, settings, &Start::default())
@@ -78,11 +76,9 @@ pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outc
 /// Simulates a workload on a cell with further initial state besides machines.
 ///
 /// # Panics
-///
 /// As [`simulate`].
 ///
 /// # Errors
-///
 /// If the cell rejects a part of the workload, or the profiles do not suit its kinds.
 pub fn simulate_from(
     workload: &Workload,
@@ -105,11 +101,9 @@ pub fn simulate_from(
 /// job as time passes.
 ///
 /// # Panics
-///
 /// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-///
 /// If it cannot be read, two jobs have one name, or the cell rejects a part of it.
 pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     open: impl Fn() -> Result<Box<dyn Stream>, E>,

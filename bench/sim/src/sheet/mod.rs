@@ -93,7 +93,6 @@ impl Sheet {
     /// Adds a row.
     ///
     /// # Panics
-    ///
     /// If its number of cells differs from that of the columns.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");

@@ -41,7 +41,6 @@ impl Sheet {
     /// Encodes the table as a Parquet file whose columns have these kinds, with some named remarks.
     ///
     /// # Errors
-    ///
     /// If a cell does not match the kind of its column, or the number of kinds is wrong.
     pub fn parquet(&self, kinds: &[Kind], remarks: &[(&str, &str)]) -> Result<Vec<u8>> {
         if kinds.len() != self.columns.len() {

@@ -177,7 +177,6 @@ impl<'a> ShippedCell<'a> {
     /// A cell with the kinds, policy and machines of a workload, for these jobs. Schedulers are added later.
     ///
     /// # Errors
-    ///
     /// If the cell rejects any of it.
     pub fn new(
         (kinds, policy, described): (&Kinds, &Policy, &'a [Machine]),
@@ -238,7 +237,6 @@ impl<'a> ShippedCell<'a> {
     /// Returns the error of the run, if any.
     ///
     /// # Errors
-    ///
     /// The first machine or job that the cell rejected.
     pub fn check(&mut self) -> Result<(), ShippedError> {
         self.refused.take().map_or(Ok(()), Err)

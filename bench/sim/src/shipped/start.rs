@@ -19,7 +19,6 @@ impl ShippedCell<'_> {
     /// Sets quotas, and drains machines.
     ///
     /// # Errors
-    ///
     /// If the cell rejects a quota.
     pub fn prepare(&mut self, start: &Start) -> Result<(), ShippedError> {
         for (tenant, limit) in &start.quotas {

@@ -30,7 +30,6 @@ pub trait Policy {
 /// Runs all jobs, which ascend by submission and fit the machine. Returns the start of each.
 ///
 /// # Panics
-///
 /// If the policy starts a job that does not fit, or never starts one.
 #[must_use]
 pub fn simulate(jobs: &[SimJob], processors: u64, policy: &mut dyn Policy) -> Vec<u64> {

@@ -59,7 +59,6 @@ impl Trace {
     /// Reads a log for a machine with this number of processors, or, if that is `None`, with the header's.
     ///
     /// # Errors
-    ///
     /// If the log cannot be read, a line is invalid, or no job can be simulated.
     pub fn read(file: &Path, processors: Option<u64>) -> Result<Trace, LoadError> {
         let mut log = Log::open(file)?;

@@ -10,7 +10,6 @@ use std::path::Path;
 /// Writes `load` and one plot for each distribution into a folder, which is created if needed.
 ///
 /// # Errors
-///
 /// If a file cannot be written.
 pub fn write(dir: &Path, info: &Info, kinds: &Kinds) -> io::Result<()> {
     fs::create_dir_all(dir)?;

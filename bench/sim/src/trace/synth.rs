@@ -114,7 +114,6 @@ pub enum SynthError {
 /// Generates a trace like the one that `open` opens, which is read twice. Also returns the trace's resource kinds.
 ///
 /// # Errors
-///
 /// If it cannot be read, or the new one cannot be written. Incomplete files are removed.
 pub fn make(
     open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>,

@@ -36,7 +36,6 @@ impl Change {
     /// Returns the changed cell.
     ///
     /// # Errors
-    ///
     /// If a named machine does not exist, or none is left.
     pub fn made(&self, now: &Now) -> Result<Now, ChangeError> {
         let mut then = now.clone();

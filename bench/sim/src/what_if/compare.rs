@@ -124,7 +124,6 @@ impl Comparison {
     /// Runs both futures, until the end in the settings.
     ///
     /// # Errors
-    ///
     /// If the cell rejects a part of either.
     pub fn of(
         now: (&Now, &ScenarioSettings),

@@ -34,7 +34,6 @@ pub struct JobStream {
 /// Opens the list.
 ///
 /// # Errors
-///
 /// If a file is missing, or the initial machines are invalid.
 pub fn open(dir: &Path) -> Result<JobStream, LoadError> {
     let mut machines = Machines::open(dir, Overcommit::none())?;

@@ -11,7 +11,6 @@ use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 /// The budgets of a file. A budget that selects no pod, or has no bound, is dropped.
 ///
 /// # Errors
-///
 /// If a bound is neither a number nor a percentage up to 100, or if there are two; the API server rejects these, too.
 pub(super) fn budgets(
     objects: &[(Place, Object)],

@@ -51,7 +51,6 @@ use std::path::Path;
 /// selects them by their labels, PodDisruptionBudgets where a scheduler evicts.
 ///
 /// # Errors
-///
 /// If the file cannot be read, is no such list, or contains objects that the API server would reject.
 pub fn load(file: &Path) -> Result<Workload, LoadError> {
     let read = || workload(input::parse(&input::read_text(file)?)?);

@@ -52,7 +52,6 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
 /// Opens a log. Without given machines, those of its header are used.
 ///
 /// # Errors
-///
 /// If the file is missing, its first lines are invalid, or the header lacks the machines.
 pub fn open(
     file: &Path,

@@ -121,7 +121,6 @@ impl EvictionLog {
     /// Restores the log of a snapshot.
     ///
     /// # Errors
-    ///
     /// If the log is impossible at this time and limit.
     fn restore(
         list: &[(u64, u32)],

@@ -82,7 +82,6 @@ impl Agents {
     /// Reads a task's log from the agent of a machine, or from all agents if the task has no machine any more.
     ///
     /// # Errors
-    ///
     /// If this replica does not lead, or no agent with the log replies.
     pub(crate) async fn read_log(
         &self,

@@ -94,7 +94,6 @@ fn machines(
 /// Applies reports in order, and returns the recorded ends of tasks.
 ///
 /// # Errors
-///
 /// If it is not known that all were applied: then the stream must end.
 pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;

@@ -105,7 +105,6 @@ impl Leases {
     /// Leases a name to a process, if no process owns it, or its lease has expired.
     ///
     /// # Errors
-    ///
     /// If another process owns it, this replica is not the leader, or the outcome is unknown.
     pub(crate) async fn hold(
         &self,
@@ -140,7 +139,6 @@ impl Leases {
     /// Renews a process's leases of these names.
     ///
     /// # Errors
-    ///
     /// If it no longer owns one of them, or this replica is not the leader.
     pub(crate) async fn renew(
         &self,
@@ -168,7 +166,6 @@ impl Leases {
     /// Revokes all names of a process.
     ///
     /// # Errors
-    ///
     /// If no leader accepts it in time, or the outcome is unknown.
     pub(crate) async fn end(
         &self,
@@ -264,7 +261,6 @@ pub(crate) fn mark(holder: HolderId) -> u32 {
 /// The owner of a name, if it still has this mark.
 ///
 /// # Errors
-///
 /// If no scheduler has the name.
 pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId>, ApiError> {
     if !cell.schedulers().any(|state| **state.name == *name) {

@@ -63,7 +63,6 @@ struct Shown {
 /// until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors
-///
 /// I/O errors of the listener.
 pub async fn serve_web(
     Entrance { listener, door, audit, limits }: Entrance,

@@ -22,7 +22,6 @@ pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 /// requests must name a local host, like those for the web page.
 ///
 /// # Errors
-///
 /// I/O errors of the listener.
 pub async fn serve_metrics(
     listener: TcpListener,

@@ -82,7 +82,6 @@ impl RocksLog {
     /// Creates an empty log in a folder without one. An interrupted creation is completed.
     ///
     /// # Errors
-    ///
     /// If there is a log, or the disk fails.
     pub fn create(folder: &Path, owner: LogOwner) -> Result<RocksLog, CreateError> {
         let (db, mark) = open::create(folder, owner)?;
@@ -92,7 +91,6 @@ impl RocksLog {
     /// Opens a log, after reading and checking all of it.
     ///
     /// # Errors
-    ///
     /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
         let (db, state, mark) = open::open(folder, owner)?;
@@ -103,7 +101,6 @@ impl RocksLog {
     /// log open, as [`crate::directory`] does.
     ///
     /// # Errors
-    ///
     /// As [`RocksLog::open`].
     pub fn look(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
         let (db, state) = open::look(folder, owner)?;

@@ -153,11 +153,9 @@ impl SegmentLog {
     /// Creates an empty log in a folder without one. It is durable on return, if the folder is.
     ///
     /// # Errors
-    ///
     /// If there is a log, or the disk is full or fails.
     ///
     /// # Panics
-    ///
     /// If the options are out of their bounds.
     pub fn create(
         disk: Arc<dyn Disk>,
@@ -221,7 +219,6 @@ impl SegmentLog {
     /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable on return.
     ///
     /// # Errors
-    ///
     /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,

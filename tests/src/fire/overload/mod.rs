@@ -131,7 +131,6 @@ impl fmt::Display for Told {
 /// Starts a server, and overloads it for a span of time, twice.
 ///
 /// # Errors
-///
 /// If it does not start, has died, or does not recover for long.
 pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, String> {
     let text = |error: std::io::Error| error.to_string();
