@@ -148,7 +148,7 @@ pub(crate) enum AskError {
         number: u64,
         /// The next one.
         next: u64,
-        /// The last one that leaves no answer behind.
+        /// The highest number that keeps the earlier answers.
         most: u64,
     },
     /// Look at the output: a conflict is a result, but the request was not fulfilled.
