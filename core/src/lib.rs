@@ -9,8 +9,8 @@
 //!                 Transaction  ──commit──▶  Commit { committed | conflicts }
 //! ```
 //!
-//! Types only: no state and no behaviour beyond their own invariants. A scheduler, a server and a
-//! simulator share them, and nothing else.
+//! Only types: no state, and no behaviour beyond their own invariants. They are all that a
+//! scheduler, a server and a simulator share.
 //!
 //! ```
 //! use omega_core::{Amounts, KindId};

@@ -151,7 +151,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
 }
 
-/// The most bytes of a page of jobs: sixteen times what other messages have.
+/// Maximum bytes of a page of jobs: sixteen times the limit of other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
 fn table(jobs: &[JobShape], wide: bool) -> String {
@@ -262,7 +262,7 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
 /// Characters of a program that are shown.
 const PROGRAM_SHOWN: usize = 60;
 
-/// A program in a line: without what would change the line, and cut where it is long.
+/// A program in one line: control characters are replaced, and a long line is cut.
 fn program(run: &RunShape) -> String {
     let words = [&run.command].into_iter().chain(&run.args);
     let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// A flag beside a file is an error.
+    /// Flags that describe a job are errors together with a file.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

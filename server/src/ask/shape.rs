@@ -62,7 +62,7 @@ pub(super) struct MachineShape {
     pub(super) devices: u8,
     /// The cores of each NUMA node that tasks may have to themselves.
     pub(super) numa: Vec<u16>,
-    /// The rest of them.
+    /// Number of cores that are left on each node.
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
@@ -83,7 +83,7 @@ pub(super) struct ResourceShape {
     pub(super) load: u64,
 }
 
-/// A job, and how far it is.
+/// A job and its progress.
 #[derive(Debug, Serialize)]
 pub(super) struct JobShape {
     pub(super) name: String,
@@ -208,7 +208,7 @@ pub(super) struct TenantShape {
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// The most of its own tasks on one machine; `null`: any number.
+    /// Maximum number of its own tasks on one machine; `null`: no limit.
     pub(super) tasks_per_machine_max: Option<u32>,
     /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
@@ -223,7 +223,7 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// Time since the leader heard it; `null`: never, or the leader did not answer.
+    /// Time since the leader last had contact with it; `null`: never, or the leader did not answer.
     pub(super) silent_ms: Option<u64>,
     /// Its address for the other replicas; `null`: from their settings.
     pub(super) peer_address: Option<String>,
@@ -397,7 +397,7 @@ impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
         let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
-            // The most that can be said is what is said of a kind that is not limited.
+            // The maximum is also what an unlimited kind has.
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };

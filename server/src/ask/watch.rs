@@ -54,7 +54,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
     caller.runtime().block_on(async {
-        // A stream that breaks is taken up again; who cannot be reached at all is an error of the call.
+        // A broken stream is reopened; an unreachable cell is an error of the call.
         while !watch.follow(&caller).await? {
             caller.go_on().await;
         }

@@ -1,5 +1,5 @@
-//! Commands for a served cell: every verb, every format, and the errors when it cannot
-//! be done. The cell is a process of its own, reached over a socket.
+//! Commands for a served cell: every verb, every format, and their errors. The cell is a separate
+//! process, reached over a socket.
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, ports, serve};
@@ -482,20 +482,20 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
     assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // One that takes the connection, and says nothing.
+    // A server that accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let said = say_at(dir.path(), &address, "cell --timeout 300ms");
     assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // Of several, the one that answers is found.
+    // Of several addresses, the one that answers is found.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);
     let said = say_at(dir.path(), &all, "machine list");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
 }
 
-/// Every verb; the test below finds one that is missing.
+/// All verbs. The test below finds missing ones.
 const VERBS: &[&str] = &[
     "machine list",
     "machine get",

@@ -1,6 +1,8 @@
-//! Real programs on a served cell: agents of this machine that run processes, die and come back.
+//! Real programs on a served cell: agents of this machine that run processes, are killed and
+//! restarted.
 //!
-//! The agents run without control groups, which tests cannot have everywhere; `server/agent/src/cgroup.rs` tests those.
+//! The agents run without control groups, which not every machine allows;
+//! `server/agent/src/cgroup.rs` tests those.
 
 use crate::agents::{start, until};
 use crate::commands::Served;
@@ -34,7 +36,7 @@ command = "/bin/sh"
 args = ["-c", "trap '' TERM; echo $$ $OMEGA_PORT_HTTP > FOLDER/up-$OMEGA_TASK_INDEX; while :; do sleep 0.1; done"]
 "#;
 
-/// A cell with a scheduler, and a folder that its jobs know.
+/// A cell with a scheduler, and a folder that its jobs use.
 struct Cell {
     served: Served,
     _scheduler: Process,
@@ -166,7 +168,7 @@ fn output_is_read_through_the_cell() {
     std::fs::write(cell.served.path().join("gate"), "").unwrap();
     let output = followed.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // Where the task was quicker, it has said its last word before it was followed.
+    // A fast task may have written its last line before the command followed it.
     assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
     until(|| cell.tasks("talker", "finished") == 1);
     assert!(cell.served.ok("task logs talker/0").ends_with("last\n"), "it is kept after the end");
@@ -174,7 +176,7 @@ fn output_is_read_through_the_cell() {
     assert!(why.contains("there is no task"), "{why}");
 }
 
-/// The commands of `docs/run-programs.md` that begin so, with what it says that they print.
+/// The commands of `docs/run-programs.md` with this beginning, and their documented outputs.
 fn documented(beginning: &str) -> Vec<(String, String)> {
     let page = include_str!("../../../docs/run-programs.md");
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());

@@ -1,4 +1,4 @@
-//! `omega txn`: what is committed by hand, what a cell remembers of transactions, and what is refused.
+//! `omega txn`: transactions by hand, recorded results of transactions, and errors.
 
 use crate::commands::Served;
 use crate::process::{folder, say};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const MACHINES: &str =
     "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ndevices = 2\n";
 
-/// Two claims that hold, and one for which there is no room.
+/// Two valid claims, and one without room.
 const THREE: &str = r#"
 [[claim]]
 task = "web/0"
@@ -85,7 +85,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     let first = refused(&cell, line);
     assert_eq!(refused(&cell, line), first);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
-    // Room or not: what was answered stays answered.
+    // The recorded answer stays, whether or not there is room.
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
@@ -93,7 +93,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     cell.ok("machine add -f machines.toml");
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
     assert!(said.ends_with("[ID_REUSED]\n"), "{said}");
-    // A number may be skipped, and the next one goes on behind it.
+    // A number may be skipped, and the next one follows it.
     let (next, _) = refused(&cell, "txn commit -f three.toml --as ann -o json");
     assert_eq!(serde_json::from_str::<Value>(&next).unwrap()["number"], 8);
     let listed = cell.ok("txn list");
@@ -211,12 +211,12 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
     assert!(said.stderr.ends_with("[LEASE_HELD]\n"), "{}", said.stderr);
     remote.end_leases().unwrap();
-    // What is below the numbers of the one that was there is of nobody: its numbers jumped.
+    // Numbers below the jump belong to no process.
     let said = ask("txn commit -f three.toml --as ann --id 3");
     assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
     let said = ask("txn commit -f three.toml --as ann");
     assert!(said.stdout.contains("committed    2 of 3\n"), "{} {}", said.stdout, said.stderr);
-    // A replica answers alike after a restart: answers are part of the state.
+    // Answers are equal after a restart, because they are part of the state.
     let told = ask("txn list -o json").stdout;
     drop(server);
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
@@ -276,7 +276,7 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let holds =
         |index: usize| cell.json("task list --job web")["items"][index]["allocated"].clone();
     assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
-    // What is not named stays, and as much as its group requests is nothing of its own.
+    // Kinds that are not named stay. An allocation equal to the group's request is not recorded.
     assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated 1.5 cpu\n");
     assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);

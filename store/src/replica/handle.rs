@@ -1,4 +1,4 @@
-//! A replicated cell as a [`CellHandle`](omega_cellstate::CellHandle) for schedulers.
+//! A replicated cell as a [`CellHandle`] for schedulers.
 //!
 //! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
 //! has applied it, too, so a scheduler finds its own commits in its view.

@@ -1,6 +1,6 @@
 //! The agent's connection: heartbeats, reports, and the change to another replica.
 //!
-//! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
+//! Invariant: the records contain all reports of tasks, so that a new stream loses none.
 
 use super::directives::Incoming;
 use super::endings::Endings;
@@ -18,15 +18,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// The most values of a column: what a server takes.
+/// Maximum number of values in a column: the server's limit.
 const COLUMN_MAX: usize = 4096;
 
-/// In how many parts the machines heartbeat, one after the other: an agent of very many machines keeps a
-/// server busy evenly.
+/// Number of parts in which the machines heartbeat, one after the other, so that an agent of very
+/// many machines loads a server evenly.
 const PARTS: u32 = 10;
 
-/// Time for which no replica gives orders before operators hear of it: longer than elections take, which are nothing
-/// to tell of. And how often they are told.
+/// Time without orders from any replica until operators are notified: longer than elections take,
+/// which need no notice. Also the time between two notices.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
@@ -36,8 +36,8 @@ const LOGS_MAX: usize = 4;
 /// Messages on their way into a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Messages from which on no heartbeats are added: the server does not keep up, and will hear of all machines
-/// that are alive when it does.
+/// Number of queued messages from which no heartbeats are added: the server is too slow, and gets
+/// them once it catches up.
 const BEHIND: usize = 64;
 
 /// Message from the agent.
@@ -69,13 +69,13 @@ pub(super) struct Driver {
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines heartbeats next.
     part: u32,
-    /// Since when no replica has given orders, and when that was told last.
+    /// Time since which no replica has given orders, and time of the last notice.
     failing: Option<(Instant, Option<Instant>)>,
 }
 
 /// Why a stream is over.
 enum Ended {
-    /// Nobody speaks or listens any more.
+    /// The agent or the receiver of its orders is dropped.
     Agent,
     /// It broke, or was never opened, for a reason that may be known.
     Stream(Option<ApiError>),
@@ -137,8 +137,8 @@ impl Driver {
         }
     }
 
-    /// Tells operators of machines that get no orders for longer than an election takes; at once, where the connection
-    /// can never work.
+    /// Notifies operators if machines get no orders for longer than an election takes; at once for
+    /// an error that a retry cannot fix.
     async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
         let (since, told) = *self.failing.get_or_insert((now, None));
@@ -176,12 +176,12 @@ impl Driver {
     /// Gives orders to the machine.
     fn order(&self, orders: Vec<Order>) {
         for order in orders {
-            // Where nobody listens any more, the stream ends at its next turn.
+            // If the receiver is dropped, the stream ends in its next round.
             let _ = self.orders.send(order);
         }
     }
 
-    /// Has tasks killed whose time to end is over.
+    /// Orders the kill of tasks whose grace is over.
     fn kill_late(&mut self) {
         let now_ms = self.now_ms();
         let orders = self.endings.due(now_ms);
@@ -234,7 +234,8 @@ impl Driver {
         }
     }
 
-    /// Notes what was said, and what else was said by now, and makes messages of it.
+    /// Records a message of the agent and all others that are queued, and returns the reports for
+    /// the server.
     fn gather(&mut self, first: Said) -> Vec<AgentReport> {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
@@ -286,7 +287,7 @@ impl Driver {
         None
     }
 
-    /// Follows what the cell says; the answer is what it is to hear of it.
+    /// Follows a directive of the cell, and returns the reports for it.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);

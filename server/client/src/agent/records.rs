@@ -1,7 +1,7 @@
-//! Knowledge of an agent of the tasks that it was told to run: a plain structure.
+//! An agent's records of its tasks.
 //!
-//! What the cell says and what the machine does cross on their way. So an end that was reported is kept
-//! until the cell says that the task is to stop, and is said again on a new stream.
+//! Directives and reports may cross. So a reported end is kept until the cell stops the task, and
+//! is sent again on a new stream.
 
 use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId, TaskReport};
@@ -36,14 +36,14 @@ pub(super) struct Follows {
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,
     pub(super) stops: Vec<(MachineId, TaskId)>,
-    /// With whether the cell knows that it runs.
+    /// Tasks to start, each with whether the cell knows that it runs.
     pub(super) starts: Vec<(Task, bool)>,
     pub(super) detached: Vec<MachineId>,
     pub(super) reads: Vec<LogRead>,
 }
 
 impl Records {
-    /// Compares what the cell says with what is known.
+    /// Compares the cell's directive with the records.
     pub(super) fn hear(&mut self, told: Told) -> Follows {
         let mut follows = Follows::default();
         for (machine, task) in told.stops {
@@ -77,8 +77,8 @@ impl Records {
         }
     }
 
-    /// Notes what became of a task. The answer is whether the cell is to hear of it: a task that was
-    /// stopped meanwhile concerns nobody.
+    /// Records a task's outcome. Returns whether to report it to the cell: the outcome of a stopped
+    /// task is not reported.
     pub(super) fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> bool {
         let Some((phase, _)) = self.tasks.get_mut(&(machine, task)) else { return false };
         match (*phase, report) {
@@ -98,10 +98,10 @@ impl Records {
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
         match self.tasks.remove(&(machine, task)) {
             Some((Phase::Ordered | Phase::Running, _)) => {
-                // How long it may take is known where its end is watched.
+                // The grace is known to `Endings`.
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
-            // It has ended by itself: this is the confirmation.
+            // It has ended by itself, and this confirms its report.
             Some((Phase::Ended(_), _)) | None => {}
         }
     }

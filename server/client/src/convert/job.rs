@@ -231,7 +231,8 @@ impl From<TaskReport> for proto::TaskReport {
 /// The report of a message.
 ///
 /// # Errors
-/// If it says nothing.
+///
+/// If it is unspecified.
 pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
     Ok(match variant(value, "report")? {
         proto::TaskReport::Unspecified => return Err(Malformed::Missing("report")),
