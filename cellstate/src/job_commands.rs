@@ -1,4 +1,4 @@
-//! Commands about jobs and what became of their tasks.
+//! Commands about jobs and reports about their tasks.
 
 use crate::cell::{Cell, Change};
 use crate::cores::TaskCores;
@@ -64,13 +64,13 @@ impl Cell {
         Ok(Outcome::Job(id))
     }
 
-    /// Counts in new trackers what is placed already, and lets every group know those that it
-    /// matches: a rule holds against tasks that were there before it.
+    /// Counts the placed tasks in new trackers, and adds the trackers to the groups that they match: a rule also holds
+    /// against tasks placed before it.
     fn adopt_trackers(&mut self, made: &[TrackerId]) {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
             let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
-            // Often only the new job's own tasks.
+            // Most trackers count only the new job's own tasks.
             let jobs = key.tracked.job().map_or_else(|| self.jobs.ids(), |job| vec![job]);
             for id in jobs {
                 self.adopt_tracker(*tracker, id, |spec, group| {
@@ -154,7 +154,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Kills `count` tasks of a group: pending ones first, then the newest.
+    /// Kills `count` tasks of a group: pending tasks first, then the newest.
     fn shrink_group(&mut self, id: JobId, index: usize, count: u32) {
         let Some(job) = self.jobs.get(id) else { return };
         let alive = job
@@ -168,7 +168,7 @@ impl Cell {
         self.kill_tasks(id, order.into_iter().take(count as usize).map(|(_, number)| number));
     }
 
-    /// Kills tasks of a job; each machine that they leave has changed once.
+    /// Kills tasks of a job; each machine that they leave changes once.
     fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
         let killed = numbers.map(|index| self.end_task(TaskId { job, index }, TaskState::Killed));
         let mut left: Vec<usize> = killed.flatten().collect();
@@ -177,14 +177,14 @@ impl Cell {
         left.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    /// Compiles a group again whose count, and with it a share, changed.
+    /// Compiles a group again after its count, and with it its share, changed.
     fn recompile(&mut self, id: JobId, index: usize) {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
         let (need, _) = self.facts.compile((id, &spec), index, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
-        // The same trackers were just acquired again, so none is forgotten here.
+        // The same trackers were just acquired again, so none is removed here.
         self.facts.release(&old, Trackers::Make);
     }
 
@@ -292,8 +292,7 @@ impl Cell {
         self.log_task(id, owner, Some(machine.row()));
     }
 
-    /// Ends a task that has not ended, wherever it is. The answer is the row that it left, which
-    /// the caller touches.
+    /// Ends a task, wherever it is. Returns the row that it left, which the caller touches.
     fn end_task(&mut self, id: TaskId, state: TaskState) -> Option<usize> {
         let parts = self.parts(id.job)?;
         let owner = parts.job.owner;
@@ -313,7 +312,7 @@ impl Cell {
         slot
     }
 
-    /// Lets go of what a job holds once all its tasks have ended.
+    /// Releases the resources of a job once all its tasks have ended.
     fn end_if_over(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.alive > 0 || job.groups.is_empty() {
@@ -333,7 +332,7 @@ impl Cell {
         self.log.push(Change::Job(id, owner));
     }
 
-    /// Takes a tracker that is gone out of the groups that it counted.
+    /// Removes a deleted tracker from the groups that it matched.
     fn forget_tracker(&mut self, tracker: TrackerId) {
         for id in self.jobs.ids() {
             let Some(job) = self.jobs.get_mut(id) else { continue };

@@ -13,6 +13,7 @@ use crate::plugins::{
     Taints, TaskLimits, TaskRules, TasksPerMachine, WithinQuota,
 };
 use crate::relative::{RelativeScore, Stance};
+#[cfg(feature = "profiles")]
 use crate::volumes::Volumes;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::Kinds;
@@ -31,6 +32,7 @@ pub struct Profile {
     /// The plugins around the decision.
     pub(crate) chain: Chain,
     /// Volumes that the volume plugins of a profile file consider.
+    #[cfg(feature = "profiles")]
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,
@@ -97,9 +99,18 @@ impl Profile {
         let missing = own_filters(judged).into_iter();
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         let (scores, relative) = Default::default();
-        let (chain, volumes) = Default::default();
         let (delay, backfill, meter) = Default::default();
-        Profile { filters, scores, relative, chain, volumes, delay, backfill, meter }
+        Profile {
+            filters,
+            scores,
+            relative,
+            chain: Chain::default(),
+            #[cfg(feature = "profiles")]
+            volumes: Volumes::default(),
+            delay,
+            backfill,
+            meter,
+        }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.

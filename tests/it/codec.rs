@@ -30,7 +30,7 @@ fn texts(texts: &[&str]) -> Vec<Text> {
     texts.iter().map(|text| Text::from(*text)).collect()
 }
 
-/// A machine with everything that a machine can have.
+/// A machine with every field set.
 fn machine() -> Machine {
     let taint =
         |key: &str, effect| Taint { key: key.into(), value: format!("{key}!").into(), effect };
@@ -103,7 +103,7 @@ fn tolerations() -> Vec<Toleration> {
     ]
 }
 
-/// A program with everything that a program can have.
+/// A program with every field set.
 fn run() -> Run {
     let path = "/healthy".into();
     Run {
@@ -123,7 +123,7 @@ fn run() -> Run {
     }
 }
 
-/// A job with every rule that a job can have.
+/// A job with every field and rule.
 fn job() -> Job {
     let requirement = |operator, values: &[&str]| Requirement {
         key: "disk".into(),
@@ -354,8 +354,8 @@ fn bytes_of_another_version_are_named() {
     assert!(matches!(decode(&[]), Err(CodecError::Empty)));
 }
 
-/// Bytes from anywhere: an error or a command that is written back, never a panic, and never more
-/// memory than a small multiple of the bytes (a length of 2^63 would end this process).
+/// Random bytes: an error or a command that is encoded again, never a panic, and never more memory than a small
+/// multiple of the bytes (allocating a length of 2^63 would end this process).
 #[test]
 fn rubbish_is_refused() {
     let commands = every_command();

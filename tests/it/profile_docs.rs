@@ -1,8 +1,7 @@
-//! Documentation of profile files against the registry: the schema, the table of
-//! plugins, and the examples.
+//! Documentation of profile files against the registry: the schema, the table of plugins, and the examples.
 //!
-//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: read
-//! them before you commit them.
+//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: review them before you
+//! commit.
 
 use crate::json_schema::allows;
 use omega_core::Kinds;
@@ -60,7 +59,7 @@ fn table() -> String {
     text
 }
 
-/// The arguments of a plugin with their defaults, as the schema has them.
+/// The arguments of a plugin with their defaults, from the schema.
 fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let entries = schema["definitions"][point.name()]["oneOf"].as_array().unwrap();
     let entry = entries.iter().find(|entry| entry["properties"]["plugin"]["enum"][0] == name);
@@ -77,7 +76,7 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     described.join(", ")
 }
 
-/// A value as it is written in one line of TOML.
+/// A value as one line of TOML.
 fn as_toml(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -93,7 +92,7 @@ fn as_toml(value: &Value) -> String {
     }
 }
 
-/// A file must be accepted by the parser, by a cell with standard kinds, and by the schema.
+/// Checks that the parser, a cell with standard kinds, and the schema accept a file.
 fn check_example(name: &str, text: &str) {
     let profiles = Profiles::parse(text, &Registry::built_in());
     let profiles = profiles.unwrap_or_else(|why| panic!("{name}:{why}"));

@@ -1,13 +1,12 @@
 //! Alibaba's cluster trace of 2023 of tasks that share GPUs ("openb"), as an order of arrival.
 //!
-//! The folder holds `openb_node_list_all_node.csv.gz` and the task lists
-//! `openb_pod_list_LIST.csv.gz`, as published but compressed. Each task is a job of its own. Tasks
-//! arrive one millisecond apart in the order of the list and run for ever: the lists are made to
-//! fill the cell, while by their timestamps it would be all but empty.
+//! The folder holds `openb_node_list_all_node.csv.gz` and the task lists `openb_pod_list_LIST.csv.gz`, as published but
+//! compressed. Each task is a job. Tasks arrive one millisecond apart in the order of the list and run for ever: the
+//! lists are meant to fill the cell, which would be nearly empty by their timestamps.
 //!
-//! Tasks of the classes `LS` (latency-sensitive) and `Guaranteed` are service jobs, `BE` (best
-//! effort) and `Burstable` are batch jobs. Lists without a class have service jobs only. As the order of the
-//! list is the order of time, a stream of it holds one row.
+//! Tasks of the classes `LS` (latency-sensitive) and `Guaranteed` are service jobs, `BE` (best effort) and `Burstable`
+//! are batch jobs. Lists without a class have service jobs only. The list is in order of time, so a stream holds one
+//! row.
 
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
@@ -33,7 +32,7 @@ const LIST_SUFFIX: &str = ".csv.gz";
 /// Reads the machines and one list of tasks, such as `default` or `gpuspec33`.
 ///
 /// # Errors
-/// If there is no such list, or a file is missing or at fault.
+/// If there is no such list, or a file is missing or invalid.
 pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
     whole(&mut open(dir, list)?)
 }

@@ -24,17 +24,17 @@ pub(crate) fn gzip(content: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The error as its user sees it, without the path of the folder.
+/// The error message, without the path of the folder.
 pub(crate) fn message<T>(dir: &Path, result: Result<T, LoadError>) -> String {
     let error = result.err().expect("an error").to_string();
     assert!(!error.contains('\n'), "{error:?} is more than a line");
     error.replace(&format!("{}/", dir.display()), "")
 }
 
-/// A folder of the public data, or `None` (said aloud) where it is not at hand.
+/// A folder of the public data, or `None` with a message if it is missing.
 ///
-/// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
-/// `shared/data` next to the workspace.
+/// The environment variable `OMEGA_DATA` names the folder of all data; by default it is `shared/data` next to the
+/// workspace.
 pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-/// The service.
+/// The job service.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     host: Host,
@@ -35,7 +35,7 @@ impl Jobs {
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. An identical one is found, and its requests do not count twice.
+    /// Submits a job. If an identical job exists, it is returned, and its request counts only once.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {
@@ -45,7 +45,7 @@ impl Jobs {
         match submitted {
             Ok(Outcome::Job(id)) => Ok((id, false)),
             Ok(_) => Err(unknown()),
-            // The refusal may be ahead of what this replica has applied.
+            // The rejection may refer to a later version than this replica's.
             Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
@@ -139,7 +139,7 @@ impl JobService for Jobs {
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
             Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
         })?;
-        // Fewer tasks are always admitted.
+        // Fewer tasks need no admission.
         let _admitted = match &more {
             Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
             None => None,
@@ -244,7 +244,7 @@ impl JobService for Jobs {
     ) -> Answered<Self::WatchJobsStream> {
         let caller = caller(&request)?;
         reach::may_watch(&caller, &request.get_ref().name_prefix)?;
-        // What was answered anywhere before is in what is told first.
+        // The first message includes everything answered anywhere before.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))

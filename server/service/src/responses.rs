@@ -6,7 +6,7 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
-/// A job as its tenant sees it, with its programs, and how far it is.
+/// Message with a job, its programs and its progress, for its tenant.
 pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
     proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), ..job(cell, id) }
 }
@@ -39,7 +39,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     told
 }
 
-/// A task, and where it is.
+/// Message with a task and its machine.
 pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStatus {
     let (phase, machine) = convert::phase(state);
     let name = |id: MachineId| cell.machine(id).map(|found| found.machine.name.to_string());

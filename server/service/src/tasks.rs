@@ -19,7 +19,7 @@ const REPORTS_MAX: usize = 1000;
 /// Bytes of a log that one call reads.
 const LOG_BYTES_MAX: u32 = 256 << 10;
 
-/// The service.
+/// The task service.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     host: Host,

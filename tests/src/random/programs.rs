@@ -5,7 +5,7 @@ use omega_core::{EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, Task
 use std::sync::Arc;
 
 impl Generator {
-    /// Gives a group a program or a payload, now and then.
+    /// Occasionally gives a group a program or a payload.
     pub(super) fn run_program(&mut self, group: &mut TaskGroup) {
         let dice = &mut self.programs;
         if dice.chance(5) {

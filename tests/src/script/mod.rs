@@ -289,7 +289,7 @@ impl World {
     }
 }
 
-/// An answer in words.
+/// A result in words.
 fn answer(commit: &Commit) -> String {
     if commit.is_complete() {
         return format!("taken at {}", commit.version);

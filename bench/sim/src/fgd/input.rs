@@ -1,8 +1,8 @@
-//! Machines with devices and a list of tasks, from tables of the form of Alibaba's "openb" trace.
+//! Machines with devices and a list of tasks, from tables in the form of Alibaba's "openb" trace.
 //!
-//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks:
-//! `cpu_milli, memory_mib, num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models,
-//! separated by `|`. Plain or gzip; other columns are ignored.
+//! Machines: `cpu_milli, memory_mib, gpu, model`; those without devices are ignored. Tasks: `cpu_milli, memory_mib,
+//! num_gpu, gpu_milli`, and optionally `gpu_spec`, the accepted models, separated by `|`. Plain or gzip; other columns
+//! are ignored.
 
 use super::machine::{DeviceMachine, Models, Shape};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};
@@ -44,13 +44,13 @@ impl Input {
     }
 }
 
-/// The file of machines of a folder of the trace.
+/// The file of machines in a folder of the trace.
 #[must_use]
 pub fn machines_file(dir: &Path) -> PathBuf {
     dir.join("openb_node_list_gpu_node.csv.gz")
 }
 
-/// The file of a list of tasks of a folder of the trace.
+/// The file of a list of tasks in a folder of the trace.
 #[must_use]
 pub fn tasks_file(dir: &Path, list: &str) -> PathBuf {
     dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}"))

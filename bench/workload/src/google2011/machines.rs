@@ -21,7 +21,7 @@ struct Columns {
     memory: Column,
 }
 
-/// The table of machine events: the start is read at once, the rest as a stream.
+/// The table of machine events: initial machines are read at once, later events as a stream.
 pub(super) struct Machines {
     table: Table,
     columns: Columns,
@@ -35,7 +35,7 @@ struct Shared {
     labels: HashMap<String, Labels>,
 }
 
-/// The machines of the start.
+/// The initial machines.
 #[derive(Default)]
 pub(super) struct Start {
     pub(super) machines: Vec<Machine>,
@@ -60,7 +60,7 @@ impl Machines {
         Ok(Machines { table, columns, shared, later: Order::new(Window::Bounded) })
     }
 
-    /// The machines of the start, which stand before all else.
+    /// Reads the initial machines, which precede all other rows.
     pub(super) fn read_start(&mut self) -> Result<Start, LoadError> {
         let mut start = Start::default();
         while let Some(row) = self.table.next_row()? {
@@ -111,7 +111,7 @@ impl Shared {
             let change = MachineChange::Remove(id.to_string().into());
             return Ok(Said::Later(MachineEvent { at_ms, change }));
         }
-        // A few machines are listed without a size: they have no room for anything.
+        // A few machines are listed without a size, and get no capacity.
         let amount = |column, unit| match row.text(column) {
             "" => Ok(0),
             _ => row.amount(column, unit, Rounding::Nearest),

@@ -1,4 +1,4 @@
-//! Reports of an agent, read and made into commands.
+//! Decoding of an agent's reports into commands.
 
 use super::hub::Confirmed;
 use crate::host::Host;
@@ -8,7 +8,7 @@ use omega_core::{Command, MachineId, Outcome, TaskId, TaskReport};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most values of a column.
+/// Maximum number of values in a column.
 const COLUMN_MAX: usize = 4096;
 
 /// Timeout of the commands of one message. Then the stream ends, and the agent repeats them.
@@ -91,10 +91,10 @@ fn machines(
     Ok(slots.into_iter().zip(incarnations).map(id).collect())
 }
 
-/// Applies reports in order, and returns which ends of tasks are settled.
+/// Applies reports in order, and returns the recorded ends of tasks.
 ///
 /// # Errors
-/// If it is not known that all was done: the stream is to end.
+/// If it is not known that all were applied: then the stream must end.
 pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;
     let before = host.read(|cell| cell.version());
@@ -107,7 +107,7 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
             Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
                 return Err(error);
             }
-            // Refused: the task had left the machine, at a version that is not known.
+            // Rejected: the task had left the machine, at an unknown version.
             Ok(_) | Err(_) => before,
         };
         confirmed.extend(end.map(|(task, machine)| Confirmed { task, machine, version }));
