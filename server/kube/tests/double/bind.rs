@@ -56,6 +56,7 @@ impl Double {
                 pod["metadata"]["annotations"] = annotations.clone();
             }
             self.copy_topology(&mut pod);
+            self.note_scheduled(&mut pod);
             let (uid, node) = (text(&pod, "/metadata/uid").to_owned(), target.to_owned());
             self.audit.push(Bound { uid, pod: name.to_owned(), node });
             self.store(key, pod);

@@ -69,6 +69,8 @@ pub(crate) struct Double {
 
 pub(crate) const PODS: &str = "/api/v1/pods";
 pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const NAMESPACES: &str = "/api/v1/namespaces";
+pub(crate) const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
 pub(crate) fn failure(status: u16, reason: Option<&str>, message: String) -> Response {
     let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
