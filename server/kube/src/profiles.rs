@@ -5,8 +5,9 @@
 
 use omega_core::Kinds;
 use omega_schedulers::plugins::{
-    BalancedAllocation, CandidateMachines, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy, TaintToleration,
+    BalancedAllocation, CandidateMachines, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity,
+    NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Strategy,
+    TaintToleration,
 };
 use omega_schedulers::{Profile, Search, Settings};
 use serde_json::{Map, Value};
@@ -189,7 +190,8 @@ fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), 
 fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
     let set = object(at, value)?;
     only(set, at, &["enabled", "disabled"])?;
-    for (list, preemption) in [("disabled", None), ("enabled", Some(CandidateMachines::default()))] {
+    for (list, preemption) in [("disabled", None), ("enabled", Some(CandidateMachines::default()))]
+    {
         for (index, plugin) in items(set, at, list)?.iter().enumerate() {
             let at = format!("{at}.{list}[{index}]");
             let fields = object(&at, plugin)?;
@@ -198,7 +200,10 @@ fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<
                 Some("DefaultPreemption") => profile.preemption = preemption,
                 Some("*") if list == "disabled" => profile.preemption = None,
                 other => {
-                    return Err(format!("{at}.name: {:?}; there is DefaultPreemption", other.unwrap_or("")));
+                    return Err(format!(
+                        "{at}.name: {:?}; there is DefaultPreemption",
+                        other.unwrap_or("")
+                    ));
                 }
             }
         }
@@ -207,7 +212,11 @@ fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<
 }
 
 /// Reads the nodes on which victims are looked for.
-fn preemption_args(at: &str, args: &Map<String, Value>, profile: &mut KubeProfile) -> Result<(), String> {
+fn preemption_args(
+    at: &str,
+    args: &Map<String, Value>,
+    profile: &mut KubeProfile,
+) -> Result<(), String> {
     let fields = ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"];
     only(args, at, &["apiVersion", "kind", fields[0], fields[1]])?;
     let number = |field: &str, default: u32| match args.get(field) {
@@ -218,9 +227,12 @@ fn preemption_args(at: &str, args: &Map<String, Value>, profile: &mut KubeProfil
         }
     };
     let default = CandidateMachines::default();
-    let (percentage, absolute) = (number(fields[0], default.percentage)?, number(fields[1], default.absolute)?);
+    let (percentage, absolute) =
+        (number(fields[0], default.percentage)?, number(fields[1], default.absolute)?);
     if percentage > 100 || percentage + absolute == 0 {
-        return Err(format!("{at}: {percentage} % and {absolute} nodes; give at most 100 %, and not 0 of both"));
+        return Err(format!(
+            "{at}: {percentage} % and {absolute} nodes; give at most 100 %, and not 0 of both"
+        ));
     }
     profile.preemption = profile.preemption.map(|_| CandidateMachines { percentage, absolute });
     Ok(())

@@ -62,7 +62,10 @@ impl Action {
     /// Returns the time of the step.
     #[must_use]
     pub fn at_ms(&self) -> u64 {
-        let (Action::Bind(_, at) | Action::Get(_, at) | Action::Nominate(_, at) | Action::Evict(_, at)) = self;
+        let (Action::Bind(_, at)
+        | Action::Get(_, at)
+        | Action::Nominate(_, at)
+        | Action::Evict(_, at)) = self;
         *at
     }
 }

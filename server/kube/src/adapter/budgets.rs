@@ -80,7 +80,9 @@ impl Budgets {
                 known.budgets.values().map(|budget| (i64::from(budget.allowed), budget)).collect();
             let breaks = victims.iter().filter(|victim| {
                 let mut breaks = false;
-                for (left, _) in left.iter_mut().filter(|(_, budget)| budget.tasks.includes(victim, 0)) {
+                for (left, _) in
+                    left.iter_mut().filter(|(_, budget)| budget.tasks.includes(victim, 0))
+                {
                     *left -= 1;
                     breaks |= *left < 0;
                 }
@@ -93,7 +95,8 @@ impl Budgets {
     /// Lowers the budgets of a victim until their controller has counted it.
     pub fn spend(&self, victim: &Job) {
         self.with(|known| {
-            let of_victim = known.budgets.values_mut().filter(|budget| budget.tasks.includes(victim, 0));
+            let of_victim =
+                known.budgets.values_mut().filter(|budget| budget.tasks.includes(victim, 0));
             of_victim.for_each(|budget| budget.allowed = budget.allowed.saturating_sub(1));
         });
     }

@@ -252,7 +252,8 @@ impl Adapter {
         pods.into_iter().for_each(|pod| self.pod_changed(pod));
         self.starting = false;
         // By now it is known which pods are leaving their nodes.
-        let nominated = self.pods.iter().filter(|(_, entry)| !entry.pod.status.nominated_node.is_empty());
+        let nominated =
+            self.pods.iter().filter(|(_, entry)| !entry.pod.status.nominated_node.is_empty());
         let nominated: Vec<PodName> = nominated.map(|(name, _)| name.clone()).collect();
         nominated.iter().for_each(|name| self.follow_nomination(name));
     }

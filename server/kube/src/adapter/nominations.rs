@@ -70,7 +70,9 @@ impl Adapter {
         let node = entry.pod.status.nominated_node.clone();
         let origin = match &entry.state {
             State::Pending if self.settings.preempts => Origin::Found,
-            State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => Origin::Foreign,
+            State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
+                Origin::Foreign
+            }
             // Room that was made here stays until the pod is bound or gone.
             State::Pending | State::Parked { .. } | State::Assumed { .. } => return,
             State::Held(_) | State::Bound(_) => {
@@ -88,7 +90,8 @@ impl Adapter {
             return;
         }
         let Some(machine) = self.nodes.get(&node).copied() else { return };
-        let victims = if origin == Origin::Found { self.leaving(name, &node) } else { BTreeMap::new() };
+        let victims =
+            if origin == Origin::Found { self.leaving(name, &node) } else { BTreeMap::new() };
         let Some(job) = self.room_for(name) else { return };
         let task = TaskId { job: self.cell.read(|cell| cell.next_job()), index: 0 };
         let commands = [Command::SubmitJob(job), Command::AdoptTask { task, machine }];
@@ -105,7 +108,8 @@ impl Adapter {
         let pods = self.on_node.get(node).into_iter().flatten();
         let pods = pods.filter_map(|other| Some((other, self.pods.get(other)?)));
         let lower = pods.filter(|(_, other)| {
-            other.pod.metadata.deleted.is_some() && other.pod.spec.priority < entry.pod.spec.priority
+            other.pod.metadata.deleted.is_some()
+                && other.pod.spec.priority < entry.pod.spec.priority
         });
         lower.map(|(other, entry)| (other.clone(), entry.pod.metadata.uid.clone())).collect()
     }
@@ -181,8 +185,10 @@ impl Adapter {
         if waits || entry.state != State::Pending {
             return;
         }
-        let (room, node, task) = (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
-        let claim = self.transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
+        let (room, node, task) =
+            (nomination.room, nomination.node.clone(), TaskId { job, index: 0 });
+        let claim = self
+            .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
         // The room is gone with this, so the rest is only taken note of.
         self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
         let placed = self.cell.read(|cell| cell.task(task));
@@ -209,7 +215,11 @@ impl Adapter {
     }
 
     /// Returns a transaction of the adapter's own: all of it or nothing.
-    pub(super) fn transaction(&mut self, claims: Vec<Claim>, evictions: Vec<TaskId>) -> Transaction {
+    pub(super) fn transaction(
+        &mut self,
+        claims: Vec<Claim>,
+        evictions: Vec<TaskId>,
+    ) -> Transaction {
         self.transactions += 1;
         let id = TransactionId { scheduler: self.scheduler, number: self.transactions };
         let base = self.cell.read(omega_cellstate::Cell::version);
@@ -228,7 +238,8 @@ impl Adapter {
     /// Returns the jobs that keep room on a machine.
     pub(super) fn kept_on(&self, machine: MachineId) -> Vec<JobId> {
         let node = self.names.get(&machine);
-        let on = |(_, name): &(&JobId, &PodName)| self.nominated_node(name) == node.map(String::as_str);
+        let on =
+            |(_, name): &(&JobId, &PodName)| self.nominated_node(name) == node.map(String::as_str);
         self.rooms.iter().filter(on).map(|(room, _)| *room).collect()
     }
 }

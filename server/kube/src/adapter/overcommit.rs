@@ -11,7 +11,8 @@ impl Adapter {
         let Some(id) = self.nodes.get(node).copied() else { return };
         let node = node.clone();
         let rooms = self.kept_on(id);
-        let over = self.cell.read(|cell| cell.machine(id).map(|machine| excess(cell, &machine, &rooms)));
+        let over =
+            self.cell.read(|cell| cell.machine(id).map(|machine| excess(cell, &machine, &rooms)));
         let Some(resources) = over.filter(|over| !over.is_empty()) else { return };
         self.counters.overcommits += 1;
         tracing::warn!(pod = %name, %node, %resources, "another scheduler has overcommitted the node");
@@ -28,7 +29,8 @@ impl Adapter {
         });
         let over = suspects.iter().filter(|id| {
             let rooms = self.kept_on(**id);
-            let excess = |cell: &Cell| cell.machine(**id).map(|machine| excess(cell, &machine, &rooms));
+            let excess =
+                |cell: &Cell| cell.machine(**id).map(|machine| excess(cell, &machine, &rooms));
             self.cell.read(excess).is_some_and(|excess| !excess.is_empty())
         });
         over.filter_map(|id| self.names.get(id)).collect()
@@ -42,7 +44,8 @@ fn excess(cell: &Cell, machine: &MachineState<'_>, rooms: &[JobId]) -> String {
         return String::new();
     }
     let kept = |kind: u8| -> i64 {
-        let requests = rooms.iter().filter_map(|room| Some(&cell.job(*room)?.groups.first()?.request));
+        let requests =
+            rooms.iter().filter_map(|room| Some(&cell.job(*room)?.groups.first()?.request));
         requests.map(|request| i64::try_from(request.get(KindId(kind))).unwrap_or(i64::MAX)).sum()
     };
     let free = (0..).zip(machine.free).map(|(kind, free)| (kind, free + kept(kind)));

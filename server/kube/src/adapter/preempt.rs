@@ -192,12 +192,15 @@ impl Adapter {
 
     /// Has a victim deleted, unless that is under way.
     fn evict(&mut self, victim: &PodName, by: &PodName) {
-        let (Some(entry), Some(preemptor)) = (self.pods.get(victim), self.pods.get(by)) else { return };
+        let (Some(entry), Some(preemptor)) = (self.pods.get(victim), self.pods.get(by)) else {
+            return;
+        };
         let waited_for = |name: &&PodName| {
             let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());
             *name != by && kept.is_some_and(|kept| kept.victims.contains_key(victim))
         };
-        if entry.pod.metadata.deleted.is_some() || self.rooms.values().any(|name| waited_for(&name)) {
+        if entry.pod.metadata.deleted.is_some() || self.rooms.values().any(|name| waited_for(&name))
+        {
             return;
         }
         let State::Bound(node) = &entry.state else { return };

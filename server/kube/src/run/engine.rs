@@ -224,7 +224,9 @@ impl Engine {
                 if let Some(adapter) = &mut self.adapter {
                     adapter.tick(now_ms);
                 }
-                std::mem::take(&mut self.again).into_iter().for_each(|pod| self.ask_for_victims(pod));
+                std::mem::take(&mut self.again)
+                    .into_iter()
+                    .for_each(|pod| self.ask_for_victims(pod));
                 self.figures();
             }
             Input::Namespaces(event) => self.namespaces(event),
@@ -255,7 +257,10 @@ impl Engine {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
                     let notice = pod.map(|pod| Notice::remark(pod, remark));
                     // A process that does not lead sees the same, and leaves it to the one that does.
-                    notice.filter(|_| self.leads).into_iter().for_each(|it| self.parts.notices.tell(it));
+                    notice
+                        .filter(|_| self.leads)
+                        .into_iter()
+                        .for_each(|it| self.parts.notices.tell(it));
                 }
             }
         }

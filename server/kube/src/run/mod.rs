@@ -47,8 +47,7 @@ pub const PODS: Resource =
 pub const NODES: Resource = Resource { path: "/api/v1/nodes", fields: "" };
 
 /// All disruption budgets.
-pub const BUDGETS: Resource =
-    Resource { path: "/apis/policy/v1/poddisruptionbudgets", fields: "" };
+pub const BUDGETS: Resource = Resource { path: "/apis/policy/v1/poddisruptionbudgets", fields: "" };
 
 /// All namespaces.
 pub const NAMESPACES: Resource = Resource { path: "/api/v1/namespaces", fields: "" };

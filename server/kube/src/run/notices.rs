@@ -132,7 +132,9 @@ impl Kind {
             Kind::Scheduled(_) => ["Binding", "Scheduled", "Normal"],
             Kind::Unschedulable(_) => ["Scheduling", "FailedScheduling", "Warning"],
             Kind::Remark(Remark::Unreadable { .. }) => ["Mirroring", "PodNotUnderstood", "Warning"],
-            Kind::Remark(Remark::Overcommitted { .. }) => ["Mirroring", "NodeOvercommitted", "Warning"],
+            Kind::Remark(Remark::Overcommitted { .. }) => {
+                ["Mirroring", "NodeOvercommitted", "Warning"]
+            }
             Kind::Remark(Remark::Preempted { .. }) => ["Preempting", "Preempted", "Normal"],
         }
     }
@@ -142,10 +144,14 @@ impl Kind {
 fn words(remark: &Remark) -> String {
     match remark {
         Remark::Unreadable { node, why } => {
-            format!("This version of omega-kube does not understand the pod, so {node} takes no further pods: {why}")
+            format!(
+                "This version of omega-kube does not understand the pod, so {node} takes no further pods: {why}"
+            )
         }
         Remark::Overcommitted { node, resources } => {
-            format!("Another scheduler bound the pod to {node}, whose pods now request more than it has: {resources}")
+            format!(
+                "Another scheduler bound the pod to {node}, whose pods now request more than it has: {resources}"
+            )
         }
         Remark::Preempted { by_uid, node } => format!("Preempted by pod {by_uid} on node {node}"),
     }

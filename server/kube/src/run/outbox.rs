@@ -135,7 +135,8 @@ impl Outbox {
         let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
             "message": message, "lastTransitionTime": time::seconds(SystemTime::now())}]}});
-        let shown = self.client.call(&Call::json(Method::PATCH, format!("{path}/status"), &body)).await;
+        let shown =
+            self.client.call(&Call::json(Method::PATCH, format!("{path}/status"), &body)).await;
         match done_of(shown) {
             Done::Done => {}
             other => return other,
@@ -143,7 +144,8 @@ impl Outbox {
         if !self.fence.is_open() {
             return Done::Unknown;
         }
-        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
+        let body =
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
         let deleted = done_of(self.client.call(&Call::json(Method::DELETE, path, &body)).await);
         if deleted == Done::Refused {
             tracing::error!(%pod, "a victim may not be deleted; omega-kube needs the right to delete pods");

@@ -51,7 +51,8 @@ impl Preempter {
             let waits = cell.task(task) == Some(TaskState::Pending);
             cell.job(job).filter(|_| waits).cloned()
         })?;
-        let mut looking = self.views.remove(&spec.scheduler).or_else(|| self.look(&spec.scheduler))?;
+        let mut looking =
+            self.views.remove(&spec.scheduler).or_else(|| self.look(&spec.scheduler))?;
         let Looking { profile, candidates, view } = &mut looking;
         let mut found = None;
         if view.sync(&self.cell).is_ok() {
@@ -97,7 +98,9 @@ fn choose(
     (start, enough): (usize, &dyn Fn(usize) -> usize),
 ) -> Option<Candidate> {
     let bound = view.displaces_below(spec.precedence);
-    if view.lowest_precedence().is_none_or(|lowest| lowest >= bound) || fits(preemptor, view, preemptor.group) {
+    if view.lowest_precedence().is_none_or(|lowest| lowest >= bound)
+        || fits(preemptor, view, preemptor.group)
+    {
         return None;
     }
     let curable = preemptor.curable(view);

@@ -20,7 +20,9 @@ impl Engine {
     /// Asks for victims for a pod that finds no node, unless that was asked for already.
     pub(super) fn ask_for_victims(&mut self, pod: PodName) {
         let Some(adapter) = &self.adapter else { return };
-        let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else { return };
+        let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {
+            return;
+        };
         if !adapter.budgets().are_listed() {
             self.again.insert(pod);
         } else if adapter.may_preempt(&pod) && self.asking.insert(pod.clone()) {

@@ -63,6 +63,8 @@ pub(crate) struct Double {
     pub(crate) audit: Vec<Bound>,
     /// Number of watches opened so far.
     pub(crate) watches: u32,
+    /// Whether pods do not get the topology labels of their nodes, as before Kubernetes 1.35.
+    pub(crate) no_topology_labels: bool,
     /// The time in objects: that of a transcript, or the real one.
     pub(crate) clock: Option<String>,
 }

@@ -111,7 +111,9 @@ impl Pair {
             (NODES, false) => self.adapter.node_changed(&node(&change.new)),
             (NODES, true) => self.adapter.node_deleted(&change.key.name),
             (NAMESPACES, false) => {
-                self.adapter.namespace_changed(&serde_json::from_value(Value::clone(&change.new)).expect("one"));
+                self.adapter.namespace_changed(
+                    &serde_json::from_value(Value::clone(&change.new)).expect("one"),
+                );
             }
             (BUDGETS, gone) => {
                 let budget = serde_json::from_value(Value::clone(&change.new)).expect("a budget");

@@ -63,18 +63,20 @@ fn the_calls_are_those_of_kube_scheduler() {
             assert_eq!(target["message"], "omega: preempting to accommodate a higher priority pod");
         }
         server.with(|double| double.end("t", "low1"));
-        server.until(|double| is_bound(double, "high")).await;
+        let binding = "POST /api/v1/namespaces/t/pods/high/binding".to_owned();
+        server.until(|_| calls(&server).contains(&binding)).await;
         check(&server);
         let calls = calls(&server);
         let at = |call: &str| calls.iter().position(|made| made == call);
         let pods = "/api/v1/namespaces/t/pods";
         let target = at(&format!("PATCH {pods}/low1/status")).expect("the condition of the victim");
         let deletion = at(&format!("DELETE {pods}/low1")).expect("the deletion");
-        let binding = at(&format!("POST {pods}/high/binding")).expect("the binding");
+        let binding = at(&binding).expect("the binding");
         assert!(target < deletion && deletion < binding, "{calls:?}");
         // kube-scheduler made these calls about its two pods, and no others.
         let Some(real) = transcript("kube-scheduler.jsonl") else { return };
-        let real = real.iter().filter(|call| (15..=21).contains(&call["seq"].as_u64().unwrap_or(0)));
+        let real =
+            real.iter().filter(|call| (15..=21).contains(&call["seq"].as_u64().unwrap_or(0)));
         for call in real.filter(|call| text(call, "/uri").contains("/pods/")) {
             let verb = match text(call, "/verb") {
                 "create" => "POST".to_owned(),
@@ -98,10 +100,10 @@ fn the_double_answers_a_recorded_preemption_as_the_real_server_did() {
             let of_response = text(call, "/response/metadata/uid");
             let of_request = text(call, "/request/metadata/uid");
             let uid = if of_response.is_empty() { of_request } else { of_response };
-            double.uids.push_back(uid.to_owned());
             let spec = call.pointer("/response/spec").cloned().unwrap_or_else(|| json!({}));
             let class = json!({"metadata": {"name": text(&spec, "/priorityClassName")}});
             double.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", &class);
+            double.uids.push_back(uid.to_owned());
             let body = json!({"metadata": {"name": name}, "spec": spec});
             double.call("POST", "/api/v1/namespaces/t/pods", &body);
         }
@@ -114,7 +116,11 @@ fn the_double_answers_a_recorded_preemption_as_the_real_server_did() {
         let answer = double.call(method, uri, &call["request"]);
         assert_eq!(u64::from(answer.status), call["status"], "{uri}: {}", answer.body);
         let (ours, theirs) = (&answer.body, &call["response"]);
-        assert_eq!(text(ours, "/status/nominatedNodeName"), text(theirs, "/status/nominatedNodeName"), "{uri}");
+        assert_eq!(
+            text(ours, "/status/nominatedNodeName"),
+            text(theirs, "/status/nominatedNodeName"),
+            "{uri}"
+        );
         let period = "/metadata/deletionGracePeriodSeconds";
         assert_eq!(ours.pointer(period), theirs.pointer(period), "{uri}");
         let target = |pod: &Value| {
@@ -139,8 +145,11 @@ fn a_program_that_is_killed_in_the_middle_ends_what_it_began() {
             server
                 .until(|double| match moment {
                     0 => true,
-                    1 => find(double, "high").is_some_and(|pod| !text(pod, "/status/nominatedNodeName").is_empty()),
-                    2 => find(double, "low").is_some_and(|pod| pod["status"]["conditions"].to_string().contains("DisruptionTarget")),
+                    1 => find(double, "high")
+                        .is_some_and(|pod| !text(pod, "/status/nominatedNodeName").is_empty()),
+                    2 => find(double, "low").is_some_and(|pod| {
+                        pod["status"]["conditions"].to_string().contains("DisruptionTarget")
+                    }),
                     _ => leaves(double, "low"),
                 })
                 .await;

@@ -250,7 +250,10 @@ fn a_victim_that_may_not_be_deleted_puts_the_pod_off() {
         })
         .collect();
     let [eviction] = evictions.as_slice() else { panic!("{evictions:?}") };
-    assert_eq!(pair.adapter.evicted(eviction.clone(), Done::Throttled(2000), 5), Some(Action::Evict(eviction.clone(), 2005)));
+    assert_eq!(
+        pair.adapter.evicted(eviction.clone(), Done::Throttled(2000), 5),
+        Some(Action::Evict(eviction.clone(), 2005))
+    );
     assert_eq!(pair.adapter.evicted(eviction.clone(), Done::Refused, 5), None);
     assert!(matches!(pair.adapter.state(&name("high")), Some(State::Parked { .. })));
     assert_eq!(pair.adapter.nominated_node(&name("high")), None);

@@ -188,7 +188,11 @@ fn run(seed: u64) -> u64 {
         let name = PodName { namespace: "t".into(), name: text(pod, "/metadata/name").into() };
         world.pair.adapter.nominated_node(&name).is_some()
     };
-    assert_eq!(server.all(POD_LIST).filter(nominated).count(), 0, "seed {seed}: room is kept for ever");
+    assert_eq!(
+        server.all(POD_LIST).filter(nominated).count(),
+        0,
+        "seed {seed}: room is kept for ever"
+    );
     server.bound().len() as u64
 }
 

@@ -34,7 +34,10 @@ fn a_bound_pod_that_is_not_understood_closes_its_node_until_it_is_understood_or_
     assert_eq!(pair.adapter.state(&name("strange")), Some(&State::Bound("n0".into())));
     assert_eq!((pair.adapter.blind_nodes(), pair.adapter.unreadable()), (1, 1));
     let said = remarks(&mut pair);
-    assert!(matches!(&said[..], [(pod, Remark::Unreadable { node, .. })] if pod == "strange" && node == "n0"), "{said:?}");
+    assert!(
+        matches!(&said[..], [(pod, Remark::Unreadable { node, .. })] if pod == "strange" && node == "n0"),
+        "{said:?}"
+    );
     pair.create("a", 500);
     pair.deliver();
     assert!(pair.decide().is_empty(), "the node takes no pods");
@@ -76,7 +79,8 @@ fn a_pod_of_ours_that_is_not_understood_is_held_and_a_node_takes_no_pods() {
 #[test]
 fn a_namespace_that_changes_its_labels_changes_whom_its_selectors_select() {
     let mut pair = Pair::new(2, 1);
-    let namespace = |labels: &serde_json::Value| json!({"metadata": {"name": "other", "labels": labels}});
+    let namespace =
+        |labels: &serde_json::Value| json!({"metadata": {"name": "other", "labels": labels}});
     pair.server.call("POST", "/api/v1/namespaces", &namespace(&json!({"team": "a"})));
     let there = json!({"metadata": {"name": "there", "labels": {"app": "x"}},
         "spec": {"containers": [{"name": "c"}], "nodeName": "n0"}});
