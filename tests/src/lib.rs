@@ -10,6 +10,7 @@
 //! - [`mod@reference`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
 //! - [`random`]: commands by the dice, the sensible and the senseless.
 //! - [`compare`]: everything that is public of a cell and of its reference, side by side.
+//! - [`events`]: the events of a cell against its state.
 //! - [`history`]: runs a history on both, and makes one that fails short.
 //! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
 //! - [`faulty`]: a cell behind a connection that breaks.
@@ -29,6 +30,7 @@ pub mod disk;
 #[cfg(doctest)]
 mod documents;
 pub mod durable;
+pub mod events;
 pub mod faulty;
 pub mod fire;
 pub mod fuzz;

@@ -155,6 +155,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
     rule("omega.v1.JobService/WatchJobs", LOOKERS, Watch),
+    rule("omega.v1.JobService/ListEvents", LOOKERS, Look),
     rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent only for its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),

@@ -52,9 +52,10 @@ use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
-    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, Taint, TaskId, TaskReport,
-    Text,
+    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, RunEnd, Taint, TaskId,
+    TaskReport, Text,
 };
+use records::Reported;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -315,7 +316,12 @@ impl Agent {
     /// Says what became of a task. Of one that was told to stop, the cell does not hear; its room is
     /// there.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
-        self.say(Said::Task(machine, task, report));
+        self.say(Said::Task(Reported { machine, task, report, end: None }));
+    }
+
+    /// Reports about a task as [`Agent::report`] does, with the end of a run of its program.
+    pub fn report_end(&self, machine: MachineId, task: TaskId, report: TaskReport, end: RunEnd) {
+        self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
     }
 
     /// Says what a machine's tasks really use. To be said only when it has changed: each is a write.
