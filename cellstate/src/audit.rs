@@ -102,7 +102,7 @@ impl Cell {
         self.policies.audit(&recount.policies)?;
         self.audit_quotas()?;
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
-            if tenant.used != *used {
+            if tenant.used[..] != used[..] {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }

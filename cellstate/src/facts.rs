@@ -8,6 +8,7 @@ use crate::held::{Values, values_of};
 use crate::policy::PolicySet;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
+use crate::shapes::Shapes;
 use omega_core::{
     Amounts, CoreRequest, DeviceRequest, Job, JobId, KindId, Machine, MachineSelector, Near,
     Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
@@ -78,6 +79,13 @@ impl Need {
                 .is_some_and(|demand_profiles| demand_profiles.fits(kind, free, sum))
     }
 
+    /// The sets of machines that it uses.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = SetId> {
+        let preferred = self.preferred.iter().map(|(_, set)| *set);
+        let sets = self.machine.into_iter().chain(self.affinity).chain([self.tolerated]);
+        sets.chain(self.unmarked).chain(preferred)
+    }
+
     /// Whether a rule about other tasks concerns this group, so that placing one of its tasks may change where the next
     /// may run.
     #[must_use]
@@ -105,6 +113,7 @@ pub(crate) struct Facts {
     pub(crate) machines: Vec<Option<Arc<Machine>>>,
     pub(crate) sets: MachineSets,
     pub(crate) rules: RuleBook,
+    pub(crate) shapes: Shapes,
 }
 
 /// The way to obtain trackers: the cell creates them; a view looks up those that came with a delta.
@@ -333,9 +342,7 @@ impl Facts {
         need: &Need,
         trackers: Trackers,
     ) -> Vec<(TrackerId, TrackerKey)> {
-        let preferred = need.preferred.iter().map(|(_, set)| *set);
-        let sets = need.machine.into_iter().chain(need.affinity).chain([need.tolerated]);
-        sets.chain(need.unmarked).chain(preferred).for_each(|set| self.sets.release(set));
+        need.sets().for_each(|set| self.sets.release(set));
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {
             return Vec::new();
         };

@@ -134,6 +134,7 @@ mod reservations;
 mod retries;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod rounds;
 mod runtime_affinity;
 mod scheduler;
 mod scheduler_faults;
