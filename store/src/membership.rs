@@ -368,7 +368,8 @@ impl MembershipChange {
     }
 
     /// Its bytes in an entry.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
         codec::encode_small(self)
     }
 

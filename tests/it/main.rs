@@ -41,6 +41,7 @@
 //! - `fuzz.rs`: bytes from anywhere.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
+//! - `torn_ends.rs`: starts on a log that may have lost its end, by who votes.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
@@ -147,6 +148,7 @@ mod tasks_per_machine;
 mod tenants;
 mod threads;
 mod tidy;
+mod torn_ends;
 mod traps;
 mod upgrades;
 mod views;

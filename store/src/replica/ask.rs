@@ -153,4 +153,6 @@ pub enum PeerMessage {
     },
     /// The receiver is no replica of the cell any more, and never will be again.
     Removed,
+    /// The sender has heard from no leader for a while. It is answered by `Removed` where that is why, and else not at all.
+    Probe,
 }

@@ -109,7 +109,7 @@ pub struct Replica {
     /// The last time of day that it proposed to the cell by itself.
     told_ms: u64,
     full: bool,
-    /// Tick of the last message from the known leader.
+    /// Tick of the last message from the known leader; 0 if none came yet.
     heard: u64,
     /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
@@ -232,6 +232,7 @@ impl Replica {
         self.retry_reads();
         self.tick_transfers();
         self.leave_a_bad_disk();
+        self.ask_whether_removed();
     }
 
     /// Handles a message of another replica.
@@ -246,6 +247,7 @@ impl Replica {
         }
         match message {
             PeerMessage::Removed => self.hear_of_removal(from),
+            PeerMessage::Probe => {}
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
