@@ -11,6 +11,7 @@
 //! - [`random`]: commands by the dice, the sensible and the senseless.
 //! - [`compare`]: everything that is public of a cell and of its reference, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
+//! - [`clock`]: clocks of processes that are wrong and jump.
 //! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
 //! - [`faulty`]: a cell behind a connection that breaks.
 //! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
@@ -23,6 +24,7 @@
 //! - [`script`]: a small language for behaviour over several steps.
 //! - [`trio`]: three durable replicas under load, round by round.
 
+pub mod clock;
 pub mod cluster;
 pub mod compare;
 pub mod disk;

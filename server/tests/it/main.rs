@@ -11,6 +11,7 @@
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
+//! - `clocks.rs`: clocks that jump by hours below a server, its agents and its schedulers.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `revoked.rs`: certificates that are revoked while the cell is served.
 //! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
@@ -54,6 +55,7 @@ mod bad_input;
 mod bad_requests;
 mod browser;
 mod certificates;
+mod clocks;
 mod commands;
 mod container;
 mod contexts;
