@@ -18,7 +18,7 @@ const FOLDER: &str = "/replica";
 const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 const TERM: Term = Term(2);
 
-/// What is known to be committed when the power goes.
+/// Entries that are known to be committed when the power goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Changes,
