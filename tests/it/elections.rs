@@ -11,24 +11,21 @@ fn at(index: u64) -> Position {
     Position { index: LogIndex(index), term: Term(2) }
 }
 
-/// State of a node that starts with entries up to the last, and may have acknowledged more.
-fn state(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> node::Start {
+/// A node that starts with entries up to the last, and may have acknowledged more.
+fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Node {
     let entry = |index| {
         let data = vec![7; 10].into();
         Entry { position: at(index), kind: EntryKind::Commands, data }
     };
-    node::Start {
+    let start = node::Start {
         id: ReplicaId(id),
         base: FIRST,
         membership: membership.clone(),
         hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
         entries: (2..=last).map(entry).collect(),
         doubt: doubt.map(at),
-    }
-}
-
-fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Node {
-    Node::new(state(id, last, doubt, membership), node::Settings::default())
+    };
+    Node::new(start, node::Settings::default())
 }
 
 fn three() -> Membership {
@@ -144,59 +141,6 @@ fn a_replica_in_doubt_does_not_lead_alone() {
     (0..100).for_each(|_| node.tick());
     node.campaign();
     assert!(!leads(&node));
-}
-
-/// Does all that a node wants done, but for sending its messages, which are the answer; keeps what is written.
-fn work(node: &mut Node, disk: &mut node::Start) -> Vec<Message> {
-    let mut messages = Vec::new();
-    while let Some(effects) = node.effects() {
-        if let Some(write) = effects.write {
-            disk.hard_state = write.batch.hard_state.unwrap_or(disk.hard_state);
-            disk.entries.extend(write.batch.entries);
-            node.persisted(write.number);
-        }
-        for entry in effects.committed {
-            if let Ok(change) = MembershipChange::from_bytes(&entry.data)
-                && entry.kind == EntryKind::Membership
-            {
-                assert!(node.apply_change(&change));
-            }
-            node.applied(entry.position.index);
-        }
-        messages.extend(effects.messages);
-    }
-    messages
-}
-
-/// The replica that was removed is turned off: the one that is left must know after a loss of power that it needs no other.
-#[test]
-fn the_last_voter_left_leads_after_a_loss_of_power() {
-    let founders = Membership::founding([1, 2].map(ReplicaId));
-    let mut disks = [1, 2].map(|id| state(id, 6, None, &founders));
-    let [mut one, mut two] =
-        [0, 1].map(|at: usize| Node::new(disks[at].clone(), node::Settings::default()));
-    let mut settle = |one: &mut Node, two: &mut Node| {
-        loop {
-            let (first, second) = (work(one, &mut disks[0]), work(two, &mut disks[1]));
-            if first.is_empty() && second.is_empty() || !one.membership().contains(two.id()) {
-                return disks[0].clone();
-            }
-            first.iter().for_each(|message| two.receive(message).unwrap());
-            second.iter().for_each(|message| one.receive(message).unwrap());
-        }
-    };
-    one.campaign();
-    settle(&mut one, &mut two);
-    one.tick();
-    one.propose_change(&MembershipChange::one(MemberStep::Remove(two.id()))).unwrap();
-    let disk = settle(&mut one, &mut two);
-    assert!(!one.membership().contains(two.id()), "the change is made");
-    let mut again = Node::new(disk.clone(), node::Settings::default());
-    for _ in 0..3 * node::Settings::default().election_ticks {
-        work(&mut again, &mut disk.clone());
-        again.tick();
-    }
-    assert!(leads(&again), "{again:?} needs the replica that was removed: {disk:?}");
 }
 
 /// A leader of three voters with equal logs, and an empty learner.

@@ -33,7 +33,7 @@ pub use check::MessageError;
 pub use message::{Message, MessageKind, SnapshotOffer};
 pub use read::ReadId;
 
-use crate::log::{Batch, Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
+use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
 use raft::eraftpb;
 use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
@@ -509,11 +509,8 @@ impl Node {
         }
         let committed = ready.take_committed_entries();
         effects.committed = committed.iter().map(window::from_raft).collect();
-        // A commit index alone can wait for the next write, unless it decides who votes: the voters that are left must not
-        // need the removed ones again, to learn that they are removed.
-        let is_change = |entry: &Entry| entry.kind == EntryKind::Membership;
-        let decides = batch.hard_state.is_some() && effects.committed.iter().any(is_change);
-        if ready.must_sync() || decides {
+        // A commit index alone can wait for the next write.
+        if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
             let restart = restart.filter(|_| !omega_cellstate::planted!(RestartForgotten));

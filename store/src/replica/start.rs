@@ -190,16 +190,16 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
     }
     let doubt = log.doubt();
     let known = log.hard_state();
-    let node = node::Start {
+    let mut node = node::Start {
         id: directory.identity().replica,
         base,
         membership: agreed.membership,
         hard_state: doubt.map_or(known, |doubt| known.joined(doubt.hard_state)),
         entries,
-        doubt: doubt.map(|doubt| doubt.last).filter(|last| !log.bounds().last.covers(*last)),
+        doubt: doubt.map(|doubt| doubt.last),
     };
     if doubt.is_some() {
-        begin_in_doubt(&mut *log, &node, settings.node, directory.path())?;
+        node.doubt = begin_in_doubt(&mut *log, &node, settings.node, directory.path())?;
     }
     let mut cell = cell;
     cell.keep_history(settings.history_bytes);
@@ -212,31 +212,33 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
     })
 }
 
-/// Records the term and vote of a log that may have lost its end, and reports what may be missing. A term and a vote
-/// are remembered without harm, whether they were safe or not.
+/// Records the term and vote of a log that may have lost its end, and returns the position up to which entries may be
+/// missing, if any are. A term and a vote are remembered without harm, whether they were safe or not.
 ///
 /// # Errors
-/// If entries may be missing, and no other voter can have them.
+/// If no other voter can have what is missing. A term and a vote alone count, too: with them the commit index was lost, and
+/// so, it may be, the change that added another voter.
 fn begin_in_doubt(
     log: &mut dyn LogEngine,
     node: &node::Start,
     settings: node::Settings,
     path: &Path,
-) -> Result<(), StartError> {
+) -> Result<Option<Position>, StartError> {
     let last = log.bounds().last.index;
-    if let Some(promised) = node.doubt {
-        let promised = promised.index;
-        if becomes_alone(node, settings) {
-            return Err(StartError::TornTail { path: path.to_owned(), promised, last });
-        }
-        tracing::warn!(
-            path = %path.display(), %last, %promised,
-            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
-        );
+    if becomes_alone(node, settings) {
+        let promised = node.doubt.map_or(last, |doubt| doubt.index);
+        return Err(StartError::TornTail { path: path.to_owned(), promised, last });
     }
     log.append(&Batch { entries: Vec::new(), hard_state: Some(node.hard_state) })?;
     log.sync()?;
-    Ok(())
+    let doubt = log.doubt().map(|doubt| doubt.last);
+    if let Some(Position { index, term }) = doubt {
+        tracing::warn!(
+            path = %path.display(), %last, promised = %index, term = term.0,
+            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
+        );
+    }
+    Ok(doubt)
 }
 
 /// Whether a replica is the only voter once it has applied all entries that it knows to be committed. The membership of
