@@ -212,7 +212,6 @@ fn any(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> Pee
             PeerMessage::SnapshotPiece { position: position(dice, term, last), piece }
         }
         6 => PeerMessage::SnapshotGone { position: position(dice, term, last) },
-        7 => PeerMessage::Probe,
         _ => PeerMessage::Agree(message(dice, term, last, commands)),
     }
 }
