@@ -43,6 +43,7 @@
 //! - `fuzz.rs`: random bytes in every decoder.
 //! - `log.rs`, `log_rot.rs`, `log_bound.rs`: logs after power failures, on failing and full disks, with
 //!   damaged files, and without snapshots.
+//! - `torn_ends.rs`: starts on a log that may have lost its end, by who votes.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: a model of the commit protocol, in every order of events.
 //! - `retries.rs`: which requests the pre-check rejects, and which it never does.
@@ -150,6 +151,7 @@ mod tasks_per_machine;
 mod tenants;
 mod threads;
 mod tidy;
+mod torn_ends;
 mod traps;
 mod upgrades;
 mod views;

@@ -25,6 +25,8 @@ pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
 mod moment;
+#[cfg(test)]
+mod mutated_files;
 pub(crate) mod pairs;
 pub(crate) mod peak;
 pub(crate) mod policy;
