@@ -73,15 +73,15 @@ const RESOURCE: &str = "resource:";
 /// Reads a cell and its jobs from two tables, whose rows may have any order.
 ///
 /// # Errors
-/// If a file is missing or at fault.
+/// If a file is missing or invalid.
 pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
     whole(&mut open(machines, jobs, Window::All)?)
 }
 
-/// Opens two tables as a stream: the machines are read, the jobs come as they are asked for.
+/// Opens two tables as a stream: machines are read at once, jobs on demand.
 ///
 /// # Errors
-/// If a file is missing, or the machines are at fault.
+/// If a file is missing, or the machines are invalid.
 pub fn open(machines: &Path, jobs: &Path, window: Window) -> Result<CsvStream, LoadError> {
     open_all(&Tables { machines, jobs, placements: None }, window)
 }

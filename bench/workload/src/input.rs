@@ -59,7 +59,7 @@ pub struct InputArgs {
     hours: u32,
 }
 
-/// Default and bounds of a synthetic workload's machines and hours.
+/// Default number of machines of a synthetic workload, followed by the bounds of machines and hours.
 const SYNTHETIC: u32 = 10_000;
 const SYNTHETIC_RANGE: RangeInclusive<i64> = 10..=1_000_000;
 const HOURS: u32 = 24;
@@ -83,7 +83,7 @@ impl Default for InputArgs {
     }
 }
 
-/// Machines in a file, written as on the command line.
+/// Parses machines in a file, in the form of the command line.
 fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
@@ -104,18 +104,18 @@ enum Trace {
     Swf,
 }
 
-/// Error of reading an input: one line for the user.
+/// Error of reading an input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// Arguments that do not go together.
+    /// The arguments contradict each other.
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
-    /// A file is missing or at fault.
+    /// A file is missing or invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Purpose of the machines.
+/// Whether an input must have machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
     /// Required: the workload places tasks on these machines.
@@ -133,13 +133,13 @@ impl InputArgs {
         files.flatten().map(PathBuf::as_path).collect()
     }
 
-    /// The replicas of a cell that is served, if it is one rather than a part of a trace.
+    /// The addresses of a served cell, if `--cell` has them and not a part of a trace.
     #[must_use]
     pub fn served(&self) -> Option<&str> {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
-    /// A missing or excluded argument in a file; clap checks the same on a command line.
+    /// The missing or conflicting argument in a file, if any; clap checks command lines.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
@@ -208,18 +208,18 @@ impl InputArgs {
         }
     }
 
-    /// Reads the whole workload, to place it.
+    /// Reads the whole workload for placement.
     ///
     /// # Errors
-    /// If arguments do not go together, or a file is missing or at fault, or there are no machines.
+    /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
     pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
         Ok(whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?)
     }
 
-    /// Opens the workload to look at it piece by piece.
+    /// Opens the workload as a stream.
     ///
     /// # Errors
-    /// If arguments do not go together, or a file is missing or its beginning at fault.
+    /// If arguments contradict each other, or a file is missing or its beginning is invalid.
     pub fn open(&self, seed: u64) -> Result<Box<dyn Stream>, InputError> {
         self.reader(seed, Window::Bounded, Machines::Optional)
     }

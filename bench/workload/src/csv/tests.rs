@@ -1,4 +1,4 @@
-//! Tests of the CSV reader at its public face.
+//! Tests of the CSV reader through its public API.
 
 use super::{Tables, load, open_all};
 use crate::stream::{Window, whole};

@@ -1,7 +1,7 @@
 //! Conversion of single objects, for a cluster that is watched rather than read from a file.
 //!
-//! The kinds of a cell are fixed when it is made, from the nodes and pods that there are then; a request for a
-//! resource that has no kind is an obstacle of its pod, never ignored.
+//! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. A request for any other
+//! resource makes its pod unplaceable here, and is never ignored.
 
 use super::api::{Namespace, Node, Pod, PodSpec, Resources};
 use super::input::Fault;
@@ -13,6 +13,7 @@ use super::request::{nominal_request, pod_request};
 use super::rules::{self, Surroundings};
 use super::selector::Namespaces;
 use omega_core::{Job, JobKind, Kinds, Labels, Machine, Precedence, Preemption, TaskGroup, Text};
+use std::collections::BTreeSet;
 
 /// The converter of a live cluster's objects.
 pub struct Converter {
@@ -28,7 +29,7 @@ impl Converter {
     pub fn new(nodes: &[Node], pods: &[Pod], namespaces: &[Namespace]) -> Result<Converter, Fault> {
         let requests: Vec<Resources> = pods.iter().map(|pod| pod_request(&pod.spec)).collect();
         let kinds = KindTable::choose(nodes.iter().map(node::capacity), &requests)?.table;
-        // Two nodes may share a hostname later, so no topology key stands for the machine itself.
+        // Two nodes may share a hostname later, so no topology key denotes the machine itself.
         let topology = Topology::of_labels();
         let namespaces = Namespaces::new(namespaces, pods.iter().map(pod::namespace));
         Ok(Converter { kinds, around: Surroundings { topology, namespaces } })
@@ -40,13 +41,45 @@ impl Converter {
         self.kinds.kinds()
     }
 
-    /// Returns the machine that a node is.
+    /// Converts a node to a machine.
     #[must_use]
     pub fn machine(&self, node: &Node) -> Machine {
         node::machine(node, &self.kinds).0
     }
 
-    /// Returns the job of one task that a pod is. It never preempts: an eviction in the cell deletes no pod.
+    /// Takes in the labels of a namespace. Returns whether that may concern rules of pods.
+    pub fn namespace_changed(&mut self, namespace: &Namespace) -> bool {
+        self.around.namespaces.set(namespace)
+    }
+
+    /// Takes in the deletion of a namespace. Returns whether that may concern rules of pods.
+    pub fn namespace_deleted(&mut self, name: &str) -> bool {
+        self.around.namespaces.remove(name)
+    }
+
+    /// Takes in a list of all namespaces. Returns whether anything has changed.
+    pub fn namespaces_listed(&mut self, all: &[Namespace]) -> bool {
+        let listed: BTreeSet<&str> = all.iter().map(|one| one.metadata.name.as_str()).collect();
+        let known = self.around.namespaces.names();
+        let gone: Vec<String> =
+            known.filter(|name| !listed.contains(name.as_str())).cloned().collect();
+        let removed = gone.iter().filter(|name| self.namespace_deleted(name)).count();
+        let changed = all.iter().filter(|one| self.namespace_changed(one)).count();
+        removed + changed > 0
+    }
+
+    /// Whether a pod's rules depend on the labels of namespaces.
+    #[must_use]
+    pub fn selects_namespaces(pod: &Pod) -> bool {
+        let affinity = &pod.spec.affinity;
+        let both = [&affinity.pod, &affinity.anti];
+        both.into_iter().any(|rules| {
+            let preferred = rules.preferred.iter().map(|weighted| &weighted.term);
+            rules.required.iter().chain(preferred).any(|term| term.namespace_selector.is_some())
+        })
+    }
+
+    /// Converts a pod to a job with one task. The policy of its preemption is that of the pod.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
         let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
@@ -61,13 +94,16 @@ impl Converter {
             tenant: pod::namespace(pod).into(),
             scheduler,
             precedence: Precedence(pod.spec.priority),
-            preemption: Preemption::Never,
+            preemption: match pod.spec.preemption_policy.as_str() {
+                "Never" => Preemption::Never,
+                _ => Preemption::LowerPrecedence,
+            },
             kind: JobKind::Service,
             ..Job::batch(name, group)
         }
     }
 
-    /// Returns the first property of a pod that is not understood, and without which a node could be wrong.
+    /// Returns the first property of a pod that is not supported and could make a placement wrong.
     #[must_use]
     pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
         let volume = spec.volumes.iter().find(|volume| {

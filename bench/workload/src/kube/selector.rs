@@ -1,4 +1,4 @@
-//! Selectors of labels, nodes and namespaces.
+//! Conversion of selectors of labels, nodes and namespaces.
 
 use super::api::{
     Expression, LabelSelector as Labels, Namespace, NodeSelector, NodeSelectorTerm, Operator as Op,
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The label that the API server gives every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// An expression as a requirement.
+/// Converts an expression to a requirement.
 fn requirement(expression: &Expression) -> Requirement {
     Requirement {
         key: expression.key.as_str().into(),
@@ -52,9 +52,8 @@ pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     }
 }
 
-/// Narrows a selector to pods with the same value (`In`), or another one (`NotIn`), under these
-/// keys as the pod itself. Keys that the pod lacks do not count. The API server writes this into
-/// the selector itself, so it may be there already.
+/// Restricts a selector to pods with the same value (`In`), or another one (`NotIn`), as the pod itself under these
+/// keys. Keys that the pod lacks are ignored. The API server writes this into the selector, so it may be there already.
 pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
@@ -71,7 +70,7 @@ pub(super) fn narrow(
     }
 }
 
-/// The machines that a term matches; of its fields only the name is known to anyone.
+/// The machines that a term matches; `metadata.name` is the only supported field.
 pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     MachineSelector {
         labels: term.expressions.iter().map(requirement).collect(),
@@ -79,8 +78,8 @@ pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     }
 }
 
-/// The machines that match a plain node selector and one of the required terms: the selector is
-/// distributed over the terms. `None` requires nothing.
+/// The machines that match both a plain node selector and one of the required terms: the selector is added to each
+/// term. `None` requires nothing.
 pub(super) fn required_machines(
     plain: &BTreeMap<String, String>,
     required: Option<&NodeSelector>,
@@ -89,7 +88,7 @@ pub(super) fn required_machines(
         let all = MachineSelector { labels: equal(plain).collect(), names: Vec::new() };
         return (!plain.is_empty()).then(|| vec![all]);
     };
-    // A term without requirements matches nothing, whatever the plain selector would add to it.
+    // A term without requirements matches nothing, and must not match through the plain selector.
     let terms = required.terms.iter().map(machines).filter(|term| *term != Default::default());
     let both = |mut term: MachineSelector| {
         term.labels.extend(equal(plain));
@@ -98,7 +97,13 @@ pub(super) fn required_machines(
     Some(terms.map(both).collect())
 }
 
-/// The namespaces that are known, with their labels.
+/// The labels of a namespace, with that of its name.
+fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Labels {
+    let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    own.chain([(NAMESPACE_NAME, name)]).collect()
+}
+
+/// The known namespaces with their labels.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     labels: BTreeMap<String, omega_core::Labels>,
@@ -112,10 +117,6 @@ impl Namespaces {
         objects: &'a [Namespace],
         others: impl IntoIterator<Item = &'a str>,
     ) -> Namespaces {
-        let with_name = |name: &str, labels: &BTreeMap<String, String>| {
-            let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-            own.chain([(NAMESPACE_NAME, name)]).collect()
-        };
         let mut labels = BTreeMap::new();
         for name in others {
             labels.entry(name.to_owned()).or_insert_with(|| with_name(name, &BTreeMap::new()));
@@ -125,6 +126,24 @@ impl Namespaces {
             labels.insert(name.clone(), with_name(name, &object.metadata.labels));
         }
         Namespaces { labels, described: !objects.is_empty() }
+    }
+
+    /// Adds a namespace, or changes its labels. Returns whether that changed anything.
+    pub(super) fn set(&mut self, object: &Namespace) -> bool {
+        self.described = true;
+        let name = &object.metadata.name;
+        let new = with_name(name, &object.metadata.labels);
+        self.labels.insert(name.clone(), new.clone()).as_ref() != Some(&new)
+    }
+
+    /// Removes a namespace. Returns whether it was there.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.labels.remove(name).is_some()
+    }
+
+    /// The names of all namespaces.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.labels.keys()
     }
 
     /// Tenants whose pods a term considers.
