@@ -14,11 +14,11 @@ impl Walk<'_> {
     #[inline]
     pub(crate) fn step(&mut self) {
         match self.random() % 128 {
-            0..48 => self.try_shift(),
-            48..88 => self.try_exchange(),
-            88..104 => self.try_return(),
-            104..120 => self.try_displacement(),
-            120..127 => self.try_chain(),
+            0..46 => self.try_shift(),
+            46..86 => self.try_exchange(),
+            86..102 => self.try_return(),
+            102..122 => self.try_displacement(),
+            122..125 => self.try_chain(),
             _ => self.try_rearrangement(),
         }
     }
