@@ -122,7 +122,7 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("cell", &["core", "cellstate", "schedulers", "client", "store"]),
         ("cellstate", &["core"]),
         ("reassign", &[]),
-        ("schedulers", &["core", "cellstate", "schedulers"]),
+        ("schedulers", &["core", "cellstate", "reassign", "schedulers"]),
         ("store", &["core", "cellstate"]),
         ("agent", &["core"]),
         ("client", &["core", "cellstate"]),
