@@ -1,8 +1,8 @@
 //! Commands of `omega-bench`: the speed of the shipped code, compared with bare loops.
 //!
-//! The table is measured by the program that people run, with its allocator and its optimisations.
-//! `memory` is what `table` starts for its figures of memory: a process of its own, whose resident set
-//! is compared with that of a smaller one.
+//! The table is measured with the released program, its allocator and its optimisations. `table`
+//! starts `memory` as a separate process for its memory figures, and compares its resident set with
+//! that of a smaller cell.
 
 use crate::{measure, replay};
 use clap::Subcommand;

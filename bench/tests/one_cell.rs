@@ -1,5 +1,5 @@
-//! The example of a cell that all kinds of clients share, small: each of them places its work, and no rule of the cell is
-//! broken, which a recount at the end of a run sees to.
+//! A small version of the example with all kinds of clients on one cell. Each client places its
+//! work, and a recount at the end of the run checks the cell's rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 

@@ -1,16 +1,18 @@
-//! The live driver and the simulator, which are to be the same but for the passing of time: a workload that real schedulers
-//! place on threads, on a cell that a replica keeps on a disk, and that the simulator places on its own, ends in the same
-//! state: the same tasks on the same machines, the same sequence number of each, the same jobs forgotten.
+//! The live driver and the simulator must differ only in how time passes. A live run places a
+//! workload with scheduler threads on a durable cell; the simulator places it on its own cell. Both
+//! must end in the same state: the same tasks on the same machines, the same sequence numbers, and
+//! the same forgotten jobs.
 //!
-//! Neither is told what the other decides. Both place by the same profiles on cells of a block of machines, where a search
-//! looks at all of them and nothing is left to chance; what remains is that the same jobs meet the same cell. So jobs come
-//! far apart, and in the live run each moment waits until the schedulers are done ([`Pace::InTurns`]). Two jobs come at
-//! each of the busy moments, one for each of two schedulers, which decide on what both saw before either committed, and
-//! often want the same machine: the second conflicts, and tries again. The simulator's clock makes it so; threads are made
-//! to by a plugin ([`Meeting`]) that keeps each at its place until the other is there.
+//! Neither uses decisions of the other. Both use the same profiles on cells of one block of
+//! machines, where a search examines all machines and nothing is random. To give each job the same
+//! cell in both, jobs arrive far apart, and the live run waits at each time step until the
+//! schedulers are done ([`Pace::InTurns`]). At busy time steps two jobs arrive, one for each of two
+//! schedulers. Both decide on the same version, and often claim the same machine: then the second
+//! conflicts and retries. The simulator's clock causes this; in the live run a plugin ([`Meeting`])
+//! makes each thread wait for the other.
 //!
-//! What is not compared is what the two have apart by design: how many versions it took, under which names schedulers are
-//! registered, and what they were answered.
+//! Differences by design are not compared: the number of versions, the names of schedulers, and
+//! their recorded answers.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -32,7 +34,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 /// One block of machines, so that each search examines all.
 const MACHINES: u32 = 60;
-/// Between two moments at which jobs come. Decisions, and another after a conflict, take two seconds of it.
+/// Time between two arrivals of jobs. Decisions, including a retry after a conflict, take two
+/// seconds of it.
 const MOMENT_MS: u64 = 20_000;
 /// Two schedulers of batch jobs, which have the jobs of even and of odd numbers.
 const BATCH: u32 = 2;
@@ -42,8 +45,9 @@ type Judged = (ConflictCheck, Granularity);
 
 // --- The workload ------------------------------------------------------------------------------
 
-/// Jobs of a made-up day, most of them batch jobs that come in pairs, each pair at a moment of its own; then two services,
-/// one after the other, so that a pair still begins with an even number. Ends fall between the moments.
+/// Jobs of a generated day. Most are batch jobs that arrive in pairs, each pair at its own time.
+/// Then two services arrive one after the other, so that pairs still begin with an even number.
+/// Ends are between arrivals.
 fn workload(seed: u64) -> Workload {
     let options =
         SynthOptions { machines: MACHINES, seed, span_hours: 24, utilisation_percent: 30 };
@@ -62,7 +66,7 @@ fn workload(seed: u64) -> Workload {
             workload.arrivals.push(simple(arrival));
         }
     }
-    // What has ended is forgotten, as in the simulator.
+    // Ended jobs are forgotten, as in the simulator.
     workload.policy.ttl_after_finished_ms = 0;
     workload
 }
@@ -73,7 +77,7 @@ fn simple(mut arrival: Arrival) -> Arrival {
     for group in &mut arrival.job.groups {
         group.count = group.count.min(12);
         group.rules.affinity.required = None;
-        // Few on a machine, so that two jobs often want the same room.
+        // Small machines, so that two jobs often claim the same room.
         for (kind, of) in [(KindId::CPU, 3000..=8000), (KindId::MEMORY, 1 << 30..=16 << 30)] {
             let amount = group.request.get(kind).clamp(*of.start(), *of.end());
             group.request.set(kind, amount);
@@ -97,7 +101,7 @@ struct Meeting {
 
 #[derive(Debug, Default)]
 struct Places {
-    /// Jobs whose first decision began.
+    /// Jobs with a started first decision.
     began: BTreeSet<JobId>,
     /// Answered jobs.
     answered: BTreeSet<JobId>,
@@ -220,7 +224,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
         near_best: 1,
         parts: 1,
         probes: 1,
-        // Until the last job is placed, and before anything else ends.
+        // Until the last job is placed, and before any later end.
         end_s: Some((last_ms + MOMENT_MS / 4) as f64 / 1000.0),
         seed: 1,
         profiles: Profiles::default(),
@@ -240,7 +244,7 @@ fn hash_of(outcome: &Outcome) -> u64 {
     common(outcome.cell.read(Cell::clone))
 }
 
-/// Every way to judge claims.
+/// All combinations of conflict rules.
 const JUDGED: [Judged; 4] = [
     (ConflictCheck::ResourceFit, Granularity::Incremental),
     (ConflictCheck::ResourceFit, Granularity::AllOrNothing),
@@ -250,7 +254,7 @@ const JUDGED: [Judged; 4] = [
 
 // --- The tests ---------------------------------------------------------------------------------
 
-/// Checks that both did what this is about, and as often.
+/// Checks that both did the intended work, equally often.
 fn check_work(live: &RunReport, simulated: &Outcome) {
     let all = live.all_schedulers();
     let of = |of: fn(&omega_sim::scenario::SchedulerReport) -> u64| {
@@ -293,7 +297,7 @@ fn what_one_of_them_decides_otherwise_shows() {
     let ends = longer.arrivals.iter_mut().find(|arrival| arrival.run.of(0) < Some(MOMENT_MS));
     ends.unwrap().run = RunTime::Same(1 << 40);
     assert_ne!(state, run(&longer, judged));
-    // Two jobs that come the other way round.
+    // Two jobs in the opposite order of arrival.
     let mut turned = workload;
     turned.arrivals.swap(0, 1);
     assert_ne!(state, run(&turned, judged));

@@ -1,14 +1,15 @@
-//! Admission: how much the jobs of a tenant may ask for, whether or not it is placed.
+//! Request limits of tenants: the most that a tenant's jobs may request, whether or not they are placed.
 //!
-//! A quota bounds what tasks claim: a job beyond it is queued until others end. A limit on what is asked refuses
-//! such a job when it is submitted, so that whoever sent it hears of it at once, and no tenant fills the queue.
-//! (Borg's quota is of this kind: "part of admission control, not scheduling", Verma et al., EuroSys 2015.)
+//! A quota bounds the claims of placed tasks, so a job beyond it stays queued. A request limit rejects such a job when
+//! it is submitted: the user gets the error at once, and no tenant can fill the queue. (Borg's quota works like this:
+//! "part of admission control, not scheduling", Verma et al., EuroSys 2015.)
 //!
-//! 1. a tenant *asks for* what all tasks that have not ended request of machines and of the cell, its own
-//!    and those of tenants below it;
-//! 2. a job that would raise that above a limit of its tenant, or of one above it, is refused, as is a group
-//!    that grows. What was asked for before a limit came stays;
-//! 3. sums are kept only while somebody has a limit. They have 128 bits: a job may ask for more than 64 bits count.
+//! 1. A tenant's *requested* amount is the sum over all unfinished tasks of the tenant and of all tenants below it, of
+//!    machine resources and of cluster resources.
+//! 2. A job submission or a growth of a group is rejected if it would raise that sum above a limit of its tenant or of
+//!    a tenant above. Jobs that were accepted before the limit was set stay.
+//! 3. Sums are kept only while some tenant has a request limit. They have 128 bits, because the total of many jobs may
+//!    exceed 64 bits.
 
 use crate::cell::Cell;
 use crate::facts::Need;
@@ -17,24 +18,24 @@ use crate::texts;
 use crate::validate;
 use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
 
-/// What is asked for, while somebody has a limit.
+/// The requested amounts of all tenants, kept while some tenant has a request limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// How many tenants have a limit.
+    /// The number of tenants with a request limit.
     limits: usize,
-    /// By tenant, what is asked for of each kind; empty without limits.
+    /// The requested amount of each kind, by tenant; empty without limits.
     sums: Vec<Vec<u128>>,
 }
 
 impl Tenants {
-    /// Sets or lifts a limit; sums are not counted anew.
+    /// Sets or removes a limit; the caller recounts the sums.
     pub(crate) fn set_admission(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         self.list[id].admits = limit;
         self.asked.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
     }
 
-    /// Counts what so many tasks of a tenant ask for, or below zero, what they ask for no more.
+    /// Adds `count` tasks to the sums of a tenant; a negative count removes them.
     #[inline]
     pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         let tasks = &mut self.list[tenant as usize].tasks;
@@ -44,7 +45,7 @@ impl Tenants {
         }
     }
 
-    /// Has a sum for each tenant: of one that is new, nothing was asked for yet.
+    /// Extends the sums to all tenants; a new tenant starts at zero.
     fn make_sums(&mut self) {
         self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
     }
@@ -59,7 +60,7 @@ impl Tenants {
         }
     }
 
-    /// Whether a tenant may ask for so many tasks more, with what one of each requests.
+    /// Checks whether a tenant may request `count` more tasks with these needs.
     pub(crate) fn admit<'a>(
         &self,
         kinds: &Kinds,
@@ -78,7 +79,7 @@ impl Tenants {
         self.line(tenant).try_for_each(|id| self.admits(kinds, id, &more))
     }
 
-    /// Whether so much more is within the limit of one tenant.
+    /// Checks one tenant's limit for an additional amount.
     fn admits(&self, kinds: &Kinds, id: u32, more: &[u128]) -> Result<(), Rejection> {
         let tenant = &self.list[id as usize];
         let Some(limit) = &tenant.admits else { return Ok(()) };
@@ -97,14 +98,14 @@ impl Tenants {
         Ok(())
     }
 
-    /// What the jobs of a tenant ask for, and of those below it; `None` is nothing, or that nobody has a limit.
+    /// The requested amounts of a tenant and of those below it; `None` if they are zero or no tenant has a limit.
     pub(crate) fn asked(&self, tenant: u32) -> Option<&[u128]> {
         self.asked.sums.get(tenant as usize).map(Vec::as_slice)
     }
 }
 
 impl Cell {
-    /// Sets or lifts the limit on what a tenant's jobs may ask for.
+    /// Sets or removes the request limit of a tenant.
     pub(crate) fn set_admission(
         &mut self,
         tenant: &Text,
@@ -124,7 +125,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Whether a job may be submitted.
+    /// Checks the request limits for a new job.
     pub(crate) fn admit_job(&self, job: &Job) -> Result<(), Rejection> {
         let groups = job.groups.iter();
         let groups =
@@ -135,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// How many tasks of a tenant's own jobs have not ended.
+    /// The number of unfinished tasks of a tenant's own jobs.
     #[must_use]
     pub fn tenant_tasks(&self, tenant: &str) -> u64 {
         self.tenants.get(tenant).map_or(0, |tenant| tenant.tasks)
@@ -150,12 +151,12 @@ impl Cell {
         counts
     }
 
-    /// Counts anew, because limits or the tree of tenants changed.
+    /// Recounts the requested amounts after a change of limits or of the tenant tree.
     pub(crate) fn recount_asked(&mut self) {
         self.tenants.asked.sums = self.count_asked();
     }
 
-    /// What the jobs of each tenant ask for; nothing while nobody has a limit.
+    /// The requested amounts of each tenant; empty while no tenant has a limit.
     pub(crate) fn count_asked(&self) -> Vec<Vec<u128>> {
         if self.tenants.asked.limits == 0 {
             return Vec::new();

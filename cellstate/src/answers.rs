@@ -1,11 +1,11 @@
-//! The answers to past transactions, so that a retry does nothing twice.
+//! The reply cache: results of past transactions, so that a retry is not applied twice.
 //!
-//! A scheduler whose connection broke cannot know whether its transaction was taken. It sends the
-//! same transaction again; if the first one was judged, its answer comes again. The table is part
-//! of the cell's state, so a new leader answers as the old one would have.
+//! A scheduler that lost its connection does not know whether its transaction was committed, so it sends the
+//! transaction again. If the first copy was committed, it gets the result of that commit. The cache is part of the
+//! replicated state, so it survives a change of leader.
 //!
-//! When the scheduler's name changes hands, its numbers jump (see `holders.rs`): what was answered before
-//! is answered alike, as long as it is remembered, and what is new below the jump is refused.
+//! When another process takes over the scheduler's name, transaction numbers skip ahead (see `holders.rs`). Cached
+//! results are still returned; new transactions with numbers below the skip are rejected.
 
 use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{
@@ -15,33 +15,33 @@ use omega_core::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The answer to one transaction, as the cell remembers it.
+/// The cached result of one transaction.
 ///
-/// What was refused is not shared between copies: every commit would pay for the counter.
+/// Conflicts are boxed and not shared by a reference counter, which every commit would pay for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
-    /// The transaction's number.
+    /// The number of the transaction.
     pub number: u64,
-    /// Tells it from another transaction of that number.
+    /// A digest of the transaction, to detect another one with the same number.
     pub digest: u64,
-    /// The version to sync to.
+    /// The version that a view should sync to.
     pub version: u64,
-    /// What was refused.
+    /// The rejected items.
     pub conflicts: Box<[Conflict]>,
 }
 
-/// The last answers to one scheduler, in a ring by transaction number.
+/// The latest results of one scheduler, in a ring indexed by transaction number.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Answers {
     ring: Vec<Option<Answer>>,
-    /// One above the highest number seen, and above all that were left behind.
+    /// One above the highest number that was used or skipped.
     pub(crate) next: u64,
-    /// What is new below it comes from a process that does not hold the name any more. At most `next`.
+    /// New transactions below this number are fenced: they come from a former owner of the name. At most `next`.
     pub(crate) floor: u64,
 }
 
 impl Answers {
-    /// Checks that a number is not so high that those after it would run out (see [`NUMBERS_AHEAD_MAX`]).
+    /// Checks that a number is not so far ahead that later numbers would run out (see [`NUMBERS_AHEAD_MAX`]).
     ///
     /// # Errors
     /// If it is.
@@ -54,11 +54,10 @@ impl Answers {
         }
     }
 
-    /// The answer that this transaction got before.
+    /// Returns the cached result of a transaction, if there is one.
     ///
     /// # Errors
-    /// If its number was used for another one, is too old to know, or is of a process that does not hold
-    /// the name any more.
+    /// If the number was used for a different transaction, is older than the cache, or is fenced.
     pub(crate) fn find(
         &self,
         txn: &Transaction,
@@ -81,18 +80,18 @@ impl Answers {
             }
             Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
             _ if number < self.floor => Err(TransactionError::Fenced(txn.id)),
-            // A number that was skipped may still come.
+            // A skipped number may still arrive.
             _ => Ok(None),
         }
     }
 
-    /// Remembers an answer.
+    /// Stores a result.
     pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
         let conflicts = commit.conflicts.as_slice().into();
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
 
-    /// Puts an answer in its place.
+    /// Stores a result in its place of the ring.
     pub(crate) fn put(&mut self, answer: Answer) {
         let index = index(answer.number);
         if self.ring.len() <= index {
@@ -102,28 +101,28 @@ impl Answers {
         self.ring[index] = Some(answer);
     }
 
-    /// The answer to the transaction of this number.
+    /// The result of the transaction with this number.
     pub(crate) fn get(&self, number: u64) -> Option<&Answer> {
         self.at(number).filter(|answer| answer.number == number)
     }
 
-    /// What is in the place of this number: its answer, or another one's.
+    /// The entry at this number's place in the ring: its own result or that of another number.
     fn at(&self, number: u64) -> Option<&Answer> {
         self.ring.get(index(number)).and_then(Option::as_ref)
     }
 
-    /// Every answer that is remembered, in the order of the ring.
+    /// Every cached result, in the order of the ring.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Answer> {
         self.ring.iter().flatten()
     }
 }
 
-/// The place of a transaction's answer in the ring.
+/// The index of a transaction in the ring.
 pub(crate) fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 
-/// Tells two transactions of one id apart. `scratch` is reused between calls.
+/// The digest of a transaction. `scratch` is reused between calls.
 pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
     scratch.clear();
     let head = [
@@ -146,8 +145,8 @@ pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
     xxh3_64(scratch)
 }
 
-/// What transactions gained later goes in only where it asks for something, so that the answers to those of earlier
-/// versions are found again. No job has the number that it begins with.
+/// Adds fields of later versions only if they are set, so that transactions of earlier versions keep their digests. The
+/// added part begins with a job number that no job has.
 fn put_later(txn: &Transaction, scratch: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {

@@ -1,7 +1,7 @@
-//! A recount of everything that is kept as a running sum.
+//! The audit: a recount of everything that is kept as a running sum.
 //!
-//! Any build can run it at any version. It trusts only the states of the tasks and the
-//! descriptions of machines and jobs, and derives the rest anew.
+//! It can run in any build at any version. It derives everything from the states of tasks and the descriptions of
+//! machines and jobs.
 
 use crate::cell::Cell;
 use crate::cores::CoresLeft;
@@ -16,70 +16,70 @@ use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
 use omega_core::{JobId, MachineId, TaskId, Text, Version};
 
-/// What a recount found wrong. The cell must not be used any further.
+/// A difference that an audit found. The cell must not be used any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     /// Free amounts differ from capacity minus claims.
     #[error("machine {machine}: {found:?} free, but {expected:?} by recount")]
     Free {
-        /// Which machine.
+        /// The machine.
         machine: MachineId,
-        /// What the cell says.
+        /// The amounts in the cell.
         found: Vec<i64>,
-        /// What the recount says.
+        /// The recounted amounts.
         expected: Vec<i64>,
     },
-    /// Less than nothing is free of something that never shrank.
+    /// Negative free amounts on a machine whose capacity never shrank.
     #[error("machine {0} has less than nothing free and was never shrunk")]
     Overcommitted(MachineId),
-    /// The machine's list of tasks is not that of the tasks placed there.
+    /// The machine's task list differs from the tasks placed on it.
     #[error("machine {0} lists other tasks than are placed on it")]
     TaskList(MachineId),
-    /// A task is on a machine that is not there.
+    /// A task is placed on a machine that does not exist.
     #[error("task {0} is on machine {1}, which is not there")]
     NoMachine(TaskId, MachineId),
     /// Device shares differ.
     #[error("machine {0}: its devices differ from a recount")]
     Devices(MachineId),
-    /// Cores that tasks have to themselves differ.
+    /// Exclusive cores differ.
     #[error("machine {0}: what is left of its cores differs from a recount")]
     Cores(MachineId),
-    /// The sum of the demand profiles of its tasks differs.
+    /// The sum of the demand profiles of the machine's tasks differs.
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]
     DemandProfiles(MachineId),
     /// A job's counts differ.
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
-    /// A job holds places without a reason, or is not listed among those that do.
+    /// A job is wrongly recorded as a waiting gang, or wrongly not recorded.
     #[error("job {0}: that its tasks hold their places differs from a recount")]
     GangHold(omega_core::JobId),
-    /// What is noted of what a job's tasks hold is of tasks without a machine, or nothing of its own.
+    /// An allocation is recorded for a task without a machine, or equals its group's request.
     #[error("what tasks of job {0} hold is noted of tasks that hold no such thing")]
     Held(omega_core::JobId),
-    /// What batch holds on machines differs.
+    /// The sums of batch allocations on machines differ.
     #[error("what batch holds on machines differs from a recount")]
     Batch,
-    /// A tenant's use differs.
+    /// The use of a tenant differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
-    /// What is claimed of the cell as a whole differs.
+    /// The claims of cluster resources differ.
     #[error("what is claimed of the cell as a whole differs from a recount")]
     CellClaims,
-    /// Quotas are compared though there are none, or the other way round.
+    /// Quotas are compared though there are none, or are not compared though there are some.
     #[error("whether quotas are compared does not agree with the limits of tenants")]
     Quotas,
-    /// What a tenant's jobs ask for differs.
+    /// The requested amount of a tenant differs.
     #[error("tenant {0:?}: what its jobs ask for differs from a recount")]
     Asked(Text),
     /// A rule's counters differ.
     #[error("rule counters differ from a recount")]
     Rules,
-    /// A set of machines holds other machines than match it.
+    /// A machine set differs from the machines that match it.
     #[error("a set of machines differs from a recount")]
     Sets,
 }
 
-/// What is counted anew.
+/// The recounted sums.
 struct Recount {
     free: Vec<Vec<i64>>,
     demand_profiles: DemandProfileSums,
@@ -92,10 +92,10 @@ struct Recount {
 }
 
 impl Cell {
-    /// Recounts everything. `Ok` is the version that was found right.
+    /// Recounts everything, and returns the audited version.
     ///
     /// # Errors
-    /// The first thing that is wrong, in the order of the fields above.
+    /// The first difference, in the order of [`AuditError`].
     pub fn audit(&self) -> Result<Version, AuditError> {
         let recount = self.recount()?;
         self.audit_machines(&recount)?;
@@ -202,7 +202,7 @@ impl Cell {
                 recount.tenants[tenant as usize][kind] += charged;
             }
         }
-        // Devices that it only wants it may be without.
+        // A task may lack devices that are only optional.
         let has_devices = need.devices.is_some() || !task.devices.is_empty();
         if let Some(request) = part.devices.filter(|_| has_devices) {
             match &mut recount.devices[row] {
@@ -272,8 +272,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Like [`Cell::audit`], and that no machine is claimed beyond what is claimable: for cells
-    /// whose machines and policy never shrank.
+    /// Runs [`Cell::audit`], and checks that no machine is overcommitted: for cells whose machines and policy never
+    /// shrank.
     ///
     /// # Errors
     /// As [`Cell::audit`], or the first overcommitted machine.
@@ -302,7 +302,7 @@ impl Cell {
         if seen == recount.counts.len() { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// Every living group that a tracker matches knows of it.
+    /// Checks that every live group that a tracker matches lists the tracker.
     fn audit_members(&self, tracker: TrackerId) -> Result<(), AuditError> {
         let Some(key) = self.facts.rules.key(tracker) else { return Err(AuditError::Rules) };
         let knows = |(id, job): (JobId, &JobRecord)| {
@@ -312,7 +312,7 @@ impl Cell {
                     || rules.is_some_and(|rules| rules.matched.contains(&tracker))
             })
         };
-        // Most trackers count the tasks of one job, and a large cell has many of them and many jobs.
+        // Most trackers count the tasks of one job, so the other jobs need no check.
         let all = match key.tracked.job() {
             Some(only) => self.jobs.get(only).is_none_or(|job| knows((only, job))),
             None => self.jobs.iter().all(knows),
@@ -320,7 +320,7 @@ impl Cell {
         if all { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// No living group knows of a tracker that does not match it.
+    /// Checks that no live group lists a tracker that does not match it.
     fn audit_matched(&self) -> Result<(), AuditError> {
         for (id, job) in self.jobs.iter() {
             for (index, group) in job.groups.iter().enumerate() {

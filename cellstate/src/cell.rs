@@ -4,23 +4,23 @@
 //!                    ┌────────────────────────── Cell ───────────────────────────┐
 //!   Command ──apply──▶ machines   jobs, tasks   tenants   facts (sets, rules)    │
 //!                    │     ▲            ▲          ▲          ▲                  │
-//!   Outcome ◀────────│     └── take / give back ───┴──────────┘                  │
+//!   Outcome ◀────────│     └──── take / give back ─┴──────────┘                  │
 //!                    │  version, change logs ──────────────────▶ Delta ──▶ views │
 //!                    └───────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The outcome is a function of the state and the command alone, and so is the new state: no
-//! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
-//! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit.rs`, and the policies in `policy/`.
+//! The new state and the outcome depend only on the present state and the command, not on clocks, randomness or hash
+//! order. A rejected command leaves no trace. `omega_core::Command` documents the commands; each file beside this one
+//! has one family of them: `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit/`, and the policies in
+//! `policy/`.
 //!
-//! What always holds, and [`Cell::audit`] checks:
-//! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
-//! 2. nothing was claimed beyond what was free at the time (it can only fall below zero when a
-//!    machine shrinks);
-//! 3. a task is on at most one machine, and that machine lists it once;
-//! 4. rule counters, device shares, exclusive cores, tenants' use and what is claimed of the cell equal a recount;
-//! 5. versions and sequence numbers only grow.
+//! Invariants, which [`Cell::audit`] checks:
+//! 1. For each machine and kind, the free amount equals the claimable amount minus the claims of the machine's tasks.
+//! 2. No claim exceeds the amount that was free at its commit. Free amounts become negative only when a machine
+//!    shrinks.
+//! 3. A task is on at most one machine, which lists it once.
+//! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
+//! 5. Versions and sequence numbers only grow.
 
 use crate::answers::Answers;
 use crate::changes::ChangeLog;
@@ -28,6 +28,7 @@ use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
 use crate::held::Values;
+use crate::history::History;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::{Grant, MachineStatus};
@@ -47,32 +48,31 @@ use omega_core::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A change that is no change of a machine's amounts alone. What is now so is looked up when a
-/// delta is made.
+/// A change other than one of a machine's amounts. The present value is looked up when a delta is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A machine came, was described anew, began or ended draining, or went.
+    /// A machine was registered, updated, drained, undrained or removed.
     Machine(u32),
     Job(JobId, OwnerId),
     Task(TaskId, OwnerId),
     Tracker(TrackerId),
     Count(TrackerId, Domain),
-    /// A tenant may claim more or less than before.
+    /// A tenant's remaining quota changed.
     Quota,
-    /// Settings of these policies changed, or have another effect by now.
+    /// The settings or the present effect of these policies changed.
     Policy(PolicySet),
 }
 
-/// A scheduler that may commit.
+/// A registered scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
     pub(crate) name: Text,
-    /// Who commits under it, if a process holds it.
+    /// The process that owns the name, if any.
     pub(crate) hold: Option<Hold>,
     pub(crate) answers: Answers,
 }
 
-/// The cell state. See the head of the file.
+/// The cell state. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Cell {
     pub(crate) kinds: Kinds,
@@ -84,24 +84,26 @@ pub struct Cell {
     pub(crate) jobs: Jobs,
     pub(crate) job_names: FastMap<Text, JobId>,
     pub(crate) tenants: Tenants,
-    /// What each policy keeps.
+    /// The state of each policy.
     pub(crate) policies: Policies,
     pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
-    /// Jobs that have ended, oldest first, with the time at which the cell noticed.
+    /// Ended jobs, oldest first, each with the time at which the cell recorded the end.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
-    /// Tasks that moved, since this process has the cell.
+    /// The number of moved tasks since this process started.
     pub(crate) moves: u64,
-    /// How many jobs ended when they were due, for those who look on.
+    /// Counts of met and missed deadlines, for metrics.
     pub(crate) due_counts: DueCounts,
-    /// Rows whose amounts changed.
+    /// Changes of rows' amounts.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
     pub(crate) log: ChangeLog<Change>,
-    /// The version at which trackers were first numbered: that of the image that the cell was
-    /// restored from. Cells of one history and lineage number them alike.
+    /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with the
+    /// same history and lineage have the same numbers.
     pub(crate) lineage: Version,
-    /// The capture that goes on.
+    /// Events of the recent past, if they are kept: no part of the state, and no outcome depends on them.
+    pub(crate) history: Option<Box<History>>,
+    /// The running capture, if any.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) scratch: Option<Box<Scratch>>,
 }
@@ -113,7 +115,7 @@ impl Cell {
         Cell::with_change_limit(kinds, CHANGES_MAX)
     }
 
-    /// The same, remembering only so many changes for deltas.
+    /// An empty cell whose change logs keep at most `changes` changes.
     #[must_use]
     pub fn with_change_limit(kinds: Kinds, changes: usize) -> Cell {
         let count = kinds.count();
@@ -136,6 +138,7 @@ impl Cell {
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
+            history: None,
             capture: None,
             scratch: None,
         }
@@ -144,7 +147,7 @@ impl Cell {
     /// Applies a command.
     ///
     /// # Errors
-    /// If the command asks for something that makes no sense here; then nothing changed.
+    /// If the command is invalid in the present state; then nothing has changed.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         if let Command::Commit(txn) = &command {
             return Ok(Outcome::Commit(self.commit(txn)?));
@@ -166,7 +169,10 @@ impl Cell {
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::ReportTask { task, machine, report } => {
-                self.report_task(task, machine, report)
+                self.report_task((task, machine), report, None)
+            }
+            Command::ReportEnd { task, machine, report, end } => {
+                self.report_task((task, machine), report, Some(end))
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
@@ -197,14 +203,14 @@ impl Cell {
         self.recount_asked();
         let version = self.begin();
         Policies::configure_tenant(self, tenant, &tenant_config);
-        // A limit above it may be another one now.
+        // A limit above it may differ now.
         self.log.push(Change::Quota);
         Ok(Outcome::Done(version))
     }
 
-    // --- What the families of commands share ---------------------------------------------------
+    // --- Shared by the families of commands -----------------------------------------------------
 
-    /// Opens the next version.
+    /// Starts the next version.
     pub(crate) fn begin(&mut self) -> Version {
         self.version = self.version.next();
         self.tenants.begin(self.version);
@@ -213,7 +219,7 @@ impl Cell {
         self.version
     }
 
-    /// Notes that a machine changed in this version. Once per machine and command.
+    /// Records that a machine changed in this version. Called once per machine and command.
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
@@ -223,8 +229,8 @@ impl Cell {
         self.row_log.push(slot as u32);
     }
 
-    /// Gives a pending task its part of a machine, which the judge has allowed. What it holds, if that is not
-    /// its group's request, is noted before.
+    /// Places a pending task on a machine after a successful `judge`. An allocation other than the group's request is
+    /// recorded before.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
         let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
@@ -245,8 +251,8 @@ impl Cell {
         }
     }
 
-    /// Takes a placed task off its machine and gives it another state. The answer is what it held, if that was
-    /// not its group's request.
+    /// Removes a placed task from its machine and sets its new state. Returns its allocation if it was not its group's
+    /// request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
         let Parts { job, machines, tenants, policies, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
@@ -274,13 +280,13 @@ impl Cell {
         job.held.take(id.index)
     }
 
-    /// Notes a task's new state, and the counters that it moved, in this version's changes.
+    /// Logs a task's new state and the counters that it changed.
     pub(crate) fn log_task(&mut self, id: TaskId, owner: OwnerId, slot: Option<usize>) {
         self.log.push(Change::Task(id, owner));
         let Some(slot) = slot else { return };
         let Some((job, task)) = self.jobs.task(id) else { return };
         if task.state.machine().is_none() && self.tenants.is_limited(job.tenant) {
-            // It claims less: what was refused for the quota may be taken now.
+            // The tenant uses less, so claims that exceeded its quota may fit now.
             self.log.push(Change::Quota);
         }
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
@@ -292,7 +298,7 @@ impl Cell {
         }
     }
 
-    /// The parts of the cell that placing a task of this job touches.
+    /// The parts of the cell that a placement of this job changes.
     pub(crate) fn parts(&mut self, job: JobId) -> Option<Parts<'_>> {
         Some(Parts {
             job: self.jobs.get_mut(job)?,
@@ -305,7 +311,7 @@ impl Cell {
     }
 }
 
-/// What placing a task touches.
+/// The parts of the cell that a placement changes.
 pub(crate) struct Parts<'a> {
     pub(crate) job: &'a mut JobRecord,
     pub(crate) machines: &'a mut Machines,
@@ -315,24 +321,24 @@ pub(crate) struct Parts<'a> {
     pub(crate) now_ms: u64,
 }
 
-/// A machine and its state, as [`Cell::machine`] shows it.
+/// A machine and its state, as [`Cell::machine`] returns it.
 #[derive(Clone, Debug)]
 pub struct MachineState<'a> {
     /// Its id.
     pub id: MachineId,
-    /// What it is.
+    /// Its description.
     pub machine: &'a Arc<Machine>,
-    /// Whether it takes tasks.
+    /// Its status.
     pub status: MachineStatus,
     /// Its sequence number.
     pub sequence: SequenceNumber,
-    /// What may still be claimed of each kind; below zero on a machine that shrank.
+    /// The free amount of each kind; negative on a machine that shrank.
     pub free: &'a [i64],
-    /// What may be claimed of each kind in all.
+    /// The claimable amount of each kind: capacity with overcommit.
     pub claimable: Vec<i64>,
-    /// What is left in each device, in thousandths.
+    /// The free part of each device, in thousandths.
     pub devices_left: &'a [i16],
-    /// What is left of its cores that tasks may have to themselves, by NUMA node; `None` where there are none.
+    /// Its free exclusive cores, by NUMA node; `None` if it has none.
     pub cores_left: Option<&'a CoresLeft>,
     /// The last report of its load.
     pub load: Option<&'a LoadReport>,
@@ -340,18 +346,19 @@ pub struct MachineState<'a> {
     pub tasks: &'a [TaskId],
 }
 
-/// Looking at the cell.
+/// Queries.
 impl Cell {
-    /// Whether something happens soon that only the time brings about: then the cell should be told it often.
+    /// Whether a change that depends on time alone is near: then the cell should receive `Expire` often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
         self.policies.are_near_an_edge(self.now_ms)
     }
 
-    /// Whether what commands do may depend on the time: then the cell should be told it with them.
+    /// Whether outcomes of commands may depend on the time: then `Expire` should accompany them.
     #[must_use]
     pub fn goes_by_time(&self) -> bool {
-        self.policy.eviction_cap.is_some() || self.policies.go_by_time()
+        // Events have the cell's time.
+        self.policy.eviction_cap.is_some() || self.policies.go_by_time() || self.history.is_some()
     }
 
     /// The cell's version.
@@ -360,13 +367,13 @@ impl Cell {
         self.version
     }
 
-    /// How many tasks a transaction took off one machine and placed again, since this process has the cell.
+    /// The number of tasks that a transaction moved to another machine, since this process started.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// The last time that the cell was told, in milliseconds: see [`Command::Expire`].
+    /// The cell's time in milliseconds, as last set by [`Command::Expire`].
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -390,13 +397,13 @@ impl Cell {
         self.schedulers.get(id.0 as usize).map(|scheduler| &scheduler.name)
     }
 
-    /// The machine of this name.
+    /// The machine with this name.
     #[must_use]
     pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
         self.machines.by_name(name)
     }
 
-    /// A machine, if it is there.
+    /// A machine, if it exists.
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<MachineState<'_>> {
         let row = self.machines.get(id)?;
@@ -415,87 +422,87 @@ impl Cell {
         })
     }
 
-    /// Every machine, ascending by row.
+    /// Every machine, in ascending order of rows.
     pub fn machines(&self) -> impl Iterator<Item = MachineState<'_>> {
         self.machines_from(0)
     }
 
-    /// Every machine from a row on, ascending by row.
+    /// Every machine from a row on, in ascending order.
     pub fn machines_from(&self, row: usize) -> impl Iterator<Item = MachineState<'_>> {
         (row..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
     }
 
-    /// The job of this name.
+    /// The job with this name.
     #[must_use]
     pub fn job_by_name(&self, name: &str) -> Option<JobId> {
         self.job_names.get(name).copied()
     }
 
-    /// A job, if it is known.
+    /// A job, if it exists.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(|record| &record.spec)
     }
 
-    /// The number that the next job gets: a job below it that is not known has ended.
+    /// The id of the next job. A job with a lower id that does not exist has ended.
     #[must_use]
     pub fn next_job(&self) -> JobId {
         self.jobs.next_id()
     }
 
-    /// Every known job, ascending.
+    /// Every job, in ascending order.
     pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         self.jobs.iter().map(|(id, record)| (id, &record.spec))
     }
 
-    /// Every known job from an id on, ascending.
+    /// Every job from an id on, in ascending order.
     pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         self.jobs.iter_from(first).map(|(id, record)| (id, &record.spec))
     }
 
-    /// The state of a task, if its job is known.
+    /// The state of a task, if its job exists.
     #[must_use]
     pub fn task(&self, id: TaskId) -> Option<TaskState> {
         self.jobs.task(id).map(|(_, task)| task.state)
     }
 
-    /// The devices that a task has.
+    /// The devices of a task.
     #[must_use]
     pub fn task_devices(&self, id: TaskId) -> Option<DeviceSet> {
         self.jobs.task(id).map(|(_, task)| task.devices)
     }
 
-    /// The cores that a task has to itself, by NUMA node: none if it asks for none, or has no machine.
+    /// The exclusive cores of a task, by NUMA node; zero for a task without a machine.
     #[must_use]
     pub fn task_cores(&self, id: TaskId) -> NodeCores {
         let job = self.jobs.get(id.job);
         job.and_then(|job| job.cores.get(id.index)).copied().unwrap_or_default()
     }
 
-    /// How many cores there are that tasks may have to themselves, and how many of them tasks have.
+    /// The numbers of all exclusive cores and of the allocated ones.
     #[must_use]
     pub fn core_counts(&self) -> CoreCounts {
         self.machines.core_counts()
     }
 
-    /// When a task got its machine, by the cell's time; 0 while it has none.
+    /// The cell's time at which a task was placed; 0 for a task without a machine.
     #[must_use]
     pub fn task_placed_ms(&self, id: TaskId) -> Option<u64> {
         self.jobs.task(id).map(|(_, task)| task.placed_ms)
     }
 
-    /// The name of a task's group.
+    /// The position of a task's group in its job.
     #[must_use]
     pub fn task_group(&self, id: TaskId) -> Option<usize> {
         self.jobs.task(id).map(|(_, task)| usize::from(task.group))
     }
 
-    /// The states of a job's tasks, by number.
+    /// The states of a job's tasks, in order.
     pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
         self.tasks_from(job, 0)
     }
 
-    /// The tasks of a job from one on, in order: none where there are not as many.
+    /// The states of a job's tasks from an index on, in order.
     pub fn tasks_from(
         &self,
         job: JobId,
@@ -506,35 +513,35 @@ impl Cell {
         rest.iter().zip(first..).map(move |(task, index)| (TaskId { job, index }, task.state))
     }
 
-    /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,
-    /// and what its tasks and those of all tenants below it claim together, by kind.
+    /// Every tenant in order of first mention: its name, its quota, and the amounts claimed by its tasks and those of
+    /// all tenants below it.
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
         self.tenants
             .iter()
             .map(|tenant| (&tenant.terms.name, tenant.terms.limit.as_ref(), tenant.used.as_slice()))
     }
 
-    /// How a tenant stands among the others, if it was ever named.
+    /// The configuration of a tenant, if it was ever named.
     #[must_use]
     pub fn tenant_config(&self, name: &str) -> Option<&TenantConfig> {
         self.tenants.get(name).map(|tenant| &tenant.terms.tenant_config)
     }
 
-    /// What the jobs of a tenant and of all below it may ask for together, if that is limited.
+    /// The request limit of a tenant, which includes all tenants below it.
     #[must_use]
     pub fn admission(&self, name: &str) -> Option<&omega_core::Amounts> {
         self.tenants.get(name)?.admits.as_ref()
     }
 
-    /// What they ask for, by kind; `None` while no tenant of the cell has such a limit. More than 64 bits count is
-    /// told as the most that they do.
+    /// The requested amounts of a tenant and those below it; `None` while no tenant has a request limit. Sums above 64
+    /// bits are capped.
     #[must_use]
     pub fn asked(&self, name: &str) -> Option<Vec<u64>> {
         let sums = self.tenants.asked(self.tenants.id(name)?)?;
         Some(sums.iter().map(|sum| (*sum).try_into().unwrap_or(u64::MAX)).collect())
     }
 
-    /// What a tenant's tasks claim together with those of all tenants below it, by kind.
+    /// The amounts that a tenant's tasks and those of all tenants below it claim.
     #[must_use]
     pub fn tenant_used(&self, name: &str) -> Option<&[i64]> {
         self.tenants.get(name).map(|tenant| tenant.used.as_slice())

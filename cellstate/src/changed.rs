@@ -1,25 +1,26 @@
-//! What changed, without what it changed to.
+//! The ids of changed objects, without their new values.
 //!
-//! A reader that keeps no copy of the cell, and looks things up as they change, needs no delta: naming
-//! what changed costs a few nanoseconds each, whether there are ten changes or a million.
+//! A reader that keeps no copy of the cell and looks objects up needs no delta. Naming a changed object costs a few
+//! nanoseconds, however many objects exist.
 
 use crate::cell::{Cell, Change, MachineState};
 use omega_core::{JobId, TaskId, Version};
 
-/// Something that changed, and is to be looked up.
+/// A changed object, to be looked up by the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// The machine in this row came, was described anew, began or ended draining, or went.
+    /// The machine in this row was registered, updated, drained, undrained or removed.
     Machine(u32),
-    /// A job came, was resized, or has ended. It may have been forgotten since.
+    /// A job was submitted, resized or ended. It may have been forgotten since.
     Job(JobId),
     /// A task changed its state. Its job may have been forgotten since.
     Task(TaskId),
 }
 
 impl Cell {
-    /// The machines, jobs and tasks that changed after a version, in order; one may be there more than once.
-    /// What is free on a machine is no change of it. `None` if that is too long ago, or has not been yet.
+    /// The machines, jobs and tasks that changed after a version, in order and possibly repeated. Changes of free
+    /// amounts are not included. `None` if the log no longer reaches back to the version, or if the version is in the
+    /// future.
     #[must_use]
     pub fn changed_since(&self, since: Version) -> Option<impl Iterator<Item = Changed> + '_> {
         if since > self.version {
@@ -34,13 +35,13 @@ impl Cell {
         }))
     }
 
-    /// How many rows there are: those of machines, and those that are empty.
+    /// The number of rows, with and without a machine.
     #[must_use]
     pub fn row_count(&self) -> u32 {
         self.machines.row_count() as u32
     }
 
-    /// The machine that has a row now.
+    /// The machine in a row.
     #[must_use]
     pub fn machine_in(&self, slot: u32) -> Option<MachineState<'_>> {
         match (slot as usize) < self.machines.row_count() {

@@ -1,27 +1,27 @@
-//! Exclusive cores: how many of which NUMA node a task gets, and what is left of each.
+//! Exclusive cores: the choice of NUMA nodes for a task, and the free cores of each node.
 //!
-//! What a task gets is decided by one rule for every caller. Where all must be of one node, that is the node with the
-//! fewest left that has enough; otherwise the nodes with the fewest left come first. Among equals it is the lowest
-//! number. So whole nodes stay whole. Cores are never overcommitted, however much the machine's `cpu` is.
+//! All callers use one rule. A request for a single node gets the node with the fewest sufficient free cores; any other
+//! request takes cores from the nodes with the fewest free cores first. Ties go to the lowest node number. So whole
+//! nodes stay free for as long as possible. Cores are never overcommitted, even if the machine's `cpu` is.
 
 use crate::sparse::Sparse;
 use omega_core::limits::NUMA_NODES_MAX;
 use omega_core::{CorePlace, CoreRequest, NodeCores};
 
-/// How many cores are left of each NUMA node of one machine.
+/// The free cores of each NUMA node of one machine.
 ///
-/// In a cell that is never less than nothing. In a view it may be, as with [`Devices`](crate::Devices).
+/// Never negative in a cell. In a view they may be, like those of [`Devices`](crate::Devices).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresLeft([i16; NUMA_NODES_MAX]);
 
 impl CoresLeft {
-    /// All cores of a machine's nodes: no command may bring more of them than 16 bits count.
+    /// All cores of a machine's nodes. Validation bounds them to 16 bits.
     #[must_use]
     pub fn all(numa: &NodeCores) -> CoresLeft {
         CoresLeft(std::array::from_fn(|node| numa.of(node) as i16))
     }
 
-    /// So many, by node, as a delta tells it. The answer is `None` for more than [`NUMA_NODES_MAX`] nodes.
+    /// Builds the value from a delta's list by node. `None` for more than [`NUMA_NODES_MAX`] nodes.
     #[must_use]
     pub fn from_left(given: &[i16]) -> Option<CoresLeft> {
         let mut left = CoresLeft::default();
@@ -29,19 +29,19 @@ impl CoresLeft {
         Some(left)
     }
 
-    /// How many are left, by node; of those that the machine has not, none.
+    /// The free cores by node; zero for nodes that the machine does not have.
     #[must_use]
     pub fn left(&self) -> &[i16; NUMA_NODES_MAX] {
         &self.0
     }
 
-    /// How many are left of the node that has most.
+    /// The free cores of the node with the most.
     #[must_use]
     pub fn most(&self) -> i16 {
         self.0.iter().copied().max().unwrap_or(0)
     }
 
-    /// How many are left of all nodes together.
+    /// The free cores of all nodes together.
     #[must_use]
     pub fn total(&self) -> i16 {
         self.0.iter().map(|left| (*left).max(0)).sum()
@@ -57,7 +57,7 @@ impl CoresLeft {
         i32::from(enough) >= i32::from(request.count)
     }
 
-    /// The cores that a request gets, or `None` if it does not fit.
+    /// Chooses the cores for a request; `None` if it does not fit.
     #[must_use]
     #[inline(never)]
     pub fn choose(&self, request: CoreRequest) -> Option<NodeCores> {
@@ -82,44 +82,44 @@ impl CoresLeft {
         Some(chosen)
     }
 
-    /// Whether so many are left of each node.
+    /// Whether each node has at least these cores free.
     pub(crate) fn have(&self, cores: &NodeCores) -> bool {
         (0..).zip(&self.0).all(|(node, left)| i32::from(*left) >= i32::from(cores.of(node)))
     }
 
-    /// Takes these.
+    /// Subtracts cores.
     pub(crate) fn take(&mut self, cores: &NodeCores) {
         (0..).zip(&mut self.0).for_each(|(node, left)| *left -= cores.of(node) as i16);
     }
 
-    /// Gives these back.
+    /// Adds cores back.
     pub(crate) fn give_back(&mut self, cores: &NodeCores) {
         (0..).zip(&mut self.0).for_each(|(node, left)| *left += cores.of(node) as i16);
     }
 
-    /// Whether some node has more left than before.
+    /// Whether some node has more free cores than before.
     pub(crate) fn is_more_than(&self, before: &CoresLeft) -> bool {
         self.0.iter().zip(&before.0).any(|(now, before)| now > before)
     }
 }
 
-/// The cores of all machines of a cell that tasks may have to themselves.
+/// The exclusive cores of all machines of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounts {
-    /// How many there are.
+    /// The number of them.
     pub all: u64,
-    /// How many of them tasks have.
+    /// The number of allocated ones.
     pub taken: u64,
 }
 
-/// By the number of the task, the cores that it has to itself: of those tasks of a job that have some.
+/// The exclusive cores of a job's tasks, by task index.
 ///
-/// Invariant: each of these tasks has a machine, and its group asks for as many.
+/// Invariant: each listed task has a machine, and its group requests as many cores.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskCores(Sparse<NodeCores>);
 
 impl TaskCores {
-    /// Each of them, ascending.
+    /// All entries, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, NodeCores)> {
         self.0.iter().map(|(index, cores)| (index, *cores))
     }
@@ -129,7 +129,7 @@ impl TaskCores {
         self.0.get(index)
     }
 
-    /// Notes which a task has, if it has any.
+    /// Records the cores of a task, if it has any.
     #[inline]
     pub(crate) fn put(&mut self, index: u32, cores: NodeCores) {
         if !cores.is_empty() {
@@ -137,7 +137,7 @@ impl TaskCores {
         }
     }
 
-    /// Forgets which a task has.
+    /// Removes the entry of a task.
     #[inline]
     pub(crate) fn forget(&mut self, index: u32) {
         self.0.remove(index);

@@ -1,12 +1,11 @@
-//! What changed between two versions, or everything there is.
+//! A delta: the changes between two versions, or the whole state.
 //!
-//! A view is private, so it must be brought up to date; and it must cost what changed, not what
-//! there is. The master walks its bounded change lists from the view's version and copies the
-//! present state of each row that they name. A row may be named twice: the copy is the same. Where
-//! the list names more rows than the cell has, each row is sent once; when it no longer reaches back,
-//! everything is.
+//! A view is brought up to date at a cost that depends on the number of changes, not on the size of the cell. The cell
+//! walks its bounded change logs from the view's version and copies the present state of each changed row. A row that
+//! is logged several times may be copied several times, with the same content. If the logs name more rows than the cell
+//! has, each row is sent once. If they no longer reach back to the view's version, the whole state is sent.
 //!
-//! A delta is a buffer that the reader keeps and passes in again: no allocation once it has grown.
+//! The reader keeps the buffer of a delta and passes it in again, so a sync stops allocating once the buffer has grown.
 
 use crate::cell::{Cell, Change};
 use crate::cores::CoresLeft;
@@ -26,179 +25,177 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Which jobs a reader wants to hear of. Machines and rules it always hears of.
+/// The jobs that a reader receives. Machines and rules are always included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interest {
-    /// No jobs: only what can be claimed.
+    /// No jobs.
     #[default]
     Machines,
-    /// The jobs that name this scheduler: all of them, or one worker's share.
+    /// The jobs assigned to this scheduler, or one worker's share of them.
     JobsOf(Text, Share),
     /// Every job.
     AllJobs,
 }
 
-/// One of several equal parts of a scheduler's jobs, by job number: the workers of one scheduler
-/// divide its jobs without speaking to each other.
+/// One of several equal parts of a scheduler's jobs, by job number: workers of one scheduler divide its jobs without
+/// communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Which part, from 0.
+    /// The position of the part, from 0.
     pub index: u32,
-    /// Of how many.
+    /// The number of parts.
     pub of: u32,
 }
 
 impl Share {
-    /// Everything.
+    /// The whole.
     pub const ALL: Share = Share { index: 0, of: 1 };
 
-    /// Whether a job is in this part.
+    /// Whether a job belongs to this part.
     #[must_use]
     pub fn includes(self, job: JobId) -> bool {
         self.of <= 1 || job.0 % u64::from(self.of) == u64::from(self.index)
     }
 }
 
-/// A machine as a view needs it, apart from what is free.
+/// A machine without its free amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineDelta {
     /// The row.
     pub slot: u32,
-    /// How many machines had the row before.
+    /// The number of machines that had the row before.
     pub incarnation: u32,
-    /// Whether it takes tasks.
+    /// Its status.
     pub status: MachineStatus,
-    /// What it is; `None` if the row is empty.
+    /// Its description; `None` if the row is empty.
     pub machine: Option<Arc<Machine>>,
 }
 
-/// A job that came, was resized, or ended.
+/// A job that was submitted, resized or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDelta {
-    /// Which.
+    /// The job.
     pub id: JobId,
-    /// What it now is; `None` once all its tasks have ended.
+    /// Its present description; `None` once all its tasks have ended.
     pub job: Option<Arc<Job>>,
 }
 
 /// A task whose state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskDelta {
-    /// Which.
+    /// The task.
     pub id: TaskId,
     /// The position of its group in its job.
     pub group: u16,
     /// Its state now.
     pub state: TaskState,
-    /// The devices that it has.
+    /// Its devices.
     pub devices: DeviceSet,
-    /// When it got its machine, by the cell's time; 0 while it has none.
+    /// The cell's time at which it was placed; 0 while it has no machine.
     pub placed_ms: u64,
 }
 
-/// What is so of a tenant until an operator says otherwise: shared, as it comes with all that it uses.
+/// The operator's settings for a tenant. They rarely change, so deltas share them by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTerms {
     /// Its name.
     pub name: Text,
-    /// How it stands among the others.
+    /// Its configuration.
     pub tenant_config: TenantConfig,
-    /// The most that its tasks and those of all tenants below it may claim together.
+    /// Its limit: the most that its tasks and those of all tenants below it may claim.
     pub limit: Option<Amounts>,
 }
 
-/// A tenant, and what it uses.
+/// A tenant and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantDelta {
-    /// Who it is, how it stands, and what it may have.
+    /// Its name and settings.
     pub terms: Arc<TenantTerms>,
-    /// What its tasks and those of all tenants below it claim together, by kind.
+    /// The amounts that its tasks and those of all tenants below it claim, by kind.
     pub used: SmallVec<[i64; 4]>,
 }
 
-/// What changed between two versions. See the head of the file.
+/// A delta. See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// The version that it starts from.
+    /// The version that it applies to.
     pub from: Version,
-    /// The version that it leads to.
+    /// The version after it is applied.
     pub to: Version,
-    /// Who numbered the trackers that it speaks of: the version of the image that the cell was
-    /// restored from, 0 for a cell that never was. A cell reads here what the reader's last delta
-    /// said; one of another lineage sends everything.
+    /// The lineage of its tracker numbers: the version of the snapshot that the cell was restored from, or 0.
+    /// `delta_since` reads this field of the reader's last delta, and sends the whole state if the lineage differs.
     pub lineage: Version,
-    /// Whether it is everything, rather than what changed.
+    /// Whether it contains the whole state.
     pub full: bool,
     /// The cell's resource kinds; only in a full delta.
     pub kinds: Option<Kinds>,
-    /// The most that a machine may be overcommitted.
+    /// The policy's bound on overcommit.
     pub overcommit_max: Overcommit,
-    /// The cell's time at the version that it leads to, in milliseconds: by it reports of load have an age.
+    /// The cell's time in milliseconds at version `to`; ages of load reports refer to it.
     pub now_ms: u64,
-    /// The policy's bands of precedence.
+    /// The policy's precedence bands.
     pub bands: Vec<Band>,
-    /// How many evictions more the cell takes now; `None`: any number.
+    /// The number of evictions left in the rate limit; `None` without a limit.
     pub evictions_left: Option<u32>,
-    /// Columns of each policy.
+    /// The columns of each policy.
     pub policies: PolicyColumns,
-    /// How many rows the cell has.
+    /// The number of rows of the cell.
     pub rows: usize,
-    /// Machines that came, changed or went.
+    /// Machines that were added, changed or removed.
     pub machines: Vec<MachineDelta>,
     /// Rows whose amounts changed.
     pub slots: Vec<u32>,
     /// Their sequence numbers.
     pub sequences: Vec<SequenceNumber>,
-    /// What is free in them: for each row every kind, in order.
+    /// Their free amounts: all kinds of the first row, then of the second, and so on.
     pub free: Vec<i64>,
-    /// Devices of those rows that have any.
+    /// The devices of those rows that have any.
     pub devices: Vec<(u32, Devices)>,
-    /// What is left of the cores of those rows in which tasks may have some to themselves.
+    /// The free exclusive cores of those rows that have any.
     pub cores: Vec<(u32, CoresLeft)>,
-    /// The sums of the demand profiles of those rows whose tasks have any: the others have none any more.
+    /// The demand profile sums of those rows that have one; the others have none.
     pub demand_profiles: Vec<(u32, Arc<DemandProfileSum>)>,
-    /// Reports of those rows that have one.
+    /// The load reports of those rows that have one.
     pub loads: Vec<(u32, LoadReport)>,
-    /// Trackers that came (with a key) or went.
+    /// Trackers that were added (with a key) or removed.
     pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters that changed.
     pub counts: Vec<(TrackerId, DomainName, Count)>,
-    /// Whether some tenant's quota changed, or a tenant that has one claims less than before.
+    /// Whether a tenant's quota changed, or the use of a tenant with a quota fell.
     pub quotas: bool,
-    /// Tenants that came, stand otherwise or have another limit, or that use more or less than before; none as long
-    /// as no tenant of the cell has a standing or a limit. One may be there without having changed.
+    /// Tenants that are new or whose configuration, limit or use changed; may include unchanged ones. Empty while no
+    /// tenant of the cell is configured.
     pub tenants: Vec<TenantDelta>,
-    /// Jobs that came, changed or ended.
+    /// Jobs that were added, changed or ended.
     pub jobs: Vec<JobDelta>,
-    /// Tasks whose state changed, and all of a job that was ever resized. A task of a new job that
-    /// is not here is pending; without a resize, tasks are numbered group by group.
+    /// Tasks whose state changed, and all tasks of each job that was ever resized. Tasks of a new job that are not
+    /// listed are pending; tasks of a job that was never resized are numbered group by group.
     pub tasks: Vec<TaskDelta>,
-    /// By position, ascending, those of these tasks that hold something else of their machines than their group
-    /// requests, with what that is.
+    /// Allocations that differ from the group's request, by position in `tasks`, ascending.
     pub held: Vec<(u32, Amounts)>,
-    /// By position, ascending, those of these tasks that have cores to themselves, with how many of which NUMA node.
+    /// Exclusive cores, by position in `tasks`, ascending.
     pub task_cores: Vec<(u32, NodeCores)>,
 }
 
-/// A task of a delta, with what its group does not tell of what it holds.
+/// A task of a delta with its allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldingTask<'a> {
     /// The task.
     pub task: &'a TaskDelta,
-    /// What it holds, if that is not its group's request.
+    /// Its allocation, if it differs from its group's request.
     pub held: Option<&'a Amounts>,
-    /// The cores that it has to itself.
+    /// Its exclusive cores.
     pub cores: NodeCores,
 }
 
 impl Delta {
-    /// Whether it changes what runs where, as far as a rule about other tasks looks at it.
+    /// Whether it may change counters of rules about other tasks.
     #[must_use]
     pub fn changes_rules(&self) -> bool {
         !self.counts.is_empty() || !self.trackers.is_empty()
     }
 
-    /// Each task, with what it holds.
+    /// Each task with its allocation.
     pub fn tasks_held(&self) -> impl Iterator<Item = HoldingTask<'_>> {
         let mut held = self.held.iter().peekable();
         let mut cores = self.task_cores.iter().peekable();
@@ -211,7 +208,7 @@ impl Delta {
 
     fn clear(&mut self) {
         if self.full {
-            // As large as the cell: the next one will hardly need as much again.
+            // A full delta: the next one will hardly need as much memory.
             *self = Delta { lineage: self.lineage, ..Delta::default() };
             return;
         }
@@ -235,8 +232,8 @@ impl Delta {
         self.task_cores.clear();
     }
 
-    /// What a cell tells a reader of this delta in which nothing has happened since, and which was not told the time: that is
-    /// what [`Cell::delta_since`] then says, and it is no change.
+    /// The delta that [`Cell::delta_since`] would return for the reader of this one if nothing, not even the time, had
+    /// changed since. It counts as no change.
     #[must_use]
     pub fn nothing_since(&self) -> Delta {
         Delta {
@@ -253,7 +250,7 @@ impl Delta {
         }
     }
 
-    /// Keeps those tasks only that are to be kept, with what they hold.
+    /// Keeps only the tasks that `keeps` accepts, with their allocations.
     pub fn retain_tasks(&mut self, mut keeps: impl FnMut(&TaskDelta) -> bool) {
         let mut numbers = 0..;
         let place = |task: &TaskDelta| keeps(task).then(|| numbers.next()).flatten();
@@ -291,9 +288,8 @@ impl Delta {
 }
 
 impl Cell {
-    /// Fills `delta` with what leads from a version to the present one. A version that is unknown,
-    /// too old or from the future gets everything; so does `Version(0)`, and a buffer whose last
-    /// delta came from a cell of another lineage.
+    /// Fills `delta` with the changes from a version to the present one. The whole state is written for `Version(0)`,
+    /// for a version that is unknown, too old or in the future, and for a buffer whose last delta had another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         delta.clear();
         let (lineage, related) = (delta.lineage, delta.lineage == self.lineage);
@@ -318,13 +314,13 @@ impl Cell {
         self.write_changes(since, interest, delta);
     }
 
-    /// Counts the changes that lead from a version of a lineage to this one; `None` where a delta has everything.
+    /// Counts the changes since a version of a lineage; `None` where a delta would have the whole state.
     #[must_use]
     pub fn change_count_since(&self, since: Version, lineage: Version) -> Option<usize> {
         self.counts_since(since, lineage).map(|(changes, rows)| changes + rows)
     }
 
-    /// Counts the changes of that delta, and the rows that changed beside them.
+    /// Counts the changes since a version, and separately the changed rows.
     fn counts_since(&self, since: Version, lineage: Version) -> Option<(usize, usize)> {
         if lineage != self.lineage || since == Version(0) || since > self.version {
             return None;
@@ -332,7 +328,7 @@ impl Cell {
         self.log.count_since(since).zip(self.row_log.count_since(since))
     }
 
-    /// Writes what changed, but for the rows.
+    /// Writes all changes except those of rows.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
         let optional = self.wanted(interest);
@@ -431,7 +427,7 @@ impl Cell {
         let job = self.jobs.get(id).filter(|job| job.alive > 0);
         delta.jobs.push(JobDelta { id, job: job.map(|job| job.spec.clone()) });
         if let Some(job) = job.filter(|job| job.resized) {
-            // The counts no longer tell which task is of which group, nor how many there are.
+            // After a resize, group counts do not determine the group of a task or the number of tasks.
             delta.push_tasks(id, job);
         }
     }

@@ -1,23 +1,23 @@
 //! Demand that varies over the day: the sum of the demand profiles on each machine.
 //!
 //! ```text
-//!   claimable ─────────────────────────────────────
-//!                             ↕ free
-//!   peak of the sum ─ ─ ─ ─ ╭──╮─ ─ ─ ─ ─ ─ ─ ─ ─ ─
-//!   demand profiles, point by point ─╯  ╰─────╮  ╭──────────
-//!                                    ╰──╯
-//!   claims that do not vary ───────────────────────
-//!                           0 h                24 h
+//!   claimable        ─────────────────────────────────────
+//!                                 ↕ free
+//!   peak of the sum  ─ ─ ─ ─ ─ ─╭──╮─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─
+//!   sum of profiles  ───────────╯  ╰─────╮  ╭──────────
+//!                                        ╰──╯
+//!   constant claims  ─────────────────────────────────────
+//!                    0 h                              24 h
 //! ```
 //!
-//! What is free of a machine is what is left at the highest point of its sum. So a task without a demand profile is judged by
-//! `free` alone, as if there were no demand profiles, and all that is laid out for that (columns, bounds, vectors) stays as
-//! it is. A task with a demand profile takes of a machine what the highest point rises by: exactly where it fits by that, the
-//! sum exceeds the machine at no point of the day. It takes at most its own highest point and at least its own
-//! lowest, so most machines are judged without a look at their sums.
+//! `free` is what the highest point of the sum leaves of a machine. So a task without a profile is checked against
+//! `free` alone, with the same columns, bounds and vector code as in a cell without profiles. A task with a profile
+//! takes the amount by which the highest point rises; it fits by that amount exactly if the new sum exceeds the machine
+//! at no point of the day. The amount lies between the profile's own lowest and highest point, so for most machines the
+//! check need not look at the sum.
 //!
-//! Invariant: a machine's `free` and the peaks of its sum together change as its claims do, so what a task took is
-//! given back whatever came in between.
+//! Invariant: `free` plus the peaks of the sum changes only by the constant claims, so a task frees exactly what it
+//! took, in whatever order tasks come and go.
 
 use crate::cell::Cell;
 use crate::map::FastMap;
@@ -26,11 +26,11 @@ use omega_core::{DemandProfile, KindId, MachineId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// How many points are added: the fewest of these that a demand profile's own number divides. Each divides the next, so of
-/// two demand profiles one is cut as the other or finer.
+/// The numbers of points to which a profile is expanded: the smallest that is a multiple of its own number. Each
+/// divides the next, so any two profiles can be added after expanding one of them.
 const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
 
-/// The demand profiles of a task group, made ready to be added.
+/// The demand profiles of a task group, prepared for addition.
 #[derive(Clone, Debug)]
 pub struct DemandProfiles {
     /// The request, with the lowest point of each kind that varies.
@@ -39,7 +39,7 @@ pub struct DemandProfiles {
 }
 
 impl DemandProfiles {
-    /// Makes the demand profiles of a group ready; `None` if nothing varies.
+    /// Prepares the demand profiles of a group; `None` if nothing varies.
     pub(crate) fn of(
         demand_profiles: &[DemandProfile],
         request: &[i64],
@@ -70,13 +70,14 @@ impl DemandProfiles {
         self.each.iter().find(|(of, _)| *of == kind).map(|(_, points)| points.as_slice())
     }
 
-    /// Whether a sum stays within 64 bits with these.
+    /// Whether a sum with these profiles stays within 64 bits.
     pub(crate) fn can_count(&self, sum: Option<&DemandProfileSum>) -> bool {
         let before = |kind| sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| sum.peak);
         self.each.iter().all(|(kind, points)| before(*kind).checked_add(peak(points)).is_some())
     }
 
-    /// What a task takes of a kind on a machine with this sum; `None` if its demand does not vary there.
+    /// The amount of a kind that a task would take on a machine with this sum; `None` if its demand for it does not
+    /// vary.
     pub(crate) fn taken(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
         let points = self.points(kind)?;
         Some(match sum.and_then(|sum| sum.of(kind)) {
@@ -85,7 +86,7 @@ impl DemandProfiles {
         })
     }
 
-    /// What a task that is in this sum would give back of a kind; `None` if its demand does not vary there.
+    /// The amount of a kind that a task in this sum would free; `None` if its demand for it does not vary.
     pub(crate) fn freed(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
         let points = self.points(kind)?;
         Some(sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| match sum.tasks {
@@ -94,8 +95,8 @@ impl DemandProfiles {
         }))
     }
 
-    /// Whether a task has room that its request has not: there is so much free of a kind, at the highest point of
-    /// this sum.
+    /// Whether a task fits that its constant request would reject: its profile needs at most `free` above this sum's
+    /// peak.
     #[inline(never)]
     pub(crate) fn fits(&self, kind: KindId, free: i64, sum: Option<&DemandProfileSum>) -> bool {
         self.least.get(kind.index()).is_some_and(|least| *least <= free)
@@ -107,7 +108,7 @@ impl DemandProfiles {
 #[derive(Clone, Debug)]
 struct KindSum {
     kind: KindId,
-    /// Of how many tasks.
+    /// The number of tasks in it.
     tasks: u64,
     /// Its highest point.
     peak: i64,
@@ -115,7 +116,7 @@ struct KindSum {
 }
 
 impl KindSum {
-    /// Adds the demand profile of a task, or with `sign` -1 takes it out. The answer is by how much the peak rises.
+    /// Adds the demand profile of a task, or subtracts it with `sign` -1. Returns the change of the peak.
     fn shift(&mut self, demand_profile: &[i64], sign: i64) -> i64 {
         if self.points.len() < demand_profile.len() {
             self.points = repeated(&self.points, demand_profile.len());
@@ -130,7 +131,7 @@ impl KindSum {
     }
 }
 
-/// Sums are equal that are equal at each point of the day, however finely each of them is cut.
+/// Compares the sums at each point of the day, whatever their numbers of points.
 impl PartialEq for KindSum {
     fn eq(&self, other: &KindSum) -> bool {
         let grain = self.points.len().max(other.points.len());
@@ -142,15 +143,15 @@ impl PartialEq for KindSum {
 /// The sum of the demand profiles of the tasks on one machine, by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DemandProfileSum {
-    /// Ascending by kind; only kinds of which some task's demand varies.
+    /// Ascending by kind; only kinds for which some task's demand varies.
     kinds: SmallVec<[KindSum; 1]>,
 }
 
 impl Eq for DemandProfileSum {}
 
 impl DemandProfileSum {
-    /// A sum as a delta tells it: ascending by kind, of how many tasks it is, and its points. The answer is `None`
-    /// for one that cannot be.
+    /// Builds a sum from a delta's parts: kinds in ascending order, each with its number of tasks and its points.
+    /// `None` if the parts are invalid.
     #[must_use]
     pub fn from_parts(
         parts: impl IntoIterator<Item = (KindId, u64, Vec<i64>)>,
@@ -167,7 +168,7 @@ impl DemandProfileSum {
         (!sum.kinds.is_empty()).then_some(sum)
     }
 
-    /// By kind, of how many tasks it is, and its points.
+    /// Each kind with its number of tasks and its points.
     pub fn parts(&self) -> impl Iterator<Item = (KindId, u64, &[i64])> {
         self.kinds.iter().map(|sum| (sum.kind, sum.tasks, sum.points.as_slice()))
     }
@@ -176,7 +177,7 @@ impl DemandProfileSum {
         self.kinds.iter().find(|sum| sum.kind == kind)
     }
 
-    /// Adds the demand profiles of a task, or with `sign` -1 takes them out, and says how far the peak of each kind rises.
+    /// Adds the demand profiles of a task, or subtracts them with `sign` -1. Returns the change of each kind's peak.
     fn shift(
         &mut self,
         demand_profiles: &DemandProfiles,
@@ -196,7 +197,7 @@ impl DemandProfileSum {
         }
     }
 
-    /// Whether it is below another one at some point: then something may fit that did not.
+    /// Whether it is below another sum at some point, so that something may fit that did not.
     pub(crate) fn is_lower_somewhere(&self, than: &DemandProfileSum) -> bool {
         than.kinds.iter().any(|before| {
             let Some(now) = self.of(before.kind) else { return true };
@@ -232,8 +233,8 @@ impl DemandProfileSums {
         self.0.clear();
     }
 
-    /// Adds the demand profiles of a task to a machine's, or with `sign` -1 takes them out. The answer is what it takes of
-    /// each kind, or gives back.
+    /// Adds the demand profiles of a task to a machine's sum, or subtracts them with `sign` -1. Returns the amount of
+    /// each kind that the task takes or frees.
     pub(crate) fn shift(
         &mut self,
         row: usize,
@@ -255,8 +256,8 @@ impl DemandProfileSums {
 }
 
 impl Cell {
-    /// What demand profiles save on a machine, by kind that varies there: the highest points of its tasks' demand profiles together,
-    /// less the highest point of their sum.
+    /// The savings by demand profiles on a machine, for each kind that varies there: the sum of the tasks' highest
+    /// points, less the highest point of the sum.
     pub fn demand_profiles_saved(&self, machine: MachineId) -> impl Iterator<Item = (KindId, i64)> {
         let row = self.machines.get(machine);
         let sum = row.and_then(|_| self.machines.demand_profiles(machine.row()));
@@ -273,14 +274,14 @@ impl Cell {
     }
 }
 
-/// A demand profile, cut as finely as one of the grains.
+/// A demand profile, expanded to the smallest suitable number of points.
 fn grained(points: &[u64]) -> Vec<i64> {
     let points: Vec<i64> = points.iter().map(|point| *point as i64).collect();
     let grain = GRAINS.into_iter().find(|grain| grain.is_multiple_of(points.len().max(1)));
     repeated(&points, grain.unwrap_or(DEMAND_POINTS_MAX))
 }
 
-/// The same demand profile, cut into so many points: a multiple of those that it has.
+/// A demand profile, expanded to `grain` points: a multiple of its own number.
 fn repeated(points: &[i64], grain: usize) -> Vec<i64> {
     let each = grain / points.len().max(1);
     points.iter().flat_map(|point| std::iter::repeat_n(*point, each)).collect()
@@ -290,7 +291,7 @@ fn peak(points: &[i64]) -> i64 {
     points.iter().copied().max().unwrap_or(0)
 }
 
-/// The highest point of a sum with a demand profile added (`sign` 1), or taken out (-1).
+/// The highest point of a sum after adding a demand profile (`sign` 1) or subtracting it (-1).
 fn peak_of(sum: &[i64], demand_profile: &[i64], sign: i64) -> i64 {
     if sum.len() < demand_profile.len() {
         let each = demand_profile.len() / sum.len();
@@ -320,7 +321,7 @@ mod tests {
 
     const CPU: KindId = KindId::CPU;
 
-    /// What a demand profile asks for at each of 288 points.
+    /// The demand of a profile at each of 288 points.
     fn naive(points: &[u64]) -> Vec<i64> {
         (0..288).map(|at| points[at * points.len() / 288] as i64).collect()
     }
@@ -337,8 +338,8 @@ mod tests {
     }
 
     proptest! {
-        /// Demand profiles that come and go, against a sum of 288 points: what each takes and gives back, whether it fits,
-        /// and that nothing is left at the end.
+        /// Compares random additions and removals with a naive sum of 288 points: the amounts taken and freed, whether
+        /// each profile fits, and that the sum is zero at the end.
         #[test]
         fn sums_are_those_of_the_naive_reference(
             demand_profiles in prop::collection::vec(demand_profile(), 1..8),
@@ -373,7 +374,7 @@ mod tests {
                 on[index] += sign;
                 prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
                 let now = sums.get(3).cloned().unwrap_or_default();
-                // A sum that is gone is that of tasks that ask for nothing at most.
+                // A sum disappears with its last task, unless the remaining tasks demand nothing.
                 let gone = now.kinds.is_empty() && goes;
                 prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
                 reference = after;

@@ -1,16 +1,15 @@
-//! Accelerator devices: which of a machine's devices a task gets.
+//! Accelerator devices: the choice of a machine's devices for a task.
 //!
-//! A task may ask for a share of one device, or for several devices. What it gets is decided by one
-//! rule for every caller: the fullest devices that still fit, the lowest number among equals, so
-//! that whole devices stay whole.
+//! A task may request a share of one device, or several devices. All callers choose by one rule: the fullest devices
+//! that still fit, ties to the lowest number, so that whole devices stay whole for as long as possible.
 
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{DeviceRequest, DeviceSet};
 
-/// What is left in each device of one machine, in thousandths.
+/// The free part of each device of one machine, in thousandths.
 ///
-/// In a cell that is never less than nothing. In a view it may be: where a task that was to be
-/// evicted comes back, while other own claims stand in its room.
+/// Never negative in a cell. In a view it may be, if a task that was to be evicted is put back while own claims use its
+/// room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Devices {
     count: u8,
@@ -26,8 +25,7 @@ impl Devices {
         Devices { count, left }
     }
 
-    /// Devices of which this is left, as a delta tells it. The answer is `None` for more than
-    /// [`DEVICES_MAX`] of them.
+    /// Builds the value from a delta's list. `None` for more than [`DEVICES_MAX`] devices.
     #[must_use]
     pub fn from_left(given: &[i16]) -> Option<Devices> {
         let mut left = [0; DEVICES_MAX as usize];
@@ -35,14 +33,14 @@ impl Devices {
         Some(Devices { count: given.len() as u8, left })
     }
 
-    /// What is left in each device.
+    /// The free part of each device.
     #[must_use]
     pub fn left(&self) -> &[i16] {
         &self.left[..usize::from(self.count)]
     }
 
-    /// The devices that a request gets, or `None` if it does not fit. `wanted` restricts the choice,
-    /// unless it is empty.
+    /// Chooses the devices for a request; `None` if it does not fit. A non-empty `wanted` is the only acceptable
+    /// choice.
     #[must_use]
     pub fn choose(&self, request: DeviceRequest, wanted: DeviceSet) -> Option<DeviceSet> {
         let fits = |device: usize| {
@@ -58,21 +56,21 @@ impl Devices {
         (wanted.is_empty() || wanted == chosen).then_some(chosen)
     }
 
-    /// Whether these devices are as many as a request asks for, and have as much left.
+    /// Whether these devices match a request in number and have enough left.
     pub(crate) fn have(&self, request: DeviceRequest, devices: DeviceSet) -> bool {
         let has =
             |device: usize| self.left().get(device).is_some_and(|left| *left >= share(request));
         devices.count() == u32::from(request.count) && devices.iter().all(has)
     }
 
-    /// Takes a request's part of these devices.
+    /// Subtracts a request's part from these devices.
     pub fn take(&mut self, request: DeviceRequest, devices: DeviceSet) {
         for device in devices.iter() {
             self.left[device] -= share(request);
         }
     }
 
-    /// Gives a request's part of these devices back.
+    /// Adds a request's part back to these devices.
     pub fn give_back(&mut self, request: DeviceRequest, devices: DeviceSet) {
         for device in devices.iter() {
             self.left[device] += share(request);
@@ -80,7 +78,7 @@ impl Devices {
     }
 }
 
-/// What a request takes of each device: no job is taken that asks for more than a whole one.
+/// The part of each device that a request takes. Validation allows at most a whole device.
 fn share(request: DeviceRequest) -> i16 {
     request.milli_each as i16
 }

@@ -1,8 +1,8 @@
-//! What can be told of a transaction before it is committed.
+//! The pre-check of a transaction: its result, where that is known without a commit.
 //!
-//! In a replicated cell a commit costs a write on a majority of disks. A transaction that was
-//! answered before, that makes no sense, or of which nothing can be taken, need not have it. What
-//! is said here is said of this version of the cell, and changes nothing.
+//! In a replicated cell a commit costs a write on a majority of disks. The pre-check saves that write for transactions
+//! that are retries, invalid, or certain to conflict entirely. Its result holds for the present version, and it changes
+//! nothing.
 
 use crate::answers;
 use crate::cell::Cell;
@@ -13,11 +13,11 @@ use omega_core::{
 };
 
 impl Cell {
-    /// The answer to a transaction, if it is known without committing it: the one that it got
-    /// before, an error, or that all of it conflicts.
+    /// Returns the result of a transaction if it needs no commit: a cached result, an error, or a conflict of every
+    /// item.
     ///
-    /// A refusal is true of this version; a version later the same transaction might be taken. So
-    /// whoever passes it on must see to it that the transaction is not committed after it.
+    /// A rejection holds for this version only; at a later version the transaction might be accepted. A caller that
+    /// returns it must make sure that the transaction is not committed afterwards.
     #[must_use]
     pub fn answer_early(&mut self, txn: &Transaction) -> Option<Result<Commit, TransactionError>> {
         if let Err(error) = self.check_form(txn) {
@@ -32,17 +32,17 @@ impl Cell {
             }
         }
         if txn.base > self.version {
-            // It may come: the base may be of a replica that has applied more.
+            // The base version may come from a replica that has applied more.
             return None;
         }
         self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))
     }
 
-    /// Whether each part of a transaction by itself would be refused, or one part if it is all or
-    /// nothing. For a transaction that will be taken this costs one look at one claim, mostly.
+    /// Whether each item by itself would be rejected, or one item if the transaction is all-or-nothing. For a
+    /// transaction that will be accepted this mostly costs one look at one claim.
     fn will_be_refused(&self, txn: &Transaction) -> bool {
         if !txn.releases.is_empty() || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
-            // They might make the room that a claim needs.
+            // Releases and evictions might make room for a claim.
             return false;
         }
         let mut refused = txn.claims.iter().map(|claim| self.refuses(claim, txn.check));
@@ -52,7 +52,7 @@ impl Cell {
         }
     }
 
-    /// The answer to a transaction of which nothing will be taken.
+    /// The result that rejects every item.
     fn refusal(&mut self, txn: &Transaction) -> Commit {
         let mut scratch = self.scratch.take().unwrap_or_default();
         self.judge_all(txn, &mut scratch);
@@ -62,7 +62,7 @@ impl Cell {
         commit
     }
 
-    /// Whether a claim by itself would be refused.
+    /// Whether a claim by itself would be rejected.
     fn refuses(&self, claim: &Claim, check: ConflictCheck) -> bool {
         let Some((job, task)) = self.jobs.task(claim.task) else { return true };
         if task.state != TaskState::Pending {
@@ -74,7 +74,7 @@ impl Cell {
         }
         let need = job.need(task);
         if need.rules.is_some() {
-            // Another claim of the transaction may be what its rules ask for.
+            // Another claim of the transaction may fulfil its rules.
             return false;
         }
         let request = need.taken(claim.take).0;

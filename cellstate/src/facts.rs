@@ -1,7 +1,7 @@
-//! What is known of the machines beyond amounts, in the form that decisions need.
+//! The machine index: descriptions of machines, machine sets and rule counters.
 //!
-//! The master has one `Facts`, every view its own: descriptions, sets of machines, and rule
-//! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
+//! The cell has one [`Facts`], and each view has its own. Both compile a task group into a [`Need`] and pass it to the
+//! same check, `judge`.
 
 use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
@@ -15,38 +15,38 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What one task of a group needs, in numbers: compiled once for each group.
+/// The needs of one task of a group in numbers, compiled once per group.
 #[derive(Clone, Debug)]
 pub struct Need {
-    /// What it claims of each kind, in the order of the cell's kinds.
+    /// The request, by kind in the order of the cell's kinds.
     pub request: SmallVec<[i64; 4]>,
-    /// What of it varies over the day; `None` if nothing does. `request` has the peaks.
+    /// The demand that varies over the day; `None` if none does. `request` has its peaks.
     pub demand_profiles: Option<Arc<DemandProfiles>>,
-    /// Devices that it needs.
+    /// Requested devices.
     pub devices: Option<DeviceRequest>,
-    /// Cores that it needs to itself.
+    /// Requested exclusive cores.
     pub cores: Option<CoreRequest>,
-    /// What it claims where it takes what it wants, too; `None` if it wants nothing.
+    /// The claim with optional resources; `None` for a group without any.
     pub(crate) optional: Option<Box<WithOptional>>,
-    /// What it claims of the cell as a whole; `None` for nearly all, which claim nothing.
+    /// The requested cluster resources; `None` for nearly all groups.
     pub cluster_request: Option<Box<Amounts>>,
-    /// The machine that it names; `None` if it names none.
+    /// The set with the machine that it names; `None` if it names none.
     pub machine: Option<SetId>,
     /// Machines that meet its required affinity; `None` if it requires nothing.
     pub affinity: Option<SetId>,
     /// Machines whose taints it tolerates.
     pub tolerated: SetId,
-    /// Machines that it would rather have, each set with its weight. In views only.
+    /// Preferred machines: sets with their weights. Only in views.
     pub preferred: SmallVec<[(u32, SetId); 2]>,
-    /// Machines without a taint that it would rather avoid. In views only.
+    /// Machines without a `PreferNoSchedule` taint that it does not tolerate. Only in views.
     pub unmarked: Option<SetId>,
-    /// What the rules ask; `None` for a group that no rule concerns.
+    /// The rules about other tasks; `None` if no rule concerns the group.
     pub(crate) rules: Option<Box<GroupRules>>,
     /// The policies that concern its tasks.
     pub(crate) policies: PolicySet,
 }
 
-/// What one task of a group claims in all if it takes what it wants.
+/// The claim of one task with its optional resources.
 #[derive(Clone, Debug)]
 pub(crate) struct WithOptional {
     pub(crate) request: Values,
@@ -54,7 +54,7 @@ pub(crate) struct WithOptional {
 }
 
 impl Need {
-    /// The least that a task takes of any machine, by kind: what it requests, unless that varies.
+    /// The least that a task takes of any machine, by kind: the request, or the lowest point where it varies.
     #[must_use]
     pub fn least(&self) -> &[i64] {
         self.demand_profiles
@@ -62,8 +62,8 @@ impl Need {
             .map_or(&self.request, |demand_profiles| demand_profiles.least())
     }
 
-    /// Whether there is room where so much is free of a kind, on a machine whose demand profiles have this sum. A kind that
-    /// is not asked for does not count, even where the machine has less than none.
+    /// Whether a task fits where `free` is left of a kind, on a machine with this sum of demand profiles. A kind that
+    /// is not requested always fits, even where `free` is negative.
     pub(crate) fn fits(
         &self,
         (kind, request): (KindId, i64),
@@ -78,29 +78,28 @@ impl Need {
                 .is_some_and(|demand_profiles| demand_profiles.fits(kind, free, sum))
     }
 
-    /// Whether a rule about other tasks concerns these: then a claim for one of them may change
-    /// what the next may do elsewhere.
+    /// Whether a rule about other tasks concerns this group, so that placing one of its tasks may change where the next
+    /// may run.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// Whether its tasks, once placed, draw others near or keep them away by a preference, or need
-    /// them.
+    /// Whether its placed tasks attract or repel others by a preference, or need others near them.
     #[must_use]
     pub fn draws(&self) -> bool {
         let draws = |rules: &GroupRules| !rules.pulls.is_empty() || !rules.sought.is_empty();
         self.rules.as_deref().is_some_and(draws)
     }
 
-    /// The spreads that it wishes for.
+    /// The spreads that it prefers.
     #[must_use]
     pub fn wishes(&self) -> &[SpreadWish] {
         self.rules.as_ref().map_or(&[], |rules| &rules.wishes)
     }
 }
 
-/// See the head of the file.
+/// The machine index. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) machines: Vec<Option<Arc<Machine>>>,
@@ -108,7 +107,7 @@ pub(crate) struct Facts {
     pub(crate) rules: RuleBook,
 }
 
-/// Who numbers trackers: the master makes them, a view finds those that came with the delta.
+/// The way to obtain trackers: the cell creates them; a view looks up those that came with a delta.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trackers {
     Make,
@@ -116,7 +115,7 @@ pub(crate) enum Trackers {
 }
 
 impl Facts {
-    /// Notes that a machine came, changed or went.
+    /// Updates a row whose machine was added, changed or removed.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<Arc<Machine>>) {
         if self.machines.len() <= slot {
             self.machines.resize(slot + 1, None);
@@ -126,8 +125,8 @@ impl Facts {
         self.machines[slot] = machine;
     }
 
-    /// Compiles a group of a job. Each call needs one [`Facts::release`]. With it come the
-    /// trackers that had to be made: other groups may match them too.
+    /// Compiles a group of a job. Each call needs one [`Facts::release`]. Also returns the trackers that were created,
+    /// because other groups may match them.
     pub(crate) fn compile(
         &mut self,
         (id, job): (JobId, &Job),
@@ -184,7 +183,7 @@ impl Facts {
         (need, made)
     }
 
-    /// What the rules ask of the tasks of a group, in trackers that are known. It needs no release.
+    /// Compiles the rules of a group with existing trackers only; needs no release.
     pub(crate) fn find_rules(
         &mut self,
         job: (JobId, &Job),
@@ -296,7 +295,7 @@ impl Facts {
         }
     }
 
-    /// The tracker of a key: the master makes it if it is new, with the set that it counts in.
+    /// The tracker of a key. The cell creates it if it is new, with the machine set in which it counts.
     fn tracker(
         &mut self,
         key: TrackerKey,
@@ -321,14 +320,14 @@ impl Facts {
         self.rules.insert(id, key, among, &self.machines);
     }
 
-    /// Forgets a tracker. The answer is what it was.
+    /// Removes a tracker and returns its key.
     pub(crate) fn remove_tracker(&mut self, id: TrackerId) -> Option<TrackerKey> {
         let (key, among) = self.rules.remove(id)?;
         among.into_iter().for_each(|set| self.sets.release(set));
         Some(key)
     }
 
-    /// Gives back what [`Facts::compile`] took. The answer is the trackers that are forgotten.
+    /// Releases a compiled group, and returns the trackers that were removed.
     pub(crate) fn release(
         &mut self,
         need: &Need,
@@ -345,10 +344,10 @@ impl Facts {
     }
 }
 
-/// The machines on which a spread of a group counts; `None` if it is all.
+/// The machines on which a spread of a group counts; `None` for all machines.
 fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
     if spread.when == WhenUnsatisfiable::ScheduleAnyway && is_machine(&spread.level) {
-        // Each machine counts for itself, and what is not wished for is not asked for.
+        // Each machine is a domain of its own, and the spread is only a preference.
         return None;
     }
     let rules = &group.rules;
@@ -371,7 +370,7 @@ fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
         TopologyLevel::Machine => None,
     };
     if keys.iter().all(|key| Some(key) == own) && affinity.is_none() && tolerations.is_none() {
-        // A machine without a place at its own level counts nowhere anyway.
+        // A machine that lacks the label of its level counts nowhere anyway.
         return None;
     }
     Some(CountingMachines { keys, affinity, tolerations })
@@ -395,7 +394,7 @@ fn is_machine(level: &TopologyLevel) -> bool {
     matches!(level, TopologyLevel::Machine)
 }
 
-/// A group as trackers look at it.
+/// The attributes of a group that trackers match.
 pub(crate) fn member(id: JobId, job: &Job, group_index: usize) -> Member<'_> {
     let group = &job.groups[group_index];
     Member {

@@ -1,9 +1,8 @@
-//! One number for the whole state: replicas that applied the same commands have the same, and so has
-//! an image of that state.
+//! The state hash: one number for the whole state. Replicas that applied the same commands have equal hashes, and so
+//! does a snapshot of that state.
 //!
-//! Everything that a future answer can depend on goes in, in the order of ids and names. What is
-//! derived from it (amounts, sums, sets, counters, lists by machine) stays out: the audit compares
-//! those.
+//! It covers everything that a later outcome can depend on, in the order of ids and names. Derived data (amounts, sums,
+//! sets, counters, task lists of machines) is left out; the audit compares it.
 
 use crate::answers::Answer;
 use crate::cell::Cell;
@@ -18,7 +17,7 @@ use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
 impl Cell {
-    /// The hash of the state. It walks everything: for tests, snapshots and alarms.
+    /// The hash of the state. It reads the whole state: for tests, snapshots and alarms.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
@@ -58,7 +57,7 @@ impl Cell {
 }
 
 impl Image {
-    /// The hash of the state that it is an image of: the cell's at that version.
+    /// The state hash of the cell that this snapshot was taken of.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = StateHasher::new();
@@ -95,10 +94,10 @@ impl Image {
     }
 }
 
-/// Bytes that are gathered before they are hashed: most writes are of one number.
+/// The bytes that are gathered before hashing, since most writes are of one number.
 const GATHERED: usize = 4096;
 
-/// Takes a state in, part by part.
+/// A hasher for the parts of a state.
 struct StateHasher {
     hash: Xxh3,
     gathered: Vec<u8>,
@@ -134,8 +133,8 @@ impl StateHasher {
         (version, now_ms, policy.ttl_after_finished_ms, &policy.overcommit_max).hash(self);
     }
 
-    /// Of a report of load, what is in use is hashed, and not what the cell notes with it: no outcome depends on
-    /// that, and a log or a snapshot from before it was noted gives the same hash. The reference compares it.
+    /// Hashes a machine, and of its load report only the measured use. No outcome depends on the rest, and logs and
+    /// snapshots that lack it keep their hashes. The reference model compares it.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }
@@ -144,19 +143,19 @@ impl StateHasher {
         (id, spec, resized, tasks).hash(self);
     }
 
-    /// Jobs that hold nothing leave no trace: cells without such gangs keep their hashes.
+    /// A job without a waiting gang adds nothing, so that cells without gangs keep their hashes.
     fn gang_hold(&mut self, hold: Option<GangHold>) {
         if let Some(hold) = hold {
             ("held", hold).hash(self);
         }
     }
 
-    /// So do jobs whose tasks hold what their groups request.
+    /// A job whose allocations equal its requests adds nothing.
     fn task_held(&mut self, held: &(u32, Amounts)) {
         ("holds", held).hash(self);
     }
 
-    /// And jobs whose tasks have no cores to themselves.
+    /// A job without exclusive cores adds nothing.
     fn task_cores(&mut self, cores: &(u32, NodeCores)) {
         ("cores", cores).hash(self);
     }
@@ -177,14 +176,14 @@ impl StateHasher {
         }
     }
 
-    /// Tenants that stand alone leave no trace: cells that know of no standings keep their hashes.
+    /// A tenant without configuration adds nothing, so that cells without any keep their hashes.
     fn tenant_config(&mut self, name: &Text, tenant_config: &TenantConfig) {
         if *tenant_config != TenantConfig::default() {
             (name, tenant_config).hash(self);
         }
     }
 
-    /// A cell without bands and caps leaves no trace of them.
+    /// A cell without bands and eviction limits adds nothing.
     fn preemption(&mut self, policy: &Policy, evicted: impl Iterator<Item = (u64, u32)>) {
         if !policy.bands.is_empty() {
             ("bands", &policy.bands).hash(self);

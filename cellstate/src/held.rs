@@ -1,8 +1,8 @@
-//! What placed tasks hold of their machines, where that is not what their group requests.
+//! Allocations that differ from the request of the task's group.
 //!
-//! A task that took what it wants holds more, and one that was resized holds what it was resized to. It does so as
-//! long as it has its machine: a task without one needs its group's request again. For nearly all jobs nothing is
-//! noted here, and whoever asks what a task holds pays for one look at an empty list.
+//! A task with optional resources is allocated more, and a resized task has the amounts of its resize, for as long as
+//! it has its machine; a task without one needs its group's request again. Nearly all jobs have no such task, and then
+//! a lookup costs one test of an empty list.
 
 use crate::facts::Need;
 use crate::jobs::JobRecord;
@@ -14,19 +14,19 @@ use smallvec::SmallVec;
 /// An amount of every kind, in order.
 pub(crate) type Values = SmallVec<[i64; 4]>;
 
-/// By the number of the task, what it holds.
+/// Allocations by task index.
 ///
-/// Invariant: each of these tasks has a machine, and holds something else than its group's request.
+/// Invariant: each listed task has a machine, and its allocation differs from its group's request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held(Sparse<Values>);
 
 impl Held {
-    /// Each of them, ascending.
+    /// All entries, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Amounts)> {
         self.0.iter().map(|(index, values)| (index, amounts_of(values)))
     }
 
-    /// How many tasks there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -36,7 +36,7 @@ impl Held {
         self.0.get(index)
     }
 
-    /// Forgets what a task holds. The answer is what was noted.
+    /// Removes and returns the entry of a task.
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> Option<Values> {
         self.0.remove(index)
@@ -44,14 +44,14 @@ impl Held {
 }
 
 impl JobRecord {
-    /// What a placed task has of its machine.
+    /// The allocation of a placed task.
     #[inline]
     pub(crate) fn part(&self, index: u32) -> Part<'_> {
         let task = &self.tasks[index as usize];
         let need = self.need(task);
         let held = self.held.get(index);
         let request = held.unwrap_or(&need.request);
-        // What a task holds otherwise it holds all day.
+        // A resized task has constant amounts all day.
         let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let cores = self.cores.get(index);
         Part {
@@ -63,7 +63,7 @@ impl JobRecord {
         }
     }
 
-    /// Notes what a task holds, which has a machine or is about to get it.
+    /// Records the allocation of a task that has a machine or is about to get it.
     pub(crate) fn hold(&mut self, index: u32, values: Values) {
         match values == self.need(&self.tasks[index as usize]).request {
             true => _ = self.held.0.remove(index),
@@ -71,7 +71,7 @@ impl JobRecord {
         }
     }
 
-    /// Whether what is noted keeps to the invariants of [`Held`] and of the cores that tasks have to themselves.
+    /// Whether the entries keep the invariants of [`Held`] and of exclusive cores.
     pub(crate) fn held_is_right(&self) -> bool {
         let placed = |index: u32| {
             let task = self.tasks.get(index as usize);
@@ -89,7 +89,7 @@ impl JobRecord {
 }
 
 impl Need {
-    /// What a claim takes of each kind, and the devices.
+    /// The amounts and devices that a claim takes.
     #[inline]
     pub(crate) fn taken(&self, take: Take) -> (&Values, Option<DeviceRequest>) {
         match (take, &self.optional) {
@@ -98,21 +98,21 @@ impl Need {
         }
     }
 
-    /// The request for devices of a task that has some: nobody has any that asked for none.
+    /// The device request of a task that has devices: only tasks that requested some have any.
     #[inline]
     pub(crate) fn devices_of_placed(&self) -> Option<DeviceRequest> {
         self.devices.or_else(|| self.optional.as_ref()?.devices)
     }
 }
 
-/// These amounts as one of every kind.
+/// Converts amounts to one value per kind.
 pub(crate) fn values_of(amounts: &Amounts, kinds: usize) -> Values {
     let mut values: Values = amounts.as_slice().iter().map(|amount| *amount as i64).collect();
     values.resize(kinds, 0);
     values
 }
 
-/// The same back.
+/// Converts values per kind to amounts.
 pub(crate) fn amounts_of(values: &[i64]) -> Amounts {
     Amounts::new(values.iter().map(|value| *value as u64))
 }

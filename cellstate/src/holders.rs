@@ -1,19 +1,19 @@
-//! Who commits under a scheduler's name, so that one that was replaced cannot.
+//! Owners of scheduler names, and the fencing of former owners.
 //!
-//! A scheduler dies, or seems to: it may be stopped for a while, and wake after another process has taken
-//! its name. Both would then count their transactions from the same number. So each time a name changes
-//! hands, its numbers jump far ahead, and what is new and below the jump is refused:
+//! A scheduler may seem dead: paused, it wakes up after another process has taken its name. Both processes would then
+//! number their transactions from the same point. So whenever a name changes owners, its transaction numbers skip far
+//! ahead, and new transactions below the skip are rejected:
 //!
 //! ```text
-//!   numbers   0 ── first holder ── next ─ ─ ─ skipped ─ ─ ─ floor ── second holder ── next ──▶
-//!             answered: the same answer again    new: fenced           new: judged
+//!   numbers   0 ── first owner ── next ─ ─ ─ skipped ─ ─ ─ floor ── second owner ── next ──▶
+//!             cached: the result is repeated   new: fenced             new: committed
 //! ```
 //!
-//! Invariant: `floor <= next`. So a number that is judged anew is never below the floor unless it is below
-//! `next`, and the rule costs nothing where numbers go upwards.
+//! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and the check is free where numbers
+//! ascend.
 //!
-//! Whether a holder is silent is no matter of the cell, which reads no clock: whoever watches the holders
-//! says so with [`omega_core::Command::EndHolder`].
+//! The cell reads no clock, so it does not detect silent owners. The component that tracks leases ends them with
+//! [`omega_core::Command::EndHolder`].
 
 use crate::answers::{Answer, Answers};
 use crate::cell::{Cell, Registered};
@@ -23,7 +23,7 @@ use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NUMBERS_SKIPPED, SCHEDULERS
 use omega_core::{Hold, HolderId, Outcome, Rejection, SchedulerId, Text};
 
 impl Cell {
-    /// Gives a scheduler an id.
+    /// Registers a scheduler name and returns its id.
     pub(crate) fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
         texts::name("scheduler", &name)?;
         let index = match self.scheduler_index(&name) {
@@ -40,7 +40,7 @@ impl Cell {
         Ok(self.scheduler_outcome(index))
     }
 
-    /// Gives a name to a process.
+    /// Assigns a name to a process.
     pub(crate) fn hold_scheduler(&mut self, name: Text, hold: Hold) -> Result<Outcome, Rejection> {
         texts::name("scheduler", &name)?;
         if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&hold.lease_ms) {
@@ -65,7 +65,7 @@ impl Cell {
         Ok(self.scheduler_outcome(index))
     }
 
-    /// Takes all its names from a process.
+    /// Releases all names of a process.
     pub(crate) fn end_holder(&mut self, holder: HolderId) -> Outcome {
         let is_held = |scheduler: &Registered| scheduler.hold.is_some_and(|h| h.holder == holder);
         if self.schedulers.iter().any(is_held) {
@@ -101,29 +101,29 @@ impl Cell {
 }
 
 impl Answers {
-    /// Leaves all numbers behind that whoever used the name may have on its way.
+    /// Skips all transaction numbers that the former owner may have in flight.
     fn skip(&mut self) {
         self.next = self.next.saturating_add(NUMBERS_SKIPPED);
         self.floor = self.next;
     }
 }
 
-/// A scheduler that has registered, as [`Cell::schedulers`] shows it.
+/// A registered scheduler, as [`Cell::schedulers`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerState<'a> {
     /// Its id.
     pub id: SchedulerId,
     /// Its name.
     pub name: &'a Text,
-    /// Who holds the name, if a process does.
+    /// The owner of the name, if any.
     pub hold: Option<Hold>,
-    /// A number above all that were used for its transactions.
+    /// A number above all numbers used for its transactions.
     pub next_transaction: u64,
 }
 
-/// Looking at schedulers.
+/// Queries about schedulers.
 impl Cell {
-    /// Every scheduler that has registered, by id.
+    /// Every registered scheduler, by id.
     pub fn schedulers(&self) -> impl Iterator<Item = SchedulerState<'_>> {
         (0..).map(SchedulerId).zip(&self.schedulers).map(|(id, scheduler)| SchedulerState {
             id,
@@ -133,19 +133,19 @@ impl Cell {
         })
     }
 
-    /// What a scheduler's transactions were answered, as far as that is remembered, in no order of their own:
-    /// at most [`omega_core::limits::ANSWERS_PER_SCHEDULER`].
+    /// The cached results of a scheduler's transactions, in no particular order: at most
+    /// [`omega_core::limits::ANSWERS_PER_SCHEDULER`].
     pub fn answers(&self, id: SchedulerId) -> impl Iterator<Item = &Answer> {
         self.schedulers.get(id.0 as usize).into_iter().flat_map(|one| one.answers.iter())
     }
 
-    /// What one of a scheduler's transactions was answered, if that is remembered.
+    /// The cached result of one transaction of a scheduler.
     #[must_use]
     pub fn answer(&self, id: SchedulerId, number: u64) -> Option<&Answer> {
         self.schedulers.get(id.0 as usize)?.answers.get(number)
     }
 
-    /// Who holds a scheduler's name, if a process does.
+    /// The owner of a scheduler's name, if any.
     #[must_use]
     pub fn hold_of(&self, name: &str) -> Option<Hold> {
         self.schedulers.iter().find(|scheduler| *scheduler.name == *name)?.hold

@@ -1,13 +1,11 @@
-//! The master's jobs and the states of their tasks.
+//! The cell's jobs and the states of their tasks.
 //!
-//! Jobs are numbered upwards and never again, so they live in pages that are dropped once all
-//! jobs of a page are forgotten: a lookup is two indexed loads, and a cell that has seen a
-//! billion jobs does not remember them. A cell that was restored lists only its latest pages; the few
-//! older ones, of jobs that run for years, are in a tree.
+//! Job numbers ascend and are never reused. Jobs are stored in pages, and a page is dropped once all its jobs are
+//! forgotten: a lookup costs two indexed loads, and memory is bounded by the jobs that exist. A restored cell indexes
+//! only its latest pages; the few older pages, of jobs that run for years, are in a tree.
 //!
-//! While a capture goes on (see `image/capture.rs`), whoever is about to change a job of a page that
-//! is not yet copied copies that page first. Every change goes through `get_mut`, `push` or
-//! `remove`, so that is one branch in each.
+//! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. Every change goes
+//! through `get_mut`, `push` or `remove`, so this costs one branch in each.
 
 use crate::cores::TaskCores;
 use crate::facts::Need;
@@ -21,34 +19,33 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Jobs in a page: what a capture copies at once, some 30 microseconds.
+/// Jobs per page: the unit of a capture, some 30 microseconds.
 const PAGE: usize = 256;
 
-/// The pages that a restored cell lists, in 8 MB: the jobs of half a month at 200 a second.
+/// The number of pages that a restored cell indexes, in 8 MB: the jobs of half a month at 200 a second.
 const LISTED: u64 = 1 << 20;
 
-/// A job that the cell knows.
+/// A job of the cell.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
     pub(crate) spec: Arc<Job>,
-    /// The scheduler name as a number, for the filter of deltas.
+    /// The scheduler's name as a number, for filtering deltas.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,
-    /// One group is the rule, and few tasks are not rare: then a claim finds all of the job in
-    /// one place.
+    /// Inline for one group, the usual case, so that a claim finds the whole job in one place.
     pub(crate) groups: SmallVec<[GroupRecord; 1]>,
     pub(crate) tasks: SmallVec<[TaskRecord; 2]>,
-    /// Whether a group ever had another count: then tasks are not numbered group by group.
+    /// Whether a group was ever resized: then tasks are not numbered group by group.
     pub(crate) resized: bool,
-    /// How many tasks have a machine.
+    /// The number of placed tasks.
     pub(crate) placed: u32,
-    /// How many tasks have not ended.
+    /// The number of unfinished tasks.
     pub(crate) alive: u32,
-    /// Whether its tasks hold their places until more of them have one.
+    /// The state of its gang, while that waits for more tasks.
     pub(crate) hold: Option<GangHold>,
-    /// What tasks of it hold that is not their group's request.
+    /// Allocations that differ from the group's request.
     pub(crate) held: Held,
-    /// The cores that tasks of it have to themselves.
+    /// Exclusive cores of its tasks.
     pub(crate) cores: TaskCores,
 }
 
@@ -62,23 +59,23 @@ pub(crate) struct GroupRecord {
     pub(crate) need: Need,
 }
 
-/// A task, as the cell remembers it.
+/// A task as stored in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// Where it is.
+    /// Its state.
     pub state: TaskState,
-    /// The devices that it has, while it has a machine.
+    /// Its devices, while it has a machine.
     pub devices: DeviceSet,
     /// The position of its group in its job.
     pub group: u16,
-    /// How often it has failed.
+    /// The number of its failures.
     pub failures: u16,
-    /// When it got its machine, by the cell's time; 0 while it has none.
+    /// The cell's time at which it was placed; 0 while it has no machine.
     pub placed_ms: u64,
 }
 
-/// No outcome depends on when a task was placed, so it is not hashed, and snapshots from before it was noted keep
-/// their hashes. The reference compares it.
+/// The placement time is not hashed: no outcome depends on it, and snapshots without it keep their hashes. The
+/// reference model compares it.
 impl Hash for TaskRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
@@ -99,7 +96,7 @@ impl TaskRecord {
 }
 
 impl JobRecord {
-    /// What a task needs.
+    /// The needs of a task.
     pub(crate) fn need(&self, task: &TaskRecord) -> &Need {
         &self.groups[usize::from(task.group)].need
     }
@@ -110,32 +107,32 @@ type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
 /// All jobs, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
-    /// The pages from `first` on.
+    /// The pages from number `first` on.
     pages: Vec<Option<Page>>,
     first: u64,
-    /// Those before it, by number.
+    /// Older pages, by number.
     old: BTreeMap<u64, Page>,
     next: u64,
     saving: Option<Box<Saving>>,
 }
 
-/// The pages that there were when a capture began.
+/// The pages of a capture.
 #[derive(Clone, Debug)]
 struct Saving {
-    /// Their numbers, ascending, each with what was in the page, once it is copied.
+    /// Page numbers, ascending, each with its content once it is copied.
     pages: Vec<(u64, Option<Vec<JobImage>>)>,
-    /// All pages before this position are copied.
+    /// Pages before this position are copied.
     next: usize,
 }
 
 impl Jobs {
-    /// No jobs, of which the first gets this number.
+    /// An empty list in which the next job gets this id.
     pub(crate) fn starting_at(next: JobId) -> Jobs {
         let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
         Jobs { next: next.0, first, ..Jobs::default() }
     }
 
-    /// The number that the next job gets.
+    /// The id of the next job.
     pub(crate) fn next_id(&self) -> JobId {
         JobId(self.next)
     }
@@ -149,7 +146,7 @@ impl Jobs {
         id
     }
 
-    /// Puts a job that was known before back under its number.
+    /// Inserts a restored job under its number.
     pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
         let (number, index) = split(id);
         let page = match number.checked_sub(self.first) {
@@ -198,7 +195,7 @@ impl Jobs {
         Some((job, job.tasks.get(id.index as usize)?))
     }
 
-    /// Forgets a job.
+    /// Removes a job.
     pub(crate) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
         self.save_before_change(id);
         let (number, index) = split(id);
@@ -214,19 +211,19 @@ impl Jobs {
         Some(*record)
     }
 
-    /// Every page, ascending by number.
+    /// Every page, in ascending order.
     fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
         let old = self.old.iter().map(|(number, page)| (*number, page));
         let listed = (self.first..).zip(&self.pages);
         old.chain(listed.filter_map(|(number, page)| Some((number, page.as_ref()?))))
     }
 
-    /// Every job, ascending by id.
+    /// Every job, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &JobRecord)> {
         self.pages().flat_map(|(number, page)| jobs_of(number, page))
     }
 
-    /// Every job from an id on, ascending.
+    /// Every job from an id on, in ascending order.
     pub(crate) fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
         let begun = self.pages().skip_while(move |(number, page)| {
             jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)
@@ -236,21 +233,21 @@ impl Jobs {
             .skip_while(move |(id, _)| *id < first)
     }
 
-    /// The ids of every job, ascending.
+    /// The ids of all jobs, in ascending order.
     pub(crate) fn ids(&self) -> Vec<JobId> {
         self.iter().map(|(id, _)| id).collect()
     }
 }
 
-/// Copying pages, for a capture.
+/// Captures.
 impl Jobs {
-    /// Begins a capture: what the pages hold from now on can be had as it is now.
+    /// Begins a capture of the present content of all pages.
     pub(crate) fn begin_saving(&mut self) {
         let pages = self.pages().map(|(number, _)| (number, None)).collect();
         self.saving = Some(Box::new(Saving { pages, next: 0 }));
     }
 
-    /// Copies up to so many pages more. The answer is how many it was.
+    /// Copies up to `count` more pages, and returns their number.
     pub(crate) fn save_more(&mut self, count: usize) -> usize {
         let Some(mut saving) = self.saving.take() else { return 0 };
         let mut copied = 0;
@@ -266,7 +263,7 @@ impl Jobs {
         copied
     }
 
-    /// Ends a capture. The answer is the pages that were copied.
+    /// Ends a capture, and returns the copied pages.
     pub(crate) fn end_saving(&mut self) -> Vec<Vec<JobImage>> {
         let pages = self.saving.take().map_or(Vec::new(), |saving| saving.pages);
         pages.into_iter().filter_map(|(_, page)| page).collect()
@@ -298,7 +295,7 @@ impl Jobs {
     }
 }
 
-/// The jobs of a page, ascending.
+/// The jobs of a page, in ascending order.
 fn jobs_of(number: u64, page: &Page) -> impl Iterator<Item = (JobId, &JobRecord)> {
     let ids = (number * PAGE as u64..).map(JobId);
     ids.zip(page.iter()).filter_map(|(id, job)| Some((id, job.as_deref()?)))
@@ -308,7 +305,7 @@ fn new_page() -> Page {
     Box::new([const { None }; PAGE])
 }
 
-/// The page of a job, and its place there.
+/// The page of a job and its position there.
 fn split(id: JobId) -> (u64, usize) {
     (id.0 / PAGE as u64, (id.0 % PAGE as u64) as usize)
 }

@@ -1,11 +1,10 @@
-//! The one judge: whether a task may have a part of a machine.
+//! The placement check: whether a task may have a part of a machine.
 //!
-//! The master asks it at commit, a view before it proposes, the simulator and the audit likewise.
-//! There is no second judge and there are no switches. Where a scheduler and the cell judge by
-//! two pieces of code, the scheduler can ask for ever what the cell refuses for ever.
+//! A commit, a view before it claims, the simulator and the audit all call this one function, without options. If a
+//! scheduler had its own check, it could propose for ever a claim that the cell always rejects.
 //!
-//! What the judge does not see, because it is not a matter of one machine, the commit judges:
-//! quotas, what belongs to no machine, gangs, and whether the task may be placed at all.
+//! Conditions beyond one machine are checked by the commit: quotas, cluster resources, gangs, and whether the task may
+//! be placed at all.
 
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
@@ -14,57 +13,56 @@ use crate::policy::{Checks, Context, Placement};
 use omega_core::{DeviceSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 
-/// Whether a row has a machine, and whether that takes tasks.
+/// The status of a row: whether it has a machine, and whether that accepts tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MachineStatus {
-    /// No machine is in this row.
+    /// The row has no machine.
     #[default]
     Absent,
-    /// It takes tasks.
+    /// The machine accepts tasks.
     Schedulable,
-    /// It keeps its tasks and takes no new ones.
+    /// The machine keeps its tasks and accepts no new ones.
     Draining,
 }
 
-/// One machine, as the judge sees it.
+/// The state of one machine for the check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     pub(crate) id: MachineId,
     pub(crate) status: MachineStatus,
-    /// What may still be claimed of each kind; below zero on a machine that shrank.
+    /// The free amount of each kind; negative on a machine that shrank.
     pub(crate) free: &'a [i64],
-    /// What its tasks claim that varies over the day, beside the highest point of which `free` is left.
+    /// The sum of its tasks' demand profiles; `free` is what the highest point of it leaves.
     pub(crate) demand_profiles: Option<&'a DemandProfileSum>,
     pub(crate) devices: Option<&'a Devices>,
-    /// What is left of its cores that tasks may have to themselves.
+    /// Its free exclusive cores.
     pub(crate) cores: Option<&'a CoresLeft>,
 }
 
-/// A claim's choices of its part of a machine.
+/// The part of a machine that a claim asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) take: Take,
-    /// The only devices that will do, unless there are none.
+    /// The only acceptable devices; empty for any.
     pub(crate) devices: DeviceSet,
 }
 
-/// The rules that a placement is checked by, beside what is free.
+/// The policies of a check, and the state that they read.
 pub(crate) struct Rules<'a, C> {
     pub(crate) policies: &'a C,
     pub(crate) context: &'a Context<'a>,
 }
 
-/// What a task gets of a machine that others do not share: beside its amounts.
+/// The indivisible part of a task's allocation: devices and cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The devices.
+    /// Its devices.
     pub devices: DeviceSet,
-    /// How many cores of which NUMA node.
+    /// Its exclusive cores, by NUMA node.
     pub cores: NodeCores,
 }
 
-/// Judges a claim of one task on one machine, which takes so much, of these devices. The answer is the devices and the
-/// cores that the task gets.
+/// Checks one task's claim on one machine, and returns the devices and cores that it gets.
 ///
 /// # Errors
 /// The first reason, in the order of the table in ARCHITECTURE.md.
@@ -118,14 +116,14 @@ pub(crate) fn judge(
     Ok(grant)
 }
 
-/// Whether so much of every kind is free.
+/// Checks that enough of every kind is free.
 ///
 /// # Errors
-/// The first kind of which there is too little.
+/// The first kind that is short.
 #[inline]
 pub(crate) fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {
     for (kind, (free, request)) in free.iter().zip(request).enumerate() {
-        // A kind that is not asked for does not count, even where the machine has less than none.
+        // A kind that is not requested always fits, even where the free amount is negative.
         if request > free && *request > 0 {
             return Err(Reason::NoRoom(KindId(kind as u8)));
         }

@@ -1,18 +1,18 @@
-//! The cell state: who runs where, and who may.
+//! The cell state: machines, jobs, placements, and the checks of every change.
 //!
 //! ```text
 //!    scheduler                                   cell
 //!   ┌───────────┐      sync (delta)        ┌───────────────┐
 //!   │   View    │ ◀─────────────────────── │     Cell      │
-//!   │ (columns) │                          │ (the master)  │
-//!   │  decide   │      commit              │     judge     │
-//!   │  + judge  │ ───────────────────────▶ │               │
-//!   └───────────┘ ◀── taken | conflicts ── └───────────────┘
+//!   │ (columns) │                          │               │
+//!   │  decide   │      commit              │     check     │
+//!   │  + check  │ ───────────────────────▶ │               │
+//!   └───────────┘ ◀── result, conflicts ── └───────────────┘
 //! ```
 //!
-//! [`Cell`] is a deterministic state machine; [`SharedCell`] shares it between the threads of a
-//! process; [`View`] is a scheduler's private copy in columns, brought up to date by [`Delta`].
-//! The master and the views judge by the same code.
+//! [`Cell`] is a deterministic state machine; [`SharedCell`] shares it between the threads of a process; [`View`] is a
+//! scheduler's private copy in columns, which each [`Delta`] brings up to date. The cell and the views use the same
+//! check.
 //!
 //! ```
 //! use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -36,8 +36,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`,
-//! `sets.rs`, `view/`, `demand_profiles.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`, `sets.rs`, `view/`, `demand_profiles.rs`,
+//! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod admission;
 mod answers;
@@ -55,6 +55,7 @@ mod facts;
 mod handle;
 mod hash;
 mod held;
+mod history;
 mod holders;
 mod image;
 mod job_commands;
@@ -91,6 +92,7 @@ pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError, Wake};
+pub use history::{Event, EventKind, HISTORY_BYTES};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;

@@ -1,34 +1,33 @@
-//! What a machine reports as used, and what else was so at that moment.
+//! Load reports: the measured use of machines.
 //!
-//! A report alone says too little: it grows old, and tasks that were placed after it are not in it. So
-//! the cell notes with it the time, which is that of the last `Expire`, and what was claimed of the
-//! machine then. No outcome of a command depends on any of it: schedulers read it, and nobody else.
+//! A report grows old, and does not include tasks placed after it. So the cell stores with it its time (that of the
+//! last `Expire`) and the machine's claims at that time. Only schedulers read reports; no outcome of a command depends
+//! on them.
 
 use omega_core::Amounts;
 use omega_core::limits::AMOUNT_MAX;
 
-/// The last report of a machine.
+/// The last load report of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadReport {
-    /// What its tasks really use.
+    /// The measured use of its tasks.
     pub used: Amounts,
-    /// What was claimed of it when the report came: whatever is claimed beyond that came later, and is
-    /// not in use yet as far as the report knows.
+    /// The claims on the machine when the report arrived. Claims beyond these are newer, and not part of `used`.
     pub claimed: Amounts,
-    /// The cell's time when it came, in milliseconds.
+    /// The cell's time in milliseconds when it arrived.
     pub at_ms: u64,
 }
 
 impl LoadReport {
-    /// How old it is at a time of the cell.
+    /// The age of the report at a time of the cell.
     #[must_use]
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.at_ms)
     }
 }
 
-/// What is claimed of a machine: what is claimable without what is free. What is less than nothing, or more than any
-/// machine has (tasks that were adopted may claim that), counts as the bound.
+/// The claims on a machine: the claimable amounts minus the free ones, clamped to the range from 0 to the bound of a
+/// machine, which adopted tasks can exceed.
 pub(crate) fn claimed(claimable: &[i64], free: &[i64]) -> Amounts {
     let amounts = claimable.iter().zip(free);
     Amounts::new(

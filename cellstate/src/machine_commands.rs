@@ -1,7 +1,8 @@
-//! Commands about machines, and the policy that bounds them.
+//! Commands about machines, and about the overcommit policy.
 
 use crate::cell::{Cell, Change};
 use crate::devices::Devices;
+use crate::history::{Event, EventKind};
 use crate::judge::MachineStatus;
 use crate::load::{LoadReport, claimed};
 use crate::machines::claimable;
@@ -25,6 +26,7 @@ impl Cell {
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.log.push(Change::Machine(id.slot));
         self.row_log.push(id.slot);
+        self.note(|| Event::of_machine(id, EventKind::Registered));
         Ok(Outcome::Machine(id))
     }
 
@@ -46,6 +48,7 @@ impl Cell {
             return Err(Rejection::CoresInUse(id));
         }
         let version = self.begin();
+        self.note_update(id, &old, &machine);
         self.before_row_changes(id.row());
         let before = claimable(&old, &self.kinds, &self.policy);
         let after = claimable(&machine, &self.kinds, &self.policy);
@@ -57,13 +60,13 @@ impl Cell {
         if old.numa != machine.numa {
             self.machines.set_cores(id.row(), &machine.numa);
         }
-        // The machine may move to other domains, and its tasks' counters with it.
+        // Other labels may move the machine to other domains, and its tasks' counters with it.
         let moves = old.labels != machine.labels;
         let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
-        // A view may have counted a claim where the machine was that is taken where it now is.
+        // A view may have counted a claim in the machine's old domain, which the cell counts in the new one.
         self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
@@ -84,6 +87,8 @@ impl Cell {
         self.machines.row_mut(id.row()).status = status;
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
+        let kind = if draining { EventKind::Drained } else { EventKind::Resumed };
+        self.note(|| Event::of_machine(id, kind));
         Ok(Outcome::Done(version))
     }
 
@@ -94,7 +99,9 @@ impl Cell {
         let tasks = self.machines.row(id.row()).tasks.clone();
         for task in &tasks {
             self.lose_task(*task, id.row());
+            self.note(|| Event::of_task(*task, EventKind::Lost).on(id));
         }
+        self.note(|| Event::of_machine(id, EventKind::Removed(machine.name.clone())));
         tasks.iter().for_each(|task| self.settle_gang(task.job, false));
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);
@@ -116,7 +123,7 @@ impl Cell {
         let claimed = claimed(&claimable, self.machines.free(id.row()));
         let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
         self.machines.set_load(id.row(), report);
-        // What a machine uses is not what may be claimed of it: its sequence number stays.
+        // The sequence number stays, because the load does not affect what may be claimed.
         self.row_log.push(id.slot);
         Ok(Outcome::Done(version))
     }
@@ -154,7 +161,7 @@ impl Cell {
         tasks.iter().any(|id| !self.task_cores(*id).is_empty())
     }
 
-    /// Makes a task pending whose machine goes away.
+    /// Makes a task pending because its machine is removed.
     fn lose_task(&mut self, id: TaskId, slot: usize) {
         let Some(parts) = self.parts(id.job) else { return };
         let owner = parts.job.owner;
@@ -162,7 +169,7 @@ impl Cell {
         self.log_task(id, owner, Some(slot));
     }
 
-    /// Counts the tasks of a machine in the rules, or with `sign` -1 takes them out.
+    /// Counts the tasks of a machine in the rules, or uncounts them with `sign` -1.
     fn count_tasks(&mut self, tasks: &[TaskId], slot: usize, sign: i32) {
         for id in tasks {
             let Some((job, task)) = self.jobs.task(*id) else { continue };

@@ -1,7 +1,7 @@
-//! The master's machines: what is left of each, and which tasks it has.
+//! The cell's machines: their free amounts and their tasks.
 //!
-//! Amounts are row-major, a machine's kinds side by side: a commit touches one machine at a time.
-//! (A view is laid out the other way, for scans: see `view.rs`.)
+//! Amounts are stored row by row, all kinds of a machine side by side, because a commit touches one machine at a time.
+//! (A view stores columns, for scans: see `view/columns.rs`.)
 
 use crate::cores::{CoreCounts, CoresLeft};
 use crate::demand_profiles::{DemandProfileSum, DemandProfileSums, DemandProfiles};
@@ -41,14 +41,14 @@ pub(crate) struct Machines {
     by_name: FastMap<Text, u32>,
 }
 
-/// What is claimable of each kind of a machine under a policy.
+/// The claimable amount of each kind of a machine under a policy.
 pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Vec<i64> {
     let all = (0..kinds.count() as u8).map(KindId);
     all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
 }
 
-/// What is claimable of one kind: capacity times overcommit, where the kind is compressible and as
-/// far as the policy's bound allows it.
+/// The claimable amount of one kind: the capacity, times the overcommit if the kind is compressible, up to the policy's
+/// bound.
 pub(crate) fn claimable_of(
     machine: &Machine,
     kinds: &Kinds,
@@ -78,17 +78,17 @@ impl Machines {
         }
     }
 
-    /// How many rows there are, with and without a machine.
+    /// The number of rows, with and without a machine.
     pub(crate) fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The rows without a machine; the last one is the next to be used.
+    /// The rows without a machine; the last one is used next.
     pub(crate) fn vacant(&self) -> &[u32] {
         &self.vacant
     }
 
-    /// The row of a machine, if the machine is there.
+    /// The row of a machine, if the machine exists.
     pub(crate) fn get(&self, id: MachineId) -> Option<&Row> {
         let row = self.rows.get(id.row())?;
         (row.status != MachineStatus::Absent && row.incarnation == id.incarnation).then_some(row)
@@ -97,6 +97,18 @@ impl Machines {
     /// A row by its number; empty rows have the status `Absent`.
     pub(crate) fn row(&self, slot: usize) -> &Row {
         &self.rows[slot]
+    }
+
+    /// Loads rows that a commit is about to check and change into the processor's cache. Each row is a cache miss of its
+    /// own in a large cell; here they overlap, while between the checks of two claims there is too much code for that.
+    pub(crate) fn load_rows(&self, machines: impl Iterator<Item = MachineId>) {
+        let mut loaded = 0;
+        for machine in machines {
+            let Some(row) = self.rows.get(machine.row()) else { continue };
+            let free = self.free.get(machine.row() * self.kinds).copied().unwrap_or_default();
+            loaded ^= free as u64 ^ row.tasks.last().map_or(row.sequence.0, |task| task.job.0);
+        }
+        std::hint::black_box(loaded);
     }
 
     pub(crate) fn row_mut(&mut self, slot: usize) -> &mut Row {
@@ -108,17 +120,17 @@ impl Machines {
         MachineId { slot: slot as u32, incarnation: self.rows[slot].incarnation }
     }
 
-    /// The machine of this name.
+    /// The machine with this name.
     pub(crate) fn by_name(&self, name: &str) -> Option<MachineId> {
         self.by_name.get(name).map(|slot| self.id(*slot as usize))
     }
 
-    /// What may still be claimed of a row, by kind.
+    /// The free amounts of a row, by kind.
     pub(crate) fn free(&self, slot: usize) -> &[i64] {
         &self.free[slot * self.kinds..][..self.kinds]
     }
 
-    /// The sum of the demand profiles of a row's tasks, if they have any.
+    /// The sum of the demand profiles of a row's tasks, if any.
     pub(crate) fn demand_profiles(&self, slot: usize) -> Option<&Arc<DemandProfileSum>> {
         self.demand_profiles.get(slot)
     }
@@ -132,12 +144,12 @@ impl Machines {
         !self.devices.is_empty()
     }
 
-    /// What is left of the cores that tasks may have to themselves; `None` where there are none.
+    /// The free exclusive cores of a row; `None` if it has none.
     pub(crate) fn cores(&self, slot: usize) -> Option<&CoresLeft> {
         if self.cores.is_empty() { None } else { self.cores.get(&(slot as u32)) }
     }
 
-    /// Whether any machine has such cores.
+    /// Whether any machine has exclusive cores.
     pub(crate) fn has_cores(&self) -> bool {
         !self.cores.is_empty()
     }
@@ -155,8 +167,8 @@ impl Machines {
         self.loads.insert(slot as u32, load);
     }
 
-    /// A machine that is there, with its row, as the judge sees it. It is made where it is used: as an `Option` it
-    /// would be written and read again by parts of other sizes, for which processors wait.
+    /// The state of a machine for the placement check. It is built inline at each use: returned as an `Option` it would
+    /// be written and read in parts of different sizes, which stalls processors.
     #[inline]
     pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
         Spot {
@@ -169,12 +181,12 @@ impl Machines {
         }
     }
 
-    /// Every load that was reported, in no order.
+    /// Every load report, in no particular order.
     pub(crate) fn loads(&self) -> impl Iterator<Item = (u32, LoadReport)> + '_ {
         self.loads.iter().map(|(slot, load)| (*slot, load.clone()))
     }
 
-    /// Adds a row as it was, with what was claimable of it.
+    /// Adds a row of a snapshot, with its claimable amounts.
     pub(crate) fn put(&mut self, image: &MachineImage, claimable: &[i64]) {
         let slot = self.rows.len() as u32;
         let MachineImage { sequence, incarnation, status, .. } = *image;
@@ -186,7 +198,7 @@ impl Machines {
         self.by_name.insert(machine.name.clone(), slot);
     }
 
-    /// Notes the devices and the cores of a machine, all of them free.
+    /// Records the devices and cores of a machine, all free.
     fn put_pieces(&mut self, slot: u32, machine: &Machine) {
         if machine.devices > 0 {
             self.devices.insert(slot, Devices::new(machine.devices));
@@ -194,12 +206,12 @@ impl Machines {
         self.set_cores(slot as usize, &machine.numa);
     }
 
-    /// Says in which order the rows without a machine are used.
+    /// Sets the order in which vacant rows are used.
     pub(crate) fn set_vacant(&mut self, vacant: Vec<u32>) {
         self.vacant = vacant;
     }
 
-    /// Gives a new machine a row.
+    /// Assigns a row to a new machine.
     pub(crate) fn insert(&mut self, machine: &Machine, claimable: &[i64]) -> MachineId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.rows.push(Row::default());
@@ -215,7 +227,7 @@ impl Machines {
         self.id(slot as usize)
     }
 
-    /// Changes what may be claimed of a machine by a difference.
+    /// Changes the claimable amounts of a machine from `old` to `new`.
     pub(crate) fn adjust(&mut self, slot: usize, old: &[i64], new: &[i64]) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];
         for (free, (old, new)) in free.iter_mut().zip(old.iter().zip(new)) {
@@ -231,7 +243,7 @@ impl Machines {
         };
     }
 
-    /// Replaces the cores of a machine that are for tasks alone, of which no task has any.
+    /// Replaces the exclusive cores of a machine on which no task has any.
     pub(crate) fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
         let before = match numa.is_empty() {
             true => self.cores.remove(&(slot as u32)),
@@ -242,12 +254,12 @@ impl Machines {
         self.core_counts.all -= u64::from(before.unsigned_abs());
     }
 
-    /// How many cores tasks may have to themselves, and have.
+    /// Counts all and allocated exclusive cores.
     pub(crate) fn core_counts(&self) -> CoreCounts {
         self.core_counts
     }
 
-    /// Empties a row; its tasks must be gone.
+    /// Empties a row that has no tasks left.
     pub(crate) fn remove(&mut self, slot: usize, name: &str) {
         let row = &mut self.rows[slot];
         debug_assert!(row.tasks.is_empty(), "the tasks of a removed machine were released");
@@ -262,7 +274,7 @@ impl Machines {
         self.vacant.push(slot as u32);
     }
 
-    /// Gives these amounts back to a row, or with `sign` -1 takes them.
+    /// Adds amounts to a row's free amounts, or subtracts them with `sign` -1.
     fn add(&mut self, slot: usize, amounts: &[i64], sign: i64) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];
         for (free, amount) in free.iter_mut().zip(amounts) {
@@ -270,7 +282,7 @@ impl Machines {
         }
     }
 
-    /// Gives a task its part of a machine.
+    /// Gives a task its allocation of a machine.
     pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, -1);
         if part.has_pieces() {
@@ -309,7 +321,7 @@ impl Machines {
         }
     }
 
-    /// Takes what a task has of each kind off a row, or with `sign` 1 gives it back.
+    /// Subtracts an allocation from a row's free amounts, or adds it back with `sign` 1.
     #[inline]
     pub(crate) fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
         match part.demand_profiles {
@@ -322,7 +334,7 @@ impl Machines {
         }
     }
 
-    /// What comes back of each kind when a task leaves.
+    /// The amounts that are freed when a task leaves.
     pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
         let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
         let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
@@ -330,20 +342,20 @@ impl Machines {
         freed
     }
 
-    /// Takes a task's part back.
+    /// Frees a task's allocation.
     pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, 1);
         if part.has_pieces() {
             self.give_back_pieces(slot, part);
         }
         let tasks = &mut self.rows[slot].tasks;
-        // From the end: what came last is what an undo removes, and what preemption looks at.
+        // Searched from the end: undo and preemption remove the newest tasks.
         let position = tasks.iter().rposition(|other| *other == task);
         tasks.swap_remove(position.expect("a placed task is listed on its machine"));
     }
 }
 
-/// What a task takes of a machine.
+/// A task's allocation of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) request: &'a [i64],
@@ -354,7 +366,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether a task has devices or cores that others do not share.
+    /// Whether a task has devices or exclusive cores.
     #[inline]
     fn has_pieces(&self) -> bool {
         self.devices.is_some() || self.cores.is_some()

@@ -1,18 +1,16 @@
-//! Two deltas as one.
+//! Merging of two deltas.
 //!
-//! A view applies each list of a delta in order, what comes later counts, and what a list says of
-//! something that an earlier list took away is ignored. So a later delta is put behind an earlier one,
-//! list by list.
+//! A view applies each list of a delta in order; later entries replace earlier ones, and entries about removed objects
+//! are ignored. So merging appends each list of the later delta to that of the earlier one.
 
 use crate::delta::Delta;
 use crate::policy::{Columns, RowsAgain};
 
 impl Delta {
-    /// Puts a delta that starts where this one ends behind it. A view that applies the result is where
-    /// it would be after both.
+    /// Appends a delta that starts where this one ends. Applying the result has the effect of applying both.
     ///
     /// # Panics
-    /// If the other one neither is full nor starts where this one ends.
+    /// If `later` neither is full nor starts where this one ends.
     pub fn append(&mut self, later: Delta) {
         if later.full {
             *self = later;
@@ -29,7 +27,7 @@ impl Delta {
         self.quotas |= later.quotas;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        // The later delta replaces all of a row, also demand profiles and policy columns that it lacks.
+        // The later delta replaces the whole row, including demand profiles and policy columns that it lacks.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
         self.policies.append(later.policies, &again);

@@ -1,21 +1,21 @@
-//! How many jobs ended when they were due, for those who look on. It is no part of the cell's state.
+//! Counts of met and missed deadlines, for metrics. They are not part of the cell's state.
 
 use crate::cell::Cell;
 use omega_core::Job;
 
-/// Jobs that were due, by when they ended, since this process has the cell. The times are the cell's.
+/// Jobs with a deadline that ended since this process started. Times are the cell's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueCounts {
-    /// Those that ended by then.
+    /// Jobs that ended by their deadline.
     pub in_time: u64,
-    /// Those that ended later.
+    /// Jobs that ended after it.
     pub late: u64,
-    /// How much later, in milliseconds, all together.
+    /// The sum of their delays, in milliseconds.
     pub late_ms: u64,
 }
 
 impl DueCounts {
-    /// Notes that a job has ended.
+    /// Counts the end of a job.
     pub(crate) fn note(&mut self, job: &Job, now_ms: u64) {
         let Some(deadline_ms) = job.deadline_ms else { return };
         let late_ms = now_ms.saturating_sub(deadline_ms);
@@ -26,7 +26,7 @@ impl DueCounts {
 }
 
 impl Cell {
-    /// How many jobs ended when they were due, since this process has the cell.
+    /// Counts of met and missed deadlines since this process started.
     #[must_use]
     pub fn due_counts(&self) -> DueCounts {
         self.due_counts

@@ -1,13 +1,12 @@
-//! Mistakes that are made on purpose, to prove that the tests would find them.
+//! Injected bugs, which prove that the tests can find them.
 //!
-//! A test that never fails may be one that cannot. So with the feature `planted`, which nothing ships
-//! with, the code has the mistakes of `Bug` in it, each behind `planted!(Name)`, and a thread can
-//! switch one of them on. Without the feature `planted!` is `false`.
+//! With the feature `planted`, which no release has, the code contains the bugs of [`Bug`], each behind
+//! `planted!(Name)`, and a thread can switch one of them on. Without the feature, `planted!` is `false`.
 //!
-//! To plant another one: add it to the list below, write `planted!(Name)` where the mistake is made,
-//! and say in `tests/src/cluster/planted.rs` under which faults it shows.
+//! To inject another one: add it to the list below, write `planted!(Name)` at its place, and list the faults that
+//! reveal it in `tests/src/cluster/planted.rs`.
 
-/// Whether a mistake is made here: never, but in builds with the feature `planted`.
+/// Whether the current thread has this bug switched on: always `false` without the feature `planted`.
 #[cfg(feature = "planted")]
 #[doc(hidden)]
 #[macro_export]
@@ -17,7 +16,7 @@ macro_rules! planted {
     };
 }
 
-/// Whether a mistake is made here: never.
+/// Whether the current thread has this bug switched on: always `false` in this build.
 #[cfg(not(feature = "planted"))]
 #[doc(hidden)]
 #[macro_export]
@@ -27,7 +26,7 @@ macro_rules! planted {
     };
 }
 
-/// `false`, for a linter that would otherwise simplify what is written for the feature.
+/// `false`, in a form that linters do not simplify.
 #[cfg(not(feature = "planted"))]
 #[doc(hidden)]
 #[inline(always)]
@@ -43,20 +42,20 @@ pub use list::{Bug, is_on, sober, with};
 mod list {
     use std::cell::Cell;
 
-    /// Makes the enum, and the list of what is in it.
+    /// Defines the enum and the list of its values.
     macro_rules! bugs {
         ($($(#[doc = $doc:literal])+ $bug:ident,)+) => {
-            /// A mistake that somebody might make.
+            /// An injected bug.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
             pub enum Bug {
                 $($(#[doc = $doc])+ $bug,)+
             }
 
             impl Bug {
-                /// All of them.
+                /// All bugs.
                 pub const ALL: &[Bug] = &[$(Bug::$bug,)+];
 
-                /// What the mistake is.
+                /// A description of the bug.
                 #[must_use]
                 pub fn what(self) -> &'static str {
                     match self {
@@ -68,89 +67,89 @@ mod list {
     }
 
     bugs! {
-        /// A write is said to be safe before it is synced.
+        /// A write is reported durable before it is synced.
         AckBeforeSync,
-        /// A sync that failed is taken for one that did not.
+        /// A failed sync is treated as successful.
         SyncErrorIgnored,
-        /// The folder is not synced after a new segment got its name.
+        /// The folder is not synced after a new segment is named.
         SegmentFolderNotSynced,
-        /// The next segment is written to before the one before it is synced.
+        /// The next segment is written before the previous one is synced.
         SealNotSynced,
-        /// A segment is used again before the record that frees it is safe.
+        /// A segment is reused before the record that frees it is durable.
         FreedEarly,
-        /// Damage in the middle of the log is cut off like a torn tail.
+        /// Corruption in the middle of the log is truncated like a torn tail.
         CorruptMiddleCut,
-        /// What lies behind a torn tail is not overwritten.
+        /// The bytes behind a torn tail are not overwritten.
         TornTailKept,
-        /// What a failed sync left is trusted by the next opening, and not written again.
+        /// Data that a failed sync left in the cache is trusted at the next opening, and not rewritten.
         CacheTrusted,
-        /// Entries that replace others leave those behind them in the log.
+        /// Entries that replace others do not truncate the log behind them.
         OldTailKept,
         /// The term and the vote are not written with the entries that they came with.
         HardStateApart,
         /// The vote is not written, only the term.
         VoteForgotten,
-        /// A vote is given before it is safe.
+        /// A vote is sent before it is durable.
         VoteSentEarly,
-        /// Entries are acknowledged before they are safe.
+        /// Entries are acknowledged before they are durable.
         AppendedSentEarly,
-        /// An entry counts as committed when its leader has it.
+        /// An entry counts as committed as soon as its leader has it.
         NoQuorum,
-        /// A message that proves that this log has lost its end is not heeded.
+        /// A message that proves the loss of this log's tail is ignored.
         LostTailIgnored,
-        /// A leader that was removed leads on.
+        /// A removed leader continues to lead.
         RemovedLeaderStays,
-        /// The id of a replica that was removed may be used again.
+        /// The id of a removed replica may be used again.
         IdComesBack,
-        /// The folder is not synced after a snapshot got its name.
+        /// The folder is not synced after a snapshot is named.
         SnapshotFolderNotSynced,
-        /// A snapshot gets its name before it is synced.
+        /// A snapshot is named before it is synced.
         SnapshotNotSynced,
-        /// The log is compacted when a snapshot is begun, not when it is safe.
+        /// The log is compacted when a snapshot begins, not when it is durable.
         CompactedEarly,
-        /// The log does not start anew when a snapshot takes the place of the state.
+        /// The log is not restarted when a snapshot replaces the state.
         RestartForgotten,
-        /// A snapshot is said to have one entry more than it has.
+        /// A snapshot's index is one too high.
         SnapshotIndexHigh,
-        /// A snapshot is said to have one entry less than it has.
+        /// A snapshot's index is one too low.
         SnapshotIndexLow,
-        /// The answers to past transactions are left out of snapshots.
+        /// Snapshots lack the reply caches.
         AnswersNotInSnapshot,
-        /// A snapshot has the fingerprint of when it is written, not of when it was begun.
+        /// A snapshot has the fingerprint of the time when it is written, not of when it began.
         FingerprintLate,
-        /// A snapshot has the members of when it is written, not of when it was begun.
+        /// A snapshot has the membership of the time when it is written, not of when it began.
         MembershipLate,
-        /// A request is taken in another term than the one that it was sent in.
+        /// A request is accepted in a term other than the one that it was sent in.
         OtherTermTaken,
-        /// Late copies of requests are taken like new ones.
+        /// Delayed copies of requests are accepted like new ones.
         CopiesTaken,
         /// A command is answered when it is proposed.
         AnsweredWhenProposed,
-        /// Answers go to whoever asked for the entry of that index, whatever its term.
+        /// Results go to the requester of the entry with that index, whatever its term.
         ResolvedByIndex,
-        /// A read is answered with what is there.
+        /// A read is answered without a read index.
         ReadWithoutIndex,
-        /// A leader answers a read without asking whether it still leads.
+        /// A leader answers a read without confirming its leadership.
         ReadOfDeposedLeader,
-        /// Whoever asked a leader that is none any more is told that nothing was done.
+        /// Requesters of a deposed leader are told that nothing was done.
         ForwardedDenied,
-        /// Whoever has waited too long for an entry is told that nothing was done.
+        /// Requesters that waited too long for an entry are told that nothing was done.
         LateDenied,
-        /// A client that hears nothing asks again under another id.
+        /// A client without an answer retries under another id.
         RetryUnderNewId,
-        /// A transaction that was judged is judged again when it comes again.
+        /// A retry of a committed transaction is committed again.
         RetryJudgedAgain,
-        /// Claims are taken as they were judged before they were committed.
+        /// The results of the pre-check are applied without a check at commit.
         EarlyJudgementTrusted,
-        /// Followers apply the commands of an entry in an order of their own.
+        /// Followers apply the commands of an entry in another order.
         OwnOrder,
-        /// Of a gang that is refused one step is not undone.
+        /// One step of a rejected gang is not undone.
         GangHalfUndone,
-        /// What a task had is not given back where it ends.
+        /// The resources of an ended task are not freed.
         NotGivenBack,
-        /// The list of changes leaves out machines now and then.
+        /// Some changed machines are missing from the change log.
         ChangeDropped,
-        /// A command that is refused after all opens a version.
+        /// A command that is rejected late still starts a version.
         RefusalLeavesVersion,
     }
 
@@ -158,15 +157,15 @@ mod list {
         static ON: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Whether a mistake is made by this thread now.
+    /// Whether a bug is switched on in this thread.
     #[must_use]
     pub fn is_on(bug: Bug) -> bool {
         ON.get() == Some(bug)
     }
 
-    /// Runs something with a mistake switched on in this thread, or with none.
+    /// Runs a function with one bug switched on in this thread, or with none.
     pub fn with<T>(bug: Option<Bug>, run: impl FnOnce() -> T) -> T {
-        /// Puts back what was on, even if `run` panics.
+        /// Restores the previous bug, even if `run` panics.
         struct Before(Option<Bug>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -177,7 +176,7 @@ mod list {
         run()
     }
 
-    /// Runs something without any mistake: what others are compared with.
+    /// Runs a function without any bug, for comparison.
     pub fn sober<T>(run: impl FnOnce() -> T) -> T {
         with(None, run)
     }

@@ -1,7 +1,7 @@
 //! Bounds of the programs and payloads of jobs.
 //!
-//! A program that passes can be started: it has no NUL byte where the operating system ends a text, no variable twice,
-//! and it fits into a message to its agent.
+//! An accepted program can be started: its strings have no NUL byte, no variable occurs twice, and the whole fits into
+//! a message to an agent.
 
 use crate::texts;
 use crate::validate::at_most;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 type Checked = Result<(), Rejection>;
 
-/// Variables with this beginning are set by agents.
+/// The prefix of variables that agents set.
 const RESERVED_PREFIX: &str = "OMEGA_";
 
 /// Checks the program and the payload of a group.

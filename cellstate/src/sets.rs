@@ -1,41 +1,40 @@
-//! Which machines meet a requirement: one bit for each machine.
+//! Machine sets: the machines that meet a requirement, as bitmaps.
 //!
-//! Jobs name machines by labels and taints, which are strings; decisions ask about thousands of
-//! machines in a microsecond. So each distinct requirement is evaluated once for each machine,
-//! into a bitmap, and again only for a machine whose description changes. A decision is then an
-//! AND over words of 64 machines.
+//! Jobs select machines by labels and taints, which are strings; decisions evaluate thousands of machines in a
+//! microsecond. So each distinct requirement is evaluated once per machine into a bitmap, and again only for machines
+//! whose description changes. A decision is then an AND over words of 64 machines.
 
 use crate::map::FastMap;
 use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
 use std::sync::Arc;
 
-/// A set of machines, in the cell or view that gave it.
+/// A machine set of one cell or view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetId(u32);
 
-/// What the machines of a set have in common.
+/// The condition that the machines of a set meet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SetKey {
-    /// They match one of these selectors.
+    /// Matches one of these selectors.
     Match(Vec<MachineSelector>),
-    /// Every taint of theirs that keeps tasks off is covered by one of these tolerations.
+    /// All taints that keep tasks off (`NoSchedule`) are tolerated.
     Tolerated(Vec<Toleration>),
-    /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
+    /// All taints that discourage tasks (`PreferNoSchedule`) are tolerated.
     Unmarked(Vec<Toleration>),
-    /// Those on which a spread counts.
+    /// Counts for a spread.
     Counting(CountingMachines),
-    /// They have a taint of this key and effect.
+    /// Has a taint of this key and effect.
     Tainted(Text, TaintEffect),
 }
 
 /// The machines on which a spread counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountingMachines {
-    /// They have labels of all these keys,
+    /// The label keys that a machine must have.
     pub keys: Vec<Text>,
-    /// match one of these selectors, if they are given,
+    /// The selectors of which a machine must match one, if given.
     pub affinity: Option<Vec<MachineSelector>>,
-    /// and these tolerations, if they are given, cover their taints.
+    /// The tolerations that must cover a machine's taints, if given.
     pub tolerations: Option<Vec<Toleration>>,
 }
 
@@ -50,7 +49,7 @@ impl CountingMachines {
 }
 
 impl SetKey {
-    /// Whether a machine belongs to the set.
+    /// Whether a machine meets the condition.
     #[must_use]
     pub(crate) fn accepts(&self, machine: &Machine) -> bool {
         match self {
@@ -67,12 +66,12 @@ impl SetKey {
     }
 }
 
-/// Whether each taint that keeps tasks off is covered by a toleration.
+/// Whether each taint that keeps tasks off is tolerated.
 fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
     covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
 }
 
-/// Whether each taint with such an effect is covered by a toleration.
+/// Whether each taint with such an effect is tolerated.
 fn covered(machine: &Machine, by: &[Toleration], effect: fn(TaintEffect) -> bool) -> bool {
     let taints = machine.taints.iter().filter(|taint| effect(taint.effect));
     taints.into_iter().all(|taint| by.iter().any(|toleration| toleration.covers(taint)))
@@ -83,7 +82,7 @@ struct Set {
     key: SetKey,
     users: u32,
     words: Vec<u64>,
-    /// One bit for each word that is not zero, so that a search skips what a small set leaves out.
+    /// One bit for each word that is not zero, so that a search skips the empty ones.
     full_words: Vec<u64>,
 }
 
@@ -94,7 +93,7 @@ impl Set {
     }
 }
 
-/// Some machines, and how many.
+/// A bitmap of machines with its number of set bits.
 #[derive(Clone, Debug, Default)]
 struct Flagged {
     words: Vec<u64>,
@@ -109,26 +108,26 @@ impl Flagged {
     }
 }
 
-/// The sets in use, kept true as machines change.
+/// All sets in use, updated as machines change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineSets {
-    /// Machines that are there.
+    /// The rows with a machine.
     present: Flagged,
-    /// Machines with a taint that keeps tasks off, and with one that asks them to stay away.
+    /// Machines with a taint that keeps tasks off, and (`marked`) with one that discourages them.
     tainted: Flagged,
     marked: Flagged,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
-    /// Sets without users, the longest unused first: the next job may well want the same one.
+    /// Sets without users, the longest unused first. The next job may well need one of them.
     idle: Vec<SetId>,
 }
 
-/// Unused sets that are kept. To make a set costs a look at every machine, to keep one a bit of
-/// every machine; jobs that come one after another mostly ask for one of a few.
+/// The number of unused sets that are kept. Building a set costs an evaluation of every machine, keeping it one bit per
+/// machine; consecutive jobs mostly use a few sets.
 const IDLE_MAX: usize = 16;
 
 impl MachineSets {
-    /// The set of a key, made if it is new. Each call needs one [`MachineSets::release`].
+    /// The set of a key, built if it is new. Each call needs one [`MachineSets::release`].
     pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
         if let Some(id) = self.by_key.get(&key) {
             if let Some(set) = &mut self.sets[id.0 as usize] {
@@ -154,7 +153,7 @@ impl MachineSets {
         id
     }
 
-    /// Gives a set back. If too many are unused, the one that was so for longest is forgotten.
+    /// Releases a set. If too many are unused, the longest unused one is dropped.
     pub(crate) fn release(&mut self, id: SetId) {
         let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
         set.users -= 1;
@@ -180,12 +179,12 @@ impl MachineSets {
         self.marked.count > 0
     }
 
-    /// The machines `64 * word ..` that are there.
+    /// The bits of rows `64 * word ..` that have a machine.
     pub(crate) fn present_word(&self, word: usize) -> u64 {
         self.present.words.get(word).copied().unwrap_or(0)
     }
 
-    /// The rows that have a machine, ascending.
+    /// The rows that have a machine, in ascending order.
     pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
         let words = self.present.words.iter().enumerate();
         words.flat_map(|(i, word)| {
@@ -193,12 +192,12 @@ impl MachineSets {
         })
     }
 
-    /// How many rows have a machine.
+    /// The number of rows that have a machine.
     pub(crate) fn present_count(&self) -> usize {
         self.present.count as usize
     }
 
-    /// Notes that a machine came, changed or went.
+    /// Updates all sets for a machine that was added, changed or removed.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         self.present.set(slot, machine.is_some());
         let none = SetKey::Tolerated(Vec::new());
@@ -211,7 +210,7 @@ impl MachineSets {
         }
     }
 
-    /// Whether the set holds the machine in this row.
+    /// Whether the set contains the machine in a row.
     pub(crate) fn contains(&self, id: SetId, slot: usize) -> bool {
         self.word(id, slot / 64) >> (slot % 64) & 1 == 1
     }
@@ -222,13 +221,13 @@ impl MachineSets {
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
     }
 
-    /// One bit for each of the 64 words from `64 * group` on that has a machine.
+    /// One bit for each of the 64 words from `64 * group` on that is not zero.
     pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
     }
 
-    /// Whether a set holds no machine.
+    /// Whether a set contains no machine.
     pub(crate) fn is_empty(&self, id: SetId) -> bool {
         let set = self.sets[id.0 as usize].as_ref();
         set.is_none_or(|set| set.full_words.iter().all(|word| *word == 0))

@@ -1,11 +1,11 @@
 //! A cell in this process, shared between threads.
 //!
-//! The state machine behind one lock, and nothing else: a commit holds it for a few hundred
-//! nanoseconds and a sync for a few per changed machine, while a decision, which takes most of a
-//! scheduler's time, is made on a private view without it.
+//! It is the state machine behind one lock. A commit holds the lock for a few hundred nanoseconds,
+//! and a sync for a few nanoseconds per changed machine. Decisions, which take most of a
+//! scheduler's time, use a private view and no lock.
 //!
-//! A thread that finds the lock taken spins before it sleeps, for longer than `parking_lot` does: the lock is held for less
-//! time than it takes to put a thread to sleep and to wake it. ARCHITECTURE.md has the figures.
+//! A waiting thread spins before it sleeps, for longer than in `parking_lot`, because the lock is
+//! held for less time than a sleep and a wake take. ARCHITECTURE.md has the figures.
 
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest};
@@ -15,21 +15,22 @@ use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transac
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// Pieces of an image that are copied while the lock is held: what a hundred commits take.
+/// Number of pieces of an image that are copied under one lock: they take as long as a hundred
+/// commits.
 const PIECES: usize = 4;
 
-/// Looks at a taken lock before the thread sleeps: some ten microseconds, in which a commit of a hundred claims ends. A
-/// thread whose lock is held for longer loses no more than as much again.
+/// Number of tries of a taken lock before the thread sleeps: about ten microseconds, enough for a
+/// commit of a hundred claims. If the lock is held for longer, the spinning at most doubles the
+/// wait.
 const LOOKS: u32 = 400;
 
 /// A cell in this process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SharedCell {
-    /// The only lock of the cell; it guards the whole state. Nothing is called with it held but
-    /// the state machine.
+    /// The only lock of the cell, for its whole state. Only the state machine is called under it.
     cell: Arc<Mutex<Cell>>,
-    /// Held while an image is taken, because a cell has one capture at a time. It is taken before the
-    /// lock of the cell.
+    /// Locked while an image is taken, because a cell has one capture at a time. It is taken before
+    /// the lock of the cell.
     capturing: Arc<Mutex<()>>,
 }
 
@@ -51,7 +52,7 @@ impl SharedCell {
         self.cell.lock()
     }
 
-    /// The state at one version. It is copied piece by piece: commits go on in between.
+    /// The state at one version. It is copied piece by piece, with commits in between.
     #[must_use]
     pub fn image(&self) -> Image {
         let _one_at_a_time = self.capturing.lock();
@@ -62,7 +63,7 @@ impl SharedCell {
                 drop(cell);
                 return captured.into_image();
             }
-            // Whoever waits for the cell has it before the next pieces are copied.
+            // A waiting thread gets the cell before the next pieces are copied.
             MutexGuard::unlock_fair(cell);
         }
     }
@@ -70,12 +71,13 @@ impl SharedCell {
     /// Applies one command.
     ///
     /// # Errors
-    /// As [`Cell::apply`].
+    ///
+    /// As for [`Cell::apply`].
     pub fn apply(&self, command: Command) -> Result<Outcome, Rejection> {
         self.lock().apply(command)
     }
 
-    /// Applies commands in order with the lock taken once. The answers are in the same order.
+    /// Applies commands in order under one lock. The results are in the same order.
     pub fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
@@ -84,8 +86,9 @@ impl SharedCell {
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
 
-    /// Applies commands in order with the lock taken once, and shows each answer. Nothing is gathered, neither the
-    /// commands nor the answers, so it is the least that many small commands can cost. Commits wait for all of them.
+    /// Applies commands in order under one lock, and passes each result to `answered`. It collects
+    /// neither commands nor results, so it is the cheapest way for many small commands. Commits
+    /// wait for all of them.
     ///
     /// `commands` and `answered` must not use the cell.
     pub fn apply_each(
@@ -97,7 +100,7 @@ impl SharedCell {
         commands.into_iter().for_each(|command| answered(cell.apply(command)));
     }
 
-    /// Looks at the cell. The lock is held while `look` runs, so every commit waits for it.
+    /// Reads the cell. The lock is held while `look` runs, so commits wait for it.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.lock())
     }
@@ -189,11 +192,12 @@ mod tests {
         assert_eq!(reasons(1).len(), 2, "the machine takes ten of twelve");
     }
 
-    /// Threads that race for more room than there is fill the machine exactly, and each task has one place.
+    /// Threads that compete for more room than there is fill the machine exactly, and each task has
+    /// one place.
     #[test]
     fn threads_that_race_for_a_machine_fill_it_and_no_more() {
         let cell = small_cell();
-        // Each worker claims all tasks, one by one, from a place of its own on.
+        // Each worker claims all tasks, one by one, starting at a different one.
         let work = |worker: u32| {
             let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
             let mut placed = 0;

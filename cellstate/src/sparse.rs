@@ -1,13 +1,13 @@
-//! A map for what nearly no task has.
+//! A map for values that nearly no task has.
 //!
-//! It is one pointer, which is null for nearly all jobs. Whoever asks for a task of such a job pays for one look at it,
-//! and what comes after that look is kept out of the way: it would only make the callers' code longer.
+//! It is one pointer, null for nearly all jobs, so a lookup there costs one test. Everything after that test is kept
+//! out of line, so that callers' code stays short.
 //!
 //! Invariant: there is no tree without an entry.
 
 use std::collections::BTreeMap;
 
-/// Values by the number of the task.
+/// Values by task index.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "each job has two of these, and a tree is three words")]
 pub(crate) struct Sparse<V>(Option<Box<BTreeMap<u32, V>>>);
@@ -33,7 +33,7 @@ impl<V> Sparse<V> {
         self.0.get_or_insert_default().insert(index, value);
     }
 
-    /// Takes the value of a task out. The answer is that value.
+    /// Removes and returns the value of a task.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> Option<V> {
         if self.is_empty() { None } else { self.take_out(index) }
@@ -54,12 +54,12 @@ impl<V> Sparse<V> {
         self.0.as_deref()
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries().map_or(0, BTreeMap::len)
     }
 
-    /// Each of them, ascending.
+    /// All entries, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
         let entries = self.entries().map(BTreeMap::iter);
         entries.unwrap_or_default().map(|(index, value)| (*index, value))

@@ -1,11 +1,11 @@
-//! Who pays: what the tasks of each tenant claim together, how much they may, and what they get back.
+//! The tree of tenants: their use, limits and guarantees.
 //!
-//! Tenants form a tree (see [`TenantConfig`]). What a tenant uses counts for it and for everyone above it, so
-//! that a limit is one comparison on each level, from the tenant up:
+//! A tenant's use counts for it and for every tenant above it (see [`TenantConfig`]), so a limit is one comparison on
+//! each level, from the tenant up.
 //!
-//! 1. `used` of a tenant is what its own tasks claim, and those of all tenants below it;
-//! 2. parents form no ring, and at most [`TENANT_DEPTH_MAX`] tenants stand one below the other;
-//! 3. a tenant that was changed in a version says so, so that views hear of it.
+//! 1. A tenant's `used` is the sum of the claims of its own tasks and of those of all tenants below it.
+//! 2. The tree has no cycle and at most [`TENANT_DEPTH_MAX`] levels.
+//! 3. A tenant records the version of its last change, so that deltas include it.
 
 use crate::admission::Asked;
 use crate::delta::TenantTerms;
@@ -16,51 +16,51 @@ use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Ve
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// What a tenant has and may have.
+/// The state of a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) terms: Arc<TenantTerms>,
     pub(crate) used: Vec<i64>,
-    /// How many of its own tasks have not ended.
+    /// The number of unfinished tasks of its own jobs.
     pub(crate) tasks: u64,
-    /// What its jobs may ask for, if that is limited; see `admission.rs`.
+    /// Its request limit, if any; see `admission.rs`.
     pub(crate) admits: Option<Amounts>,
     parent: Option<u32>,
-    /// The version that changes it made last, or the one after it.
+    /// The version of its last change, or the one after it.
     changed: Version,
 }
 
-/// Claims of a tenant that would have others make room.
+/// A tenant whose claims need evictions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
     pub(crate) tenant: u32,
-    /// A bit for each kind of which it claims something.
+    /// One bit for each kind that it claims.
     pub(crate) kinds: u32,
 }
 
-/// A task that is to make room.
+/// A task to be evicted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Borrower<'a> {
     pub(crate) tenant: u32,
-    /// What it claims of each kind.
+    /// Its allocation, by kind.
     pub(crate) request: &'a [i64],
-    /// Whether what its tenant uses has it in it.
+    /// Whether its tenant's use includes it.
     pub(crate) counted: bool,
 }
 
-/// All tenants that ever had a job, a quota or a standing.
+/// All tenants that ever had a job, a quota or a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenants {
     pub(crate) kinds: usize,
     pub(crate) list: Vec<Tenant>,
     pub(crate) asked: Asked,
     by_name: FastMap<Text, u32>,
-    /// The version that the next change belongs to.
+    /// The version of the next change.
     next: Version,
-    /// Whether a standing or a limit was ever set: from then on views are told of all tenants. A cell without any
-    /// does not pay for them.
+    /// Whether a configuration or a limit was ever set, so that deltas include tenants. Other cells do not pay for
+    /// them.
     told: bool,
-    /// Whether a standing was ever set.
+    /// Whether a configuration was ever set.
     stands: bool,
 }
 
@@ -77,7 +77,7 @@ impl Tenants {
         }
     }
 
-    /// The number of a tenant, given when it is first named.
+    /// The number of a tenant, assigned when it is first named.
     pub(crate) fn intern(&mut self, name: &Text) -> u32 {
         if let Some(id) = self.by_name.get(name) {
             return *id;
@@ -95,7 +95,7 @@ impl Tenants {
         id
     }
 
-    /// The number of a tenant that was named before.
+    /// The number of a known tenant.
     pub(crate) fn id(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
@@ -108,48 +108,48 @@ impl Tenants {
         self.list.iter()
     }
 
-    /// Notes that a version begins; what changes after it belongs to the next.
+    /// Starts a version; later changes belong to the next one.
     #[inline]
     pub(crate) fn begin(&mut self, version: Version) {
         self.next = version.next();
     }
 
-    /// The names of a tenant and of those above it, from the tenant up.
+    /// The names of a tenant and of those above it, from the bottom up.
     pub(crate) fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
         self.line(tenant).map(|id| &self.list[id as usize].terms.name)
     }
 
-    /// Those of which views are told that changed since a version, if they are told of any.
+    /// The tenants that changed since a version, if deltas include tenants.
     pub(crate) fn changed_since(&self, since: Version) -> impl Iterator<Item = &Tenant> {
         let list: &[Tenant] = if self.told { &self.list } else { &[] };
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
-    /// All of them if one has a standing or a limit, else none.
+    /// All tenants if deltas include tenants, otherwise none.
     pub(crate) fn all_if_told(&self) -> &[Tenant] {
         let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
         if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
     }
 
-    /// Has views hear of all tenants from now on.
+    /// Has deltas include all tenants from now on.
     fn tell(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
             self.list.iter_mut().for_each(|tenant| tenant.changed = self.next);
         }
     }
 
-    /// Whether somebody may have a guarantee.
+    /// Whether any tenant may have a guarantee.
     #[inline]
     pub(crate) fn may_guarantee(&self) -> bool {
         self.stands
     }
 
-    /// A tenant and all above it, from it up.
+    /// A tenant and all above it, from the bottom up.
     pub(crate) fn line(&self, tenant: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(tenant), |id| self.list[*id as usize].parent)
     }
 
-    /// Sets or lifts a limit. What is claimed beyond it stays.
+    /// Sets or removes a limit. Claims beyond it stay.
     pub(crate) fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         if limit.is_some() {
@@ -159,10 +159,10 @@ impl Tenants {
         self.list[id].changed = self.next;
     }
 
-    /// Says how a tenant stands. Nothing is changed if it is refused.
+    /// Configures a tenant; nothing changes on an error.
     ///
     /// # Errors
-    /// If the tree would have a ring or be too deep, or a sum would exceed 64 bits.
+    /// If the tree would have a cycle or be too deep, or a sum would exceed 64 bits.
     pub(crate) fn set_tenant(
         &mut self,
         name: &Text,
@@ -189,7 +189,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Whether what a tenant uses can be counted for another parent.
+    /// Checks that a tenant's use can be added to another parent.
     fn check_sums(&mut self, id: u32, parent: Option<&Text>) -> Result<(), Rejection> {
         let Some(parent) = parent.and_then(|parent| self.id(parent)) else { return Ok(()) };
         let used = self.list[id as usize].used.clone();
@@ -205,7 +205,7 @@ impl Tenants {
         }
     }
 
-    /// Whether a tenant may stand below another.
+    /// Checks that a tenant may be below another.
     fn check_parent(&self, name: &Text, parent: Option<&Text>) -> Result<(), Rejection> {
         let Some(parent) = parent else { return Ok(()) };
         let known = self.id(name);
@@ -226,7 +226,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// How many tenants stand one below the other, from this one down.
+    /// The number of levels from this tenant down.
     fn height(&self, tenant: u32) -> usize {
         let below = (0..self.list.len() as u32).filter_map(|other| {
             self.line(other).position(|above| above == tenant).map(|steps| steps + 1)
@@ -234,12 +234,12 @@ impl Tenants {
         below.max().unwrap_or(1)
     }
 
-    /// Whether a limit holds for the tenant, its own or one above it.
+    /// Whether the tenant or one above it has a limit.
     pub(crate) fn is_limited(&self, tenant: u32) -> bool {
         self.line(tenant).any(|id| self.list[id as usize].terms.limit.is_some())
     }
 
-    /// Whether the sums stay within 64 bits with so much more.
+    /// Whether the sums stay within 64 bits with this claim.
     pub(crate) fn can_count(&self, tenant: u32, request: &[i64]) -> bool {
         let fits = |id: u32| {
             let used = self.list[id as usize].used.iter();
@@ -248,7 +248,7 @@ impl Tenants {
         self.line(tenant).all(fits)
     }
 
-    /// Counts what a tenant claims, or with `sign` -1 what it gives back.
+    /// Adds a claim of a tenant, or subtracts it with `sign` -1.
     pub(crate) fn count(&mut self, tenant: u32, request: &[i64], sign: i64) {
         let mut at = Some(tenant);
         while let Some(id) = at {
@@ -261,9 +261,8 @@ impl Tenants {
         }
     }
 
-    /// Whether claims that are counted may have a task make room: because the claimant's branch is within
-    /// its guarantee, and the victim's is beyond its own with that task. Both are looked at where their
-    /// lines part.
+    /// Whether a claimant, whose claims are counted, may evict a task: at the point where their lines part, the
+    /// claimant's branch must be within its guarantee, and the victim's beyond its own with that task.
     pub(crate) fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
         let Some((ours, theirs)) = self.branches(claimant.tenant, victim.tenant) else {
             return false;
@@ -283,8 +282,7 @@ impl Tenants {
         within && kinds.any(borrowed)
     }
 
-    /// The highest tenants of two lines that the other line does not have; `None` if one line is part of
-    /// the other.
+    /// The highest tenant of each line that is not in the other; `None` if one line is part of the other.
     fn branches(&self, one: u32, other: u32) -> Option<(u32, u32)> {
         let mut down: Vec<u32> = self.line(one).collect();
         let mut down_other: Vec<u32> = self.line(other).collect();
@@ -296,7 +294,7 @@ impl Tenants {
 }
 
 impl Tenant {
-    /// Whether anything was said of how it stands.
+    /// Whether the tenant was configured.
     pub(crate) fn has_tenant_config(&self) -> bool {
         self.terms.tenant_config != TenantConfig::default()
     }

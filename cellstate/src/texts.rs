@@ -1,4 +1,4 @@
-//! The rule of [`omega_core::text`], applied to each text that a machine or a job carries.
+//! Validation of each text of a machine or a job, by the rule of [`omega_core::text`].
 
 use omega_core::text::{TextFlaw, check_name, check_value};
 use omega_core::{
@@ -6,7 +6,7 @@ use omega_core::{
     TaskSelector, Tenants, Text, TopologyLevel,
 };
 
-/// So many characters of a text are in an error: what is longer is cut.
+/// The number of characters of a text that an error shows.
 const SHOWN_MAX: usize = 64;
 
 type Checked = Result<(), Rejection>;
@@ -16,17 +16,17 @@ fn refused(what: &str, text: &str, flaw: TextFlaw) -> Rejection {
     Rejection::BadName(format!("{what} {shown:?} {flaw}").into())
 }
 
-/// A name, with what it is the name of.
+/// Checks a name; `what` says what it names.
 pub(crate) fn name(what: &str, text: &Text) -> Checked {
     check_name(text).map_err(|flaw| refused(what, text, flaw))
 }
 
-/// A text that may be empty.
+/// Checks a text that may be empty.
 fn value(what: &str, text: &Text) -> Checked {
     check_value(text).map_err(|flaw| refused(what, text, flaw))
 }
 
-/// Labels: keys have names, values may be empty.
+/// Checks labels: keys are names, values may be empty.
 pub(crate) fn labels(labels: &Labels) -> Checked {
     labels.iter().try_for_each(|(key, of_key)| {
         name("label key", key)?;
@@ -34,7 +34,7 @@ pub(crate) fn labels(labels: &Labels) -> Checked {
     })
 }
 
-/// The texts of a machine, but for its labels.
+/// Checks the texts of a machine, except its labels.
 pub(crate) fn machine(machine: &Machine) -> Checked {
     machine.images.iter().try_for_each(|image| name("image", &image.name))?;
     machine.taints.iter().try_for_each(|taint| {
@@ -43,7 +43,7 @@ pub(crate) fn machine(machine: &Machine) -> Checked {
     })
 }
 
-/// The texts of the machines that somebody means.
+/// Checks the texts of a machine selector.
 pub(crate) fn selector(selector: &MachineSelector) -> Checked {
     requirements(&selector.labels)?;
     requirements(&selector.names)
@@ -56,7 +56,7 @@ fn requirements(requirements: &[Requirement]) -> Checked {
     })
 }
 
-/// The texts of a group's rules.
+/// Checks the texts of a group's rules.
 pub(crate) fn rules(rules: &PlacementRules) -> Checked {
     rules.machine.iter().try_for_each(|machine| name("machine", machine))?;
     rules.tolerations.iter().try_for_each(|toleration| {

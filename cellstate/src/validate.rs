@@ -1,4 +1,4 @@
-//! Whether what came from outside makes sense, before it touches any state.
+//! Validation of commands before they touch any state.
 
 use crate::{programs, texts};
 use omega_core::limits::{
@@ -37,7 +37,7 @@ fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejectio
     }
 }
 
-/// A quota may exceed what one machine has: only its kinds are bounded, and its sums.
+/// Checks a quota. It may exceed one machine, so only its kinds and sums are bounded.
 pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |(kind, amount): (omega_core::KindId, u64)| {
         (kind.index() >= kinds.count() || amount > QUOTA_MAX).then_some(kind)
@@ -48,7 +48,7 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
     }
 }
 
-/// A kind that is named by itself: amounts of it may be written down only if the cell has it.
+/// Checks that the cell has a kind that is named without an amount.
 pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
     match kinds.get(kind) {
         Some(_) => Ok(()),
@@ -56,12 +56,12 @@ pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
     }
 }
 
-/// What the cell as a whole has: bounded as what a tenant may have of it.
+/// Checks the capacity of cluster resources, with the bounds of a quota.
 pub(crate) fn cluster_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     quota(&"the cell".into(), capacity, kinds)
 }
 
-/// How a tenant stands; whether its parent may be above it is seen in the tree.
+/// Checks a tenant's configuration, except its place in the tree.
 pub(crate) fn tenant_config(
     tenant: &Text,
     tenant_config: &TenantConfig,
@@ -87,7 +87,7 @@ pub(crate) fn tenant_config(
     Ok(())
 }
 
-/// What holds for the whole cell.
+/// Checks the policy of the cell.
 pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadPolicy(why.into()));
     at_most("bands", policy.bands.len(), BANDS_MAX)?;
@@ -112,7 +112,7 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
     }
 }
 
-/// Machines that are kept for some tenants, for a time to come.
+/// Checks a reservation.
 pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), Rejection> {
     let Reservation { name: called, machines, tenants, from_ms, until_ms } = reservation;
     texts::name("reservation", called)?;
@@ -135,7 +135,7 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     Ok(())
 }
 
-/// All reservations together, with one that is to come.
+/// Checks the bounds of all reservations together with a new one.
 pub(crate) fn all_reservations<'a>(
     all: impl Iterator<Item = &'a Reservation>,
 ) -> Result<(), Rejection> {
@@ -143,13 +143,13 @@ pub(crate) fn all_reservations<'a>(
     at_most("bytes of all reservations", bytes, RESERVATIONS_BYTES_MAX)
 }
 
-/// All calendars of peaks together, with one that is to come.
+/// Checks the bounds of all peak calendars together with a new one.
 pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
     at_most("bytes of all calendars of peaks", bytes, PEAKS_BYTES_MAX)
 }
 
-/// Whether a selector names any machines, within bounds.
+/// Checks a selector, and returns whether it selects any machines.
 fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     let requirements = [&machines.labels, &machines.names];
     for list in requirements {
@@ -161,7 +161,7 @@ fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     Ok(requirements.iter().any(|list| !list.is_empty()))
 }
 
-/// When batch steps back on some machines.
+/// Checks a peak calendar.
 pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
     let PeakCalendar { name: called, machines, peaks } = calendar;
     texts::name("calendar of peaks", called)?;
@@ -197,7 +197,7 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
     Ok(())
 }
 
-/// What a machine reports as used.
+/// Checks a load report.
 pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     amounts(name, load, kinds)
 }
@@ -221,7 +221,7 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     Ok(())
 }
 
-/// The cores of a machine's NUMA nodes: as much `cpu` as they are it must have.
+/// Checks the cores of a machine's NUMA nodes: its `cpu` must cover them.
 fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     let Machine { name, numa, .. } = machine;
     if numa.is_empty() {
@@ -243,14 +243,14 @@ fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether the groups of a job still have the counts that it was submitted with.
+/// Whether the groups of a job have the counts that it was submitted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupCounts {
     AsSubmitted,
     Resized,
 }
 
-/// Whether so many tasks may be in one job.
+/// Whether a job may have this many tasks.
 pub(crate) fn tasks_in_bounds(count: usize) -> bool {
     count <= TASKS_PER_JOB_MAX as usize
 }
@@ -324,7 +324,7 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
     }
 }
 
-/// What varies over the day: each kind at most once, and what is requested of it is the highest point.
+/// Checks demand profiles: each kind at most once, with the request as its highest point.
 fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     if !group.demand_profiles.is_sorted_by_key(|demand_profile| demand_profile.kind)
@@ -385,7 +385,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     Ok(())
 }
 
-/// The group with what it wants, if that makes sense.
+/// Checks optional resources, and returns the group with them added to its request.
 fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection> {
     let Some(optional) = &group.optional else { return Ok(None) };
     let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
@@ -418,7 +418,7 @@ fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection
     Ok(())
 }
 
-/// Cores to itself: at least one, and as much `cpu` as they are all day.
+/// Checks a request for exclusive cores: at least one, with as much `cpu`.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let count = cores.count;

@@ -1,7 +1,7 @@
-//! Amount of each resource: integers in the smallest unit that users name.
+//! Amounts of resources: integers in the smallest unit that users write.
 //!
-//! Integers, because replicas must agree on every sum whatever the order of its terms; one vector
-//! over the cell's registered kinds, because a cell's operator may name more kinds than we know.
+//! Integers, because replicas must agree on every sum in any order of its terms. One vector over
+//! the cell's kinds, because an operator may register more kinds.
 
 use crate::limits::{AMOUNT_MAX, KINDS_MAX};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct ResourceKind {
     pub name: String,
     /// Unit of its amounts.
     pub unit: Unit,
-    /// Whether a task that gets less of it only runs slower. Only such kinds may be overcommitted.
+    /// Whether a task with less of it only runs slower. Only such kinds may be overcommitted.
     pub compressible: bool,
 }
 

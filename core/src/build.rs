@@ -58,7 +58,7 @@ impl Job {
         self
     }
 
-    /// Makes the job a gang: no task is placed unless `min` of them are.
+    /// Makes the job a gang: no task is placed unless at least `min` of them are.
     #[must_use]
     pub fn with_gang(mut self, min: u32) -> Job {
         self.gang_min = Some(min);
@@ -108,7 +108,7 @@ impl TaskGroup {
         self.with_shared_devices(gpu, DeviceRequest { count, milli_each: DEVICE_MILLI as u16 })
     }
 
-    /// Requests devices or parts of them, and as much of the kind `gpu` as they have together.
+    /// Requests devices or parts of them, and the same total of the kind `gpu`.
     #[must_use]
     pub fn with_shared_devices(mut self, gpu: KindId, devices: DeviceRequest) -> TaskGroup {
         self.request.set(gpu, u64::from(devices.count) * u64::from(devices.milli_each));
@@ -130,7 +130,7 @@ impl TaskGroup {
         self
     }
 
-    /// Allows the machines that match, beside those of earlier calls.
+    /// Allows the machines that match, in addition to those of earlier calls.
     #[must_use]
     pub fn on(mut self, machines: MachineSelector) -> TaskGroup {
         self.rules.affinity.required.get_or_insert_default().push(machines);
@@ -176,7 +176,7 @@ impl Machine {
         self
     }
 
-    /// Sets by how much more than its capacity a kind may be claimed, in percent of the capacity.
+    /// Sets how far claims of a kind may exceed the capacity, in percent of it.
     #[must_use]
     pub fn with_overcommit(mut self, kind: KindId, percent: u32) -> Machine {
         self.overcommit = self.overcommit.with(kind, percent);

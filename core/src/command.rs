@@ -11,6 +11,7 @@ use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
 use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
+use crate::run_end::RunEnd;
 use crate::tenant::TenantConfig;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
@@ -20,16 +21,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Registers a scheduler's name and returns its id; the same name gets the same id again. A
-    /// name that a process owns is rejected.
+    /// Registers a scheduler's name and returns its id. A registered name keeps its id. A name that
+    /// a process owns is rejected.
     RegisterScheduler {
         /// Its name.
         name: Text,
     },
     /// Adds a machine.
     RegisterMachine(Machine),
-    /// Changes what a machine has and is like. Its tasks stay, even where they exceed the new
-    /// capacity; of a kind that is short nothing more is placed until it fits again.
+    /// Changes a machine's capacity and attributes. Its tasks stay, even if they exceed the new
+    /// capacity; nothing more of such a kind is placed until the claims fit again.
     UpdateMachine {
         /// Id of the machine.
         id: MachineId,
@@ -40,7 +41,7 @@ pub enum Command {
     DrainMachine {
         /// Id of the machine.
         id: MachineId,
-        /// Whether it is to take no new tasks.
+        /// Whether the machine is to accept no new tasks.
         draining: bool,
     },
     /// Removes a machine. Its tasks become pending.
@@ -76,7 +77,7 @@ pub enum Command {
     ReportTask {
         /// Id of the task.
         task: TaskId,
-        /// The machine that reports; a report from one that the task has left is refused.
+        /// The reporting machine. A report from a machine that the task has left is rejected.
         machine: MachineId,
         /// State of the task.
         report: TaskReport,
@@ -166,6 +167,18 @@ pub enum Command {
         /// Its name.
         name: Text,
     },
+    /// Reports the state of a placed task, as [`Command::ReportTask`] does, with the end of a run of
+    /// its program. The end is kept in the history alone.
+    ReportEnd {
+        /// Id of the task.
+        task: TaskId,
+        /// The machine that reports; a report from one that the task has left is refused.
+        machine: MachineId,
+        /// State of the task.
+        report: TaskReport,
+        /// The end of the run.
+        end: RunEnd,
+    },
 }
 
 /// The process that owns a scheduler's name.
@@ -189,6 +202,8 @@ pub enum TaskReport {
     Failed,
     /// The task's fate is unknown; it is pending again.
     Lost,
+    /// Its agent starts its program again, on the same machine. The task stays as it is.
+    Restarted,
 }
 
 /// Policy of the whole cell.
@@ -199,8 +214,8 @@ pub struct Policy {
     pub overcommit_max: Overcommit,
     /// Retention of ended jobs, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
-    /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
-    /// tenant is guaranteed is reclaimed even so (see [`TenantConfig`]).
+    /// Ranges of precedence within which no task evicts another: ascending and disjoint, at most
+    /// 16. Guarantees of tenants are reclaimed nevertheless (see [`TenantConfig`]).
     pub bands: Vec<Band>,
     /// Limit of evictions of any cause in a span of time; `None`: unlimited.
     pub eviction_cap: Option<EvictionCap>,
@@ -214,7 +229,7 @@ pub enum Outcome {
     Scheduler {
         /// Its id.
         id: SchedulerId,
-        /// A number above all that it has used.
+        /// A number above all used ones.
         next_transaction: u64,
     },
     /// A machine has this id.
@@ -303,8 +318,8 @@ pub enum Rejection {
     NameHeld {
         /// The name.
         name: Text,
-        /// The process that owns it. The message omits the number, because whoever has it can act
-        /// as the process.
+        /// The process that owns it. The message omits the number, because it is the right to act
+        /// as that process.
         holder: HolderId,
     },
     /// Choose a lease within the bounds.

@@ -1,4 +1,4 @@
-//! Exclusive cores: those of a machine by NUMA node, and requests for them.
+//! Exclusive cores: a machine's cores by NUMA node, and requests for cores.
 //!
 //! A core is 1 in the kind `cpu`: on most machines a hardware thread. Exclusive cores are also
 //! claimed as `cpu`, so that shared tasks never get them.
@@ -117,7 +117,7 @@ impl NodeCores {
         cpu_milli(self.total())
     }
 
-    /// On how many nodes.
+    /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.0.iter().filter(|count| **count > 0).count()

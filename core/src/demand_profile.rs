@@ -11,11 +11,11 @@ use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Amount that a task claims of one kind in each part of the day, all parts being equally long.
+/// Claimed amount of one kind in each of several equal parts of the day.
 ///
-/// The cell takes as many points as divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by
-/// point, and only demand profiles whose highest point is what the group requests of the kind: so everyone who knows no
-/// demand profiles (a quota, an agent, a score) goes by the peak.
+/// The number of points must divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be
+/// added point by point. The highest point must equal the group's request, so that quotas, agents
+/// and scores without demand profiles use the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DemandProfile {
     /// The resource kind.

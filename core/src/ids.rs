@@ -1,7 +1,7 @@
 //! Ids and counters.
 //!
-//! Each kind of thing has a type of its own, so that a version is never compared with a sequence
-//! number nor a job mistaken for a machine.
+//! Each kind of id has its own type, so that versions are never compared with sequence numbers, nor
+//! jobs with machines.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,9 +46,9 @@ define_id!(
     "v"
 );
 define_id!(
-    /// Counts the changes of one machine. A transaction raises it by one on each machine that it
-    /// touches, however many claims it has there; a refused transaction does not raise it. So does
-    /// any other command that changes what may be claimed there; a report of load does not.
+    /// Counts the changes of one machine. Each transaction that changes the machine increments it
+    /// once, whatever the number of its claims there; a rejected transaction does not. Any other
+    /// command that changes what may be claimed there also increments it; a load report does not.
     SequenceNumber(u64),
     "#"
 );

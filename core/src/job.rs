@@ -43,7 +43,7 @@ pub struct Job {
     pub name: Text,
     /// Tenant that pays: quotas count by tenant.
     pub tenant: Text,
-    /// The name of the scheduler that is to place it. Schedulers take the jobs of their name.
+    /// The name of the job's scheduler. A scheduler places only jobs with its name.
     pub scheduler: Text,
     /// Tasks that its tasks may preempt.
     pub precedence: Precedence,
@@ -54,8 +54,9 @@ pub struct Job {
     pub kind: JobKind,
     /// Its tasks.
     pub groups: Vec<TaskGroup>,
-    /// Least number of tasks of a gang (over all groups) that are placed together, or all that have
-    /// not ended, so that the last tasks of a gang can be placed again.
+    /// Minimum number of tasks of a gang (over all groups) that are placed together. If fewer have
+    /// not ended, the minimum is their number, so that the last tasks of a gang can be placed
+    /// again.
     pub gang_min: Option<u32>,
     /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). With it,
     /// several transactions may place the gang: until it is complete, its tasks keep their places
@@ -64,8 +65,9 @@ pub struct Job {
     pub gang_timeout_ms: Option<u32>,
     /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
-    /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
-    /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
+    /// Deadline for the end of the job, if any, in milliseconds of
+    /// [`Command::Expire`](crate::Command::Expire). A queue may be ordered by it; nothing is
+    /// rejected or ended because of it.
     pub deadline_ms: Option<u64>,
 }
 
@@ -119,8 +121,8 @@ pub struct TaskGroup {
     pub images: Vec<Text>,
     /// Placement rules of the tasks.
     pub rules: PlacementRules,
-    /// The claims to volumes that each of its tasks uses, by name. The cell does not know volumes:
-    /// schedulers look the names up. Tasks with claims of their own are groups of their own.
+    /// The volume claims that each of its tasks uses, by name. The cell has no volumes: schedulers
+    /// look the names up. Tasks with different claims need different groups.
     #[serde(default)]
     pub volumes: Vec<Text>,
     /// Grace period of a task after a stop, in milliseconds; then its machine kills it. The cell
@@ -137,7 +139,7 @@ pub struct TaskGroup {
     /// capacity is set by [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity). Zero
     /// for nearly all tasks.
     pub cluster_request: Amounts,
-    /// The program that each task runs; `None` where agents know it by other means.
+    /// The program of each task; `None` if agents get it in another way.
     pub run: Option<Arc<Run>>,
     /// Opaque bytes for agents of one's own, up to 64 KiB.
     pub payload: Payload,
@@ -195,8 +197,8 @@ pub struct OptionalResources {
     pub devices: Option<DeviceRequest>,
 }
 
-// The hash of a cell's state is kept with its snapshots. So that those of earlier versions keep theirs, what a job
-// or a group gained later is hashed only where it asks for something.
+// Snapshots contain the hash of the cell's state. To keep the hashes of older versions valid,
+// fields added later are hashed only if they are set.
 
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -265,8 +267,8 @@ pub struct DeviceRequest {
 
 /// Placement rules of a group: requirements and preferences.
 ///
-/// All but the preferences and the spread of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*:
-/// the cell refuses a claim that breaks them, whichever scheduler made it.
+/// All except the preferences and spreads of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*: the
+/// cell rejects a claim that breaks them, from any scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlacementRules {
     /// The name of the only machine, if there is only one. (Kubernetes' `nodeName`.)
@@ -386,7 +388,7 @@ pub struct Spread {
     pub counts_itself: bool,
     /// Whether only machines count that meet the group's required affinity.
     pub honors_affinity: bool,
-    /// Whether only machines count whose taints the group tolerates.
+    /// Whether only machines whose taints the group tolerates count.
     pub honors_taints: bool,
 }
 
@@ -408,7 +410,7 @@ impl Spread {
     }
 }
 
-/// Operations on a task whose spread cannot be had.
+/// What to do with a task whose spread cannot be satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnsatisfiable {

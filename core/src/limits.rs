@@ -61,14 +61,14 @@ pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
 /// Results kept for each scheduler, so that a retry gets the result of the first attempt.
 pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 
-/// Numbers that a scheduler skips when its name changes hands: more than the last holder can have on its
-/// way, which had all of them in memory, and so few that the name can change hands four billion times.
+/// Numbers that are skipped when a scheduler's name gets a new owner. They are more than the last
+/// owner can have in flight, because it has all of those in memory, and few enough for four billion
+/// changes of the owner.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 
-/// Bound of a transaction's number above its scheduler's next one. Transactions rejected by the
-/// pre-check leave no record, so a scheduler may be ahead of the record, but by this many only
-/// after hours of rejections. With this bound it takes 2^40 transactions to use up a name's
-/// numbers.
+/// Bound of a transaction's number above its scheduler's next one. Transactions that the pre-check
+/// rejects leave no record, so a scheduler may be ahead of the record, but by this many only after
+/// hours of rejections. With this bound it takes 2^40 transactions to exhaust a name's numbers.
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 
 /// The shortest lease of a scheduler's name: several elections and their retries.
@@ -96,10 +96,10 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 /// Maximum gang timeout. Beyond it, the reserved room costs others more than the gang is worth.
 pub const GANG_TIMEOUT_MS_MAX: u32 = 3_600_000;
 
-/// Bytes of a group's payload. What is larger belongs into a store of files.
+/// Bytes of a group's payload. Larger payloads belong in a file store.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of one argument or of the value of one environment variable of a program: a quarter of what Linux takes.
+/// Bytes of one argument, or of one environment variable's value: a quarter of Linux's limit.
 pub const RUN_TEXT_BYTES_MAX: usize = 32 << 10;
 
 /// Arguments of a program, and its environment variables.
@@ -111,8 +111,8 @@ pub const RUN_BYTES_MAX: usize = 64 << 10;
 /// The longest time between two tests of a health check, and the longest delay before a restart in place.
 pub const HEALTH_MS_MAX: u32 = 3_600_000;
 
-/// Number of reservations: each is tested for claims of tasks that may overlap it, and a cell whose
-/// operators plan every day of a season has fewer.
+/// Number of reservations. Each is tested for claims of tasks that may overlap it; one for every
+/// day of a season is still below this limit.
 pub const RESERVATIONS_MAX: usize = 256;
 
 /// Values in the requirements of one reservation or calendar of peaks, so that one can name each machine of a few
@@ -128,8 +128,8 @@ pub const PEAK_CALENDARS_MAX: usize = 64;
 /// Peaks in one calendar: one for each hour of the day.
 pub const PEAKS_MAX: usize = 24;
 
-/// Points in a demand_profile: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
-/// into.
+/// Points in a demand profile: five minutes each, as fine as load is measured over days. It has
+/// many divisors, for all usual parts of a day.
 pub const DEMAND_POINTS_MAX: usize = 288;
 
 /// Labels on one machine or one task group.
@@ -138,22 +138,23 @@ pub const LABELS_MAX: usize = 256;
 /// Bytes in a name, a label's key or its value.
 pub const TEXT_BYTES_MAX: usize = 512;
 
-/// Bytes of one job, as [`bytes_at_most`](crate::bytes_at_most) counts them: what the largest jobs of Nomad and objects
-/// of Kubernetes have. A quarter of what a message of the API may have, so that a job that was taken can be sent to
-/// its scheduler, whatever else is in the message.
+/// Bytes of one job, counted by [`bytes_at_most`](crate::bytes_at_most): the limit of the largest
+/// jobs in Nomad and objects in Kubernetes. It is a quarter of an API message, so that an accepted
+/// job fits into a message to its scheduler with whatever else that contains.
 pub const JOB_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one machine as a message; a view gets a machine in one message.
+/// Bytes of one machine as a message; a view receives a machine in one message.
 pub const MACHINE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of all reservations together, counted in the same way: a view gets all of them in one message.
+/// Bytes of all reservations together, counted in the same way: a view receives all of them in one
+/// message.
 pub const RESERVATIONS_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all calendars of peaks together, for the same reason.
 pub const PEAKS_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one command, in a message or a log. The largest transaction has 400 kB; a job with more
-/// rules than this is a mistake.
+/// Bytes of one command, in a message or a log. The largest transaction has 400 kB; a larger job is
+/// an error.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of one entry of a replicated log: commands are put together until they have

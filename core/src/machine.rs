@@ -23,7 +23,8 @@ impl Labels {
     pub fn new<K: Into<Text>, V: Into<Text>>(pairs: impl IntoIterator<Item = (K, V)>) -> Labels {
         let mut sorted: Vec<(Text, Text)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        // A message may have half a million of them, in any order, before anybody counts them. The sort is stable.
+        // A message may have half a million of them in any order, before any check of their number.
+        // The sort is stable.
         sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
         sorted.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
@@ -84,7 +85,7 @@ pub enum TaintEffect {
     NoSchedule,
     /// The task is rather placed elsewhere.
     PreferNoSchedule,
-    /// The task is not placed here, and one that runs here is to leave.
+    /// Tasks are not placed here, and running ones must leave.
     NoExecute,
 }
 
@@ -160,11 +161,10 @@ impl fmt::Display for TopologyLevel {
     }
 }
 
-/// Overcommit of a machine: claimable percent of its capacity, per kind. A kind that is not named
-/// has 100.
+/// Overcommit of a machine: claimable percent of its capacity, per kind. The default is 100.
 ///
-/// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
-/// values.
+/// Invariant: values from [`Overcommit::with`] have no trailing 100, so that equal factors are
+/// equal values.
 ///
 /// Boxed, because few of a cell's many machines are overcommitted.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]
@@ -201,7 +201,7 @@ impl Overcommit {
         self.percents().get(kind.index()).copied().filter(|percent| *percent > 0).unwrap_or(100)
     }
 
-    /// Every kind whose factor is not 100.
+    /// All kinds whose factor is not 100.
     pub fn iter(&self) -> impl Iterator<Item = (KindId, u32)> + '_ {
         (0..)
             .map(KindId)

@@ -111,7 +111,7 @@ mod tests {
             batch_max: Vec::new(),
         };
         let cases = [
-            // from, until, now, ends after so many hours if it holds
+            // from, until, now, expected time to the end in hours
             (8, 20, 7, None),
             (8, 20, 8, Some(12)),
             (8, 20, 19, Some(1)),

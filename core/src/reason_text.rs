@@ -1,6 +1,7 @@
 //! The text of a [`Reason`], and a reason as an error.
 //!
-//! A conflict is a result, so nothing here returns `Err(Reason)`; an embedder that cannot go on without a machine may.
+//! A conflict is a result, so nothing here returns `Err(Reason)`. An embedder that cannot continue
+//! without a machine may do so.
 
 use crate::amounts::{KindId, Kinds};
 use crate::transaction::Reason;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// none is. Running tasks stay. Overlapping reservations all apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its name; no two reservations of a cell share one while both are known.
+    /// Its name, unique among the cell's reservations until it ends or is removed.
     pub name: Text,
     /// Selector of the machines, including ones that match later.
     pub machines: MachineSelector,
@@ -34,8 +34,8 @@ impl Reservation {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)
     }
 
-    /// Whether such a task would still run when it begins. A task that reaches one reservation reaches all that
-    /// begin earlier.
+    /// Whether such a task would still run when it begins. A task that overlaps one reservation
+    /// also overlaps all that begin earlier.
     #[must_use]
     pub fn is_reached(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         let ends_ms = run_ms.and_then(|run| now_ms.checked_add(run));

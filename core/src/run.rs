@@ -80,7 +80,7 @@ pub struct HealthCheck {
     pub probe: Probe,
     /// Time between two tests, in milliseconds.
     pub interval_ms: u32,
-    /// Time that a test may take, in milliseconds.
+    /// Time limit of a test in milliseconds.
     pub timeout_ms: u32,
     /// Number of failures in a row after which the program is killed and has failed.
     pub failures: u32,
@@ -96,7 +96,7 @@ pub enum Probe {
     Command(Vec<Text>),
     /// A TCP port of the machine that accepts a connection.
     Tcp(u16),
-    /// An HTTP GET request to a port of the machine that is answered with a status from 200 to 399.
+    /// An HTTP GET request to a port of the machine. It succeeds with a status from 200 to 399.
     Http {
         /// The port.
         port: u16,
@@ -130,7 +130,7 @@ impl From<Vec<u8>> for Payload {
 }
 
 impl fmt::Debug for Payload {
-    /// Writes the length alone: payloads may hold secrets.
+    /// Writes only the length, because payloads may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
     }

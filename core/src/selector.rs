@@ -55,7 +55,7 @@ impl Requirement {
         }
     }
 
-    /// Compares integers; anything else, and lists of several values, never match.
+    /// Compares integers. Other values, and lists of several values, never match.
     fn compares(&self, value: &str, test: fn(i64, i64) -> bool) -> bool {
         match (value.parse(), self.values.as_slice()) {
             (Ok(value), [bound]) => bound.parse().is_ok_and(|bound| test(value, bound)),

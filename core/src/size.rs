@@ -20,14 +20,15 @@ const NESTED: usize = FIELD + 4;
 /// A negative number, or one of 64 bits.
 const VARINT_MAX: usize = 10;
 
-/// Returns the most bytes that a value has as a message of the API.
+/// Returns an upper bound of a value's bytes as a message of the API.
 ///
-/// Every type of this crate can be counted; a sequence of them counts as the sum.
+/// It works for every type of this crate; a sequence counts as the sum.
 pub fn bytes_at_most<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     match value.serialize(&mut counter) {
         Ok(()) => counter.0,
-        // No type of this crate fails, and one that did must not be taken for small.
+        // Serialisation cannot fail for a type of this crate. If it did, the value must not count
+        // as small.
         Err(Failed) => usize::MAX,
     }
 }

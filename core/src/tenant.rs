@@ -1,9 +1,9 @@
-//! A tenant: who pays, and how it stands among the others.
+//! A tenant: the owner of jobs, and its position in the tree of tenants.
 //!
-//! Tenants form a tree, as the departments of a company do. A tenant's *limit* (its quota) bounds what its
-//! own tasks and those of all tenants below it claim together. Its *guarantee* is what it may count on:
-//! within it, it gets back what tenants beside it have borrowed. Between the guarantee and the limit it
-//! borrows what nobody else uses.
+//! Tenants form a tree, as the departments of a company do. A tenant's *limit* (its quota) bounds
+//! what its own tasks and those of all tenants below it claim together. Up to its *guarantee* it
+//! can take resources back from tenants that have borrowed them. Between the guarantee and the
+//! limit it borrows resources that no other tenant uses.
 //!
 //! ```text
 //!              company  limit 1,000 cores
@@ -13,8 +13,8 @@
 //!  crawl    index
 //! ```
 //!
-//! What may be reclaimed from whom is the rule of YARN's capacity scheduler: between two tenants it is
-//! decided where their lines part, by what the whole branches use.
+//! Reclaiming follows YARN's capacity scheduler: two tenants are compared by the use of their whole
+//! branches below the nearest common ancestor.
 
 use crate::amounts::Amounts;
 use crate::text::Text;
@@ -34,7 +34,8 @@ pub struct TenantConfig {
     /// one with the smaller dominant share for its weight is first. From 1 to
     /// [`TENANT_WEIGHT_MAX`](crate::limits::TENANT_WEIGHT_MAX).
     pub weight: u32,
-    /// The most of its own tasks on one machine, at least 1; `None`: any number. What is there already stays.
+    /// Maximum number of its own tasks on one machine, at least 1; `None`: no limit. Placed tasks
+    /// stay when it is lowered.
     pub tasks_per_machine_max: Option<u32>,
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// An immutable, shared string.
 pub type Text = Arc<str>;
 
-/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, among them all that turn the
-/// direction of writing, with the separators of lines and paragraphs.
+/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, including the
+/// characters that change the direction of writing, and the separators of lines and paragraphs.
 const FORMAT: [(char, char); 20] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{600}', '\u{605}'),
@@ -38,7 +38,8 @@ const FORMAT: [(char, char); 20] = [
     ('\u{e0020}', '\u{e007f}'),
 ];
 
-/// Whether a character is not shown, or changes how those around it are: a control or format character.
+/// Whether a character is invisible or changes how its neighbours are shown: a control or format
+/// character.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     let of_format = |(first, last): &(char, char)| (*first..=*last).contains(&character);

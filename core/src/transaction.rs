@@ -18,21 +18,21 @@ pub struct Claim {
     pub machine: MachineId,
     /// The machine's sequence number in the view that the claim was decided on.
     pub seen: SequenceNumber,
-    /// The accelerator devices to use. Empty: the cell takes the fullest that fit.
+    /// The accelerator devices to use. If empty, the cell chooses the fullest devices that fit.
     pub devices: DeviceSet,
     /// Amounts to claim: the request, or with optional resources.
     pub take: Take,
 }
 
 impl Claim {
-    /// A claim of what the task requests; the cell chooses the devices.
+    /// A claim of the task's request; the cell chooses the devices.
     #[must_use]
     pub fn new(task: TaskId, machine: MachineId, seen: SequenceNumber) -> Claim {
         Claim { task, machine, seen, devices: DeviceSet::default(), take: Take::Request }
     }
 }
 
-/// Amounts that a claim takes of a machine.
+/// Amounts that a claim allocates.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -46,9 +46,9 @@ pub enum Take {
     WithOptional,
 }
 
-/// A resize: a placed task gets more or less of its machine.
+/// A resize: a placed task gets more or less of its machine's resources.
 ///
-/// The allocation lasts while the task has this machine; a task that leaves it needs its group's
+/// The allocation lasts while the task is on this machine; afterwards the task needs its group's
 /// request again. Devices and cores do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
@@ -82,7 +82,7 @@ pub enum ConflictCheck {
 /// room for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Transaction {
-    /// Its id: a retry with the same id gets the same answer and does nothing twice.
+    /// Its id. A retry with the same id gets the same answer and is not applied twice.
     pub id: TransactionId,
     /// The version of the view that it was decided on.
     pub base: Version,
@@ -93,8 +93,8 @@ pub struct Transaction {
     /// Placed tasks to take off their machines; they become pending. Releases come first, so that
     /// one transaction can move a task.
     pub releases: Vec<TaskId>,
-    /// Tasks of lower precedence, or of tenants that have borrowed, that make room, and become pending. They leave only if a claim
-    /// of this transaction takes the machine that they were on.
+    /// Tasks of lower precedence, or of tenants that have borrowed, to evict; they become pending.
+    /// They are evicted only if the cell accepts a claim of this transaction on their machine.
     pub evictions: Vec<TaskId>,
     /// Tasks to place, in order: each is checked after those before it.
     pub claims: Vec<Claim>,
@@ -150,7 +150,7 @@ pub enum Reason {
     Tainted,
     /// Another task on the machine has the port.
     PortTaken,
-    /// An anti-affinity, of this task or of one that runs, forbids the domain.
+    /// An anti-affinity of this task or of a running task forbids the domain.
     AntiAffinity,
     /// No task that this one must run near runs in the domain.
     TaskAffinityUnmet,
@@ -170,8 +170,9 @@ pub enum Reason {
     TaskEnded,
     /// The task to be released, evicted or resized has no machine.
     TaskNotPlaced,
-    /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
-    /// borrowed what the claim's tenant is guaranteed (see [`TenantConfig`](crate::TenantConfig)).
+    /// The task to be evicted does not have a lower precedence than a claim on its machine, and its
+    /// tenant has not borrowed from the guarantee of the claim's tenant (see
+    /// [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
     /// No claim took the machine of the task to evict.
     EvictionUnused,
@@ -231,8 +232,8 @@ pub struct Conflict {
 
 /// The answer to a transaction.
 ///
-/// Invariant: `conflicts` is strictly ascending by item; every item of the transaction that is
-/// not in it was taken.
+/// Invariant: `conflicts` is strictly ascending by item, and every item of the transaction that is
+/// not in it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// Version to sync to: it includes the accepted items, and all changes that conflicted with the

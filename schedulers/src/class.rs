@@ -1,5 +1,5 @@
-//! Equivalence classes of tasks: tasks of equal groups in jobs of one kind are filtered and scored
-//! alike, whatever their job.
+//! Equivalence classes of tasks: tasks with equal groups in similar jobs have the same filter
+//! results and scores.
 //!
 //! (Borg's equivalence classes, EuroSys 2015.)
 
@@ -17,7 +17,7 @@ pub(crate) struct Class {
     hash: u64,
 }
 
-/// A class by what describes it, for finding it without a copy.
+/// Borrowed form of a class, to look it up without a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassRef<'a> {
     group: &'a TaskGroup,
@@ -50,7 +50,7 @@ impl Class {
 /// Whether two groups differ at most in fields that no plugin reads.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        // Every field by name: a new one asks here whether it counts.
+        // Every field by name, so that a new field must be considered here.
         let TaskGroup {
             name: _,
             count: _,
@@ -59,7 +59,7 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             // Programs do not affect placement: only the owner and the agent read them.
             run: _,
             payload: _,
-            // A group that is placed with what it wants requests it.
+            // A group placed with its optional resources requests them.
             optional: _,
             request,
             devices,

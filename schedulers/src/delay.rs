@@ -1,4 +1,4 @@
-//! Delay scheduling: tasks that would rather have some machines wait a bounded time for one.
+//! Delay scheduling: tasks with preferred machines wait for one of them, for a bounded time.
 //! (Zaharia et al., "Delay Scheduling", EuroSys 2010.)
 //!
 //! ```text
@@ -6,13 +6,14 @@
 //!   none on a preferred ────────────▶ their racks ────────▶ anywhere
 //! ```
 //!
-//! A machine that holds a task's data is mostly busy for a moment only, and a task that runs far from its data
-//! takes longer than that moment. So a job lets room pass for a while. The wait begins when it could have placed a
-//! task and did not: as long as no machine has room, nothing is let pass. That is the rule of
-//! [asks](crate::frontends::yarn), by time instead of by rounds. It is one wait for the whole job, so that it has an end,
-//! and the scheduler wakes the job when it is over.
+//! A machine with a task's data is usually busy only briefly, and running a task far from its data
+//! costs more than a short wait. So for a while a job does not use free room on other machines. The
+//! wait begins when a task could have been placed on another machine; while no machine has room, it
+//! does not begin. The [YARN frontend](crate::frontends::yarn) has the same rule, counted in rounds
+//! instead of time. The whole job has one wait, so that it is bounded, and the scheduler wakes the
+//! job at its end.
 //!
-//! The filter here looks at what the scheduler noted with the group: see [`Reach`].
+//! The filter reads what the scheduler stored with the group: see [`Reach`].
 
 use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::profile::Profile;
@@ -74,7 +75,8 @@ fn preferred(tasks: &Tasks<'_>, block: Block<'_>) -> u64 {
     tasks.need.preferred.iter().fold(0, |word, (_, set)| word | block.set(*set))
 }
 
-/// Whether the machine in a row is one that a group prefers; `None` if it prefers none.
+/// Whether the machine in a row is one of the group's preferred machines; `None` if the group has
+/// no preference.
 pub(crate) fn is_preferred(view: &View, group: GroupRef, row: usize) -> Option<bool> {
     let tasks = crate::search::tasks(view, group);
     let word = preferred(&tasks, view.block(row / BLOCK));
@@ -146,7 +148,7 @@ impl Profile {
 pub struct WaitFigures {
     /// Tasks with preferences that were placed on a machine that they prefer.
     pub met: u64,
-    /// Those that were placed elsewhere.
+    /// Tasks placed outside of their preferred machines.
     pub missed: u64,
     /// Jobs that let room pass.
     pub waits: u64,

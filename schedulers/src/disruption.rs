@@ -1,4 +1,4 @@
-//! Disruption budgets in their declared form: how many of some tasks must stay up.
+//! Disruption budgets as declared: the number of tasks of a set that must keep running.
 //!
 //! The number of allowed evictions changes with every commit. So a budget is declared once, and its
 //! present state ([`Budget`]) is computed for each preemption from the counts of the view. The

@@ -24,8 +24,8 @@ impl Events {
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
     /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// Free resources of a machine changed, maybe to less. Only a plugin that wants machines *used*
-    /// depends on it.
+    /// Free resources of a machine changed, maybe to less. Only a plugin that requires *used*
+    /// machines depends on it.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
     /// A task was placed, of a job that the scheduler follows: its own, or all if it preempts.
     pub const TASK_PLACED: Events = Events(1 << 5);
@@ -72,8 +72,8 @@ impl Events {
             | Events::LOAD_REPORTED.0,
     );
 
-    /// Events that may change the answer of a plugin that reads this, if it rejects no machine for
-    /// having too much; one that does adds [`Events::ROOM_TAKEN`].
+    /// Events that may change the answer of a plugin with these reads, unless it rejects machines
+    /// for having too much; such a plugin adds [`Events::ROOM_TAKEN`].
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;
@@ -85,7 +85,7 @@ impl Events {
         add(Reads::DESCRIPTION, Events::MACHINE_CHANGED);
         add(Reads::AMOUNTS, Events::ROOM_FREED);
         add(Reads::LOAD, Events::LOAD_REPORTED);
-        // The domains of a rule come and go with machines.
+        // Machines create and remove the domains of a rule.
         let elsewhere = Events::MACHINE_CHANGED | Events::MACHINE_REMOVED | Events::RULES_CHANGED;
         add(Reads::OTHER_MACHINES, elsewhere | Events::TASK_PLACED | Events::TASK_ENDED);
         events

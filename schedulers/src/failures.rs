@@ -106,7 +106,7 @@ impl Failures {
         self.known.iter().position(|failed| failed.class.is(class))
     }
 
-    /// Notes what happened; `rows` are the machines that it is about.
+    /// Records events; `rows` are the machines concerned.
     pub(crate) fn hear(&mut self, events: Events, rows: &[u32]) {
         for failed in self.known.iter_mut().filter(|failed| failed.by.events().meets(events)) {
             failed.events |= events;

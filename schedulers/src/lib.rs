@@ -8,7 +8,7 @@
 //!      └── View ◀── sync ── any CellHandle ◀── commit
 //! ```
 //!
-//! A scheduler of your own takes twenty lines: a cell, a profile with your plugin, a loop.
+//! Your own scheduler takes twenty lines: a cell, a profile with your plugin, a loop.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -39,12 +39,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The library reads no clock and draws no random numbers of its own: the caller passes the time to [`Scheduler::step`] and the
-//! seed in [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
+//! The library reads no clock and has no random source: the caller passes the time to
+//! [`Scheduler::step`] and the seed in [`Settings`]. In reading order: [`plugin`], [`relative`],
+//! [`plugins`], [`profile`], [`search`], [`place`], [`delay`], [`backfill`](mod@backfill),
+//! [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`rebalance`], [`peaks`], `config`; for resource offers and resource requests, [`dominant`],
-//! [`mesos`], [`yarn`]. The [`cookbook`] has an example of each policy.
+//! [`explain`](mod@explain), [`rebalance`], [`peaks`], `config`; for resource offers and resource
+//! requests, [`dominant`], [`mesos`], [`yarn`]. The [`cookbook`] has an example of each policy.
 
 pub mod appraise;
 pub mod backfill;

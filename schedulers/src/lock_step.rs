@@ -51,8 +51,9 @@ impl<O: Observer> LockStep<O> {
         LockStep { workers: schedulers.into_iter().map(worker).collect() }
     }
 
-    /// Runs one round at a time, in nanoseconds since any fixed moment; it must not go back. A scheduler whose cell
-    /// rejects it for good takes part in no further round: [`Worker::error`].
+    /// Runs one round. `now` is in nanoseconds since any fixed moment and must not decrease. A
+    /// scheduler that the cell rejects permanently takes part in no further round:
+    /// [`Worker::error`].
     pub fn round(&mut self, cell: &impl CellHandle, now: Nanos) -> Round {
         for worker in self.workers.iter_mut().filter(|worker| worker.error.is_none()) {
             let refreshed = pool::guarded(worker, |scheduler, observer| {

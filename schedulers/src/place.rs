@@ -2,16 +2,15 @@
 //!
 //! The best machine for the second of two identical tasks is found among the same machines as for
 //! the first; only the machine that the first one took has changed. So a group of `n` tasks takes
-//! one search, and then a heap of the best `n` machines: take the best, claim it, score that one
-//! machine again. The result is the one that placing them one by one would have, task by task,
-//! because no machine outside the best `n` can be reached in `n` steps: each step changes one
-//! machine.
+//! one search and a heap of the best `n` machines: claim the best machine, score it again, and
+//! repeat. Each task gets the same machine as with a search of its own, because each claim changes
+//! only one machine, and so `n` claims cannot reach a machine outside of the best `n`.
 //!
-//! That holds while a claim changes nothing but its own machine. Where a plugin reads what runs
-//! elsewhere (spread, affinity to tasks), every task has a search of its own. Scores that compare
-//! the descriptions of machines are in between: what they say changes when a machine is full and
-//! leaves the comparison, so then the heap is made anew. What the tasks claim of the cell as a whole and of
-//! their tenant's quota is counted before: no more of them are looked at than there is enough for.
+//! This requires that a claim changes the answers of plugins for its own machine only. If a plugin
+//! reads tasks on other machines (spread, affinity to tasks), every task has its own search.
+//! Relative scores that compare machine attributes change only when a machine becomes full and
+//! leaves the comparison; then the heap is rebuilt. The number of tasks is first limited to what
+//! the cluster resources and the tenant's quota allow.
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
@@ -27,13 +26,13 @@ use std::collections::binary_heap::PeekMut;
 pub struct Placement {
     /// Extent of the search.
     pub search: Search,
-    /// Among how many of the best machines to choose at random, for single tasks: 1 takes the
+    /// Number of best machines among which one is chosen at random, for single tasks. 1 takes the
     /// best. Schedulers that all take the best collide.
     pub near_best: u32,
     /// Start of searches.
     pub home: Home,
-    /// Whether single tasks find their best machine among what earlier searches knew. Only for a
-    /// [`Placer`] that always has the same profile and view.
+    /// Whether single tasks use results of earlier searches. Only for a [`Placer`] that always has
+    /// the same profile and view.
     pub reuse: bool,
 }
 
@@ -53,8 +52,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Claims a machine in the view for each of a group's tasks, as far as there is room. The
-    /// answer is how many of them, counted from the first, have one.
+    /// Claims machines in the view for tasks of one group, as far as there is room. Returns how
+    /// many of the tasks, from the first, have a machine.
     pub fn place(
         &mut self,
         view: &mut View,
@@ -81,7 +80,7 @@ impl Placer {
         }
     }
 
-    /// Whether there is room for a task: it is placed, and taken off again.
+    /// Whether there is room for a task. It is placed on the view and removed again.
     pub(crate) fn has_room(
         &mut self,
         view: &mut View,
@@ -202,7 +201,7 @@ impl Placer {
     }
 }
 
-/// The score of a machine after a claim, but for what must see the others; `None` if no task more fits.
+/// The score of a machine after a claim, without relative scores; `None` if no further task fits.
 fn score_again(view: &View, active: &Active<'_>, group: GroupRef, row: usize) -> Option<i32> {
     let tasks = tasks(view, group);
     let block = view.block(row / BLOCK);

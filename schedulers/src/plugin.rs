@@ -21,7 +21,7 @@ pub struct Tasks<'a> {
     pub view: &'a View,
     /// Their group, as the view has compiled it.
     pub compiled: GroupRef,
-    /// Resources that each of them needs, compiled.
+    /// Compiled resource requests of each task.
     pub need: &'a Need,
     /// The id of their job.
     pub id: JobId,
@@ -51,7 +51,7 @@ impl Reads {
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
     /// Properties of the job, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
-    /// Cell time: the answer may change though nothing else does. It wakes no job.
+    /// Cell time: the answer may change without another event. It wakes no job.
     pub const TIME: Reads = Reads(64);
 
     /// Whether all of `other` is read.
@@ -175,8 +175,8 @@ pub trait Filter: Send + Sync {
         refused
     }
 
-    /// Reason for which it rejects the machine in a row, as a clause, if there is more to say than
-    /// its name. Called only for explanations.
+    /// Reason why it rejects the machine in a row, as a clause, if it has more to say than its
+    /// name. Only called for explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
@@ -193,7 +193,7 @@ pub trait Filter: Send + Sync {
 
 /// Scores machines for tasks.
 ///
-/// It may rely on what [`Filter`] may rely on, and on the machines in `among` being feasible.
+/// It may rely on the guarantees of [`Filter`], and on the machines in `among` being feasible.
 pub trait Score: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
@@ -228,10 +228,11 @@ impl<'a> MachineRef<'a> {
         self.block.machine_id(self.lane)
     }
 
-    /// The machine as registered.
+    /// The registered machine.
     ///
     /// # Panics
-    /// Never: plugins are asked only about machines that are there.
+    ///
+    /// Never: plugins are called only for registered machines.
     #[must_use]
     pub fn machine(&self) -> &'a Machine {
         self.block.machine(self.lane).expect("plugins are asked about machines that are there")

@@ -1,16 +1,16 @@
-//! Making room: which tasks of lower precedence would have to go for one more to fit.
+//! Preemption: which tasks of lower precedence to evict so that another task fits.
 //!
 //! ```text
 //!   machines where ──▶ per machine: take all lower tasks off; if the task fits then,     ──▶ the one
 //!   it may help        put back the most important ones first, as far as it still fits       that hurts least
 //! ```
 //!
-//! Both halves are kube-scheduler's `DefaultPreemption`: the fewest victims that hurt least on each
-//! machine, then the machine by six criteria. Putting back starts with tasks whose eviction would
-//! break a disruption budget, so that they stay if anything can.
+//! Both steps are those of kube-scheduler's `DefaultPreemption`: the least harmful victims on each
+//! machine, then the best machine by six criteria. Putting back starts with tasks whose eviction
+//! would break a disruption budget.
 //!
-//! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
-//! tried by sums alone, without touching the view.
+//! For a task without task rules only amounts matter, and a machine is tried with sums alone,
+//! without a change of the view.
 
 use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::profile::Profile;
@@ -35,7 +35,7 @@ impl Budget {
         self.allowed > 0 || !self.protects(view, task)
     }
 
-    /// Counts an evicted task (`more` -1), or one whose eviction is undone (1).
+    /// Counts an eviction (`more` is -1) or its reversal (1).
     pub(crate) fn count(&mut self, view: &View, task: &PlacedTask, more: i32) {
         if self.protects(view, task) {
             self.allowed = self.allowed.saturating_add_signed(more);
@@ -64,7 +64,7 @@ pub struct Expected {
 /// The task to make room for, and the rules to respect.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
-    /// The plugins whose filters must allow the machine afterwards.
+    /// The profile whose filters must then accept the machine.
     pub profile: &'a Profile,
     /// The task's group, compiled.
     pub group: GroupRef,
@@ -173,8 +173,8 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on, cyclically, until there are `enough`, one of which
-    /// violates no budget.
+    /// Candidates on the machines from a row on, cyclically, until there are `enough` of them,
+    /// including one that violates no budget.
     ///
     /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
@@ -182,8 +182,8 @@ impl Preemptor<'_> {
         self.candidates_where(view, curable, (start, enough))
     }
 
-    /// The machines that take no task of this group now, and might once others go: by block, a bit
-    /// for each.
+    /// Machines that reject the group's tasks and may accept one after evictions: one bit per
+    /// machine, by block.
     #[must_use]
     pub fn curable(&self, view: &mut View) -> Vec<u64> {
         (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
@@ -274,7 +274,7 @@ impl Preemptor<'_> {
     /// Whether evictions can change nothing but amounts.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
-        // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
+        // A filter of amounts checks exactly the cell's room.
         let tasks = tasks(view, self.group);
         let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
         let mut on_amounts = self.profile.filters().filter(reads);
@@ -293,7 +293,7 @@ impl Preemptor<'_> {
             return 0;
         }
         let tasks = tasks(view, self.group);
-        // What comes free when a task goes is not what it requests where some demand varies over the day.
+        // With a demand profile, an eviction frees other amounts than the task's request.
         let varies = |lane: &usize| view.demand_profiles_on(block * BLOCK + lane).is_some();
         let among = match view.any_demand_profiles() {
             true => {
@@ -308,8 +308,8 @@ impl Preemptor<'_> {
             .fold(among, |word, filter| word & filter.filter(&tasks, block, word))
     }
 
-    /// As [`Preemptor::put_back`], by what would be left of each kind, for the tasks on a machine
-    /// from the `first` on. Unless `exact`, only what does not fit even then is known.
+    /// [`Preemptor::put_back`] by sums of the remaining amounts, for the tasks on a machine from
+    /// the `first` on. Unless `exact`, the result only shows which tasks do not fit even so.
     fn by_sums<const N: usize>(
         &self,
         view: &View,
@@ -317,7 +317,7 @@ impl Preemptor<'_> {
         exact: bool,
     ) -> Sums {
         let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
-        // What other claims of this view evict is off already: seldom anything.
+        // Victims of other claims on this view are already off; there are rarely any.
         let gone: Gone = view.evicted_from(row).collect();
         let is_there = |task: &PlacedTask| gone.is_empty() || !gone.contains(&task.id);
         let lower = view.tasks_on(row)[first..].iter().zip(requests);
@@ -352,8 +352,8 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Spares as many candidates as possible, then restores the view. The task fits if all of them
-    /// are evicted.
+    /// Spares as many candidates as possible, then restores the view. The task fits if all are
+    /// evicted.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
@@ -369,7 +369,8 @@ impl Preemptor<'_> {
             }
         }
         if victims.iter().any(|task| view.leaves_alone(row, *task)) {
-            // Who stays would miss one that goes: without any of them nobody does.
+            // A remaining task may depend on a victim. If all lower tasks are victims, none
+            // remains.
             let stay = lower.iter().filter(|task| !victims.contains(task));
             stay.for_each(|task| view.lift(row, *task));
             victims = lower.into();
@@ -422,8 +423,8 @@ fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
     tasks.partition_point(|task| task.precedence >= bound)
 }
 
-/// Whether the machine in a row would have the amounts that a task needs if all of lower precedence
-/// left it, and some did. Without that, nothing else helps there.
+/// Whether the machine in a row would have the required amounts if all tasks of lower precedence
+/// left it, of which there is at least one. Without that, no eviction helps there.
 #[must_use]
 pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     let Tasks { view, need, job, .. } = *tasks;
@@ -477,7 +478,7 @@ impl<const N: usize> Room<N> {
         !short.fold(false, |any, short| any | short)
     }
 
-    /// Takes an amount, if the task still fits afterwards. Returns whether it did.
+    /// Subtracts an amount if the task still fits afterwards. Returns whether it did.
     fn take(&mut self, amounts: &[i64; N]) -> bool {
         let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);
@@ -489,9 +490,9 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// The candidate that hurts least: with the fewest broken budgets; then with the lowest precedence
-/// of its most important victim; then with the least sum of precedences, each counted from the
-/// lowest there is; then with the fewest victims; then the one whose oldest victim of the highest
+/// The least harmful candidate: with the fewest broken budgets; then with the lowest precedence of
+/// its most important victim; then with the lowest sum of precedences, each relative to the minimum
+/// precedence; then with the fewest victims; then the one whose oldest victim of the highest
 /// precedence is the youngest; then the first.
 #[must_use]
 pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {

@@ -13,6 +13,7 @@ use crate::plugins::{
     Taints, TaskLimits, TaskRules, TasksPerMachine, WithinQuota,
 };
 use crate::relative::{RelativeScore, Stance};
+#[cfg(feature = "profiles")]
 use crate::volumes::Volumes;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::Kinds;
@@ -31,6 +32,7 @@ pub struct Profile {
     /// The plugins around the decision.
     pub(crate) chain: Chain,
     /// Volumes that the volume plugins of a profile file consider.
+    #[cfg(feature = "profiles")]
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,
@@ -54,8 +56,8 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// The cell's own filters, cheapest first. Rules about other tasks are one filter, unless a profile
-/// has filters for some of them.
+/// The cell's own filters, cheapest first. Task rules are one filter, unless a profile has filters
+/// for some of them.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -88,8 +90,8 @@ impl Profile {
         Profile::of_filters(Vec::new())
     }
 
-    /// A profile with these filters in this order, then the cell's own filters for what these do
-    /// not check, and no score.
+    /// A profile without scores: these filters in this order, then the cell's own filters for
+    /// everything they do not check.
     #[must_use]
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
         let judged = filters.iter().map(|filter| filter.judges());
@@ -97,9 +99,18 @@ impl Profile {
         let missing = own_filters(judged).into_iter();
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         let (scores, relative) = Default::default();
-        let (chain, volumes) = Default::default();
         let (delay, backfill, meter) = Default::default();
-        Profile { filters, scores, relative, chain, volumes, delay, backfill, meter }
+        Profile {
+            filters,
+            scores,
+            relative,
+            chain: Chain::default(),
+            #[cfg(feature = "profiles")]
+            volumes: Volumes::default(),
+            delay,
+            backfill,
+            meter,
+        }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.
@@ -188,8 +199,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this filter in place of the one of its name, or after the others. The
-    /// cell's own filters stay for what the new one does not check.
+    /// Returns `self` with this filter instead of the one with its name, or after the others. The
+    /// cell's own filters remain for everything the new one does not check.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -340,7 +351,7 @@ impl<'a> Active<'a> {
         word
     }
 
-    /// Has a plugin work, and measures it if that is wanted.
+    /// Calls a plugin, and measures the call if measuring is on.
     pub(crate) fn timed<T>(&self, work: Work, plugin: &'static str, ask: impl FnOnce() -> T) -> T {
         let Some(meter) = self.meter else { return ask() };
         let since = meter.now();

@@ -1,4 +1,4 @@
-//! A scheduler's jobs with pending tasks, and when each has its turn.
+//! A scheduler's jobs with pending tasks, and their turns.
 //!
 //! ```text
 //!               more pending tasks                    a turn
@@ -8,15 +8,14 @@
 //!                 └─ an event ────── sleeping ◀ cooling ◀ refused
 //! ```
 //!
-//! Jobs of higher precedence go first, then older ones, unless the profile has an order of its own.
-//! A job that was refused, because it found no machine or by a plugin, sleeps until something
-//! happens that may change the mind of whoever refused it; and after each failure in vain a little
-//! longer, so that a job that cannot be placed costs less and less. A job that a plugin does not
-//! let in sleeps in the same way: it is *gated*. After a long while every sleeper is tried again,
-//! whatever its refusers listen to.
+//! Jobs of higher precedence go first, then older ones, unless the profile has its own order. A job
+//! that found no machine, or that a plugin rejected, sleeps until an event that may change the
+//! rejection. Its backoff grows with each failure, so that an unschedulable job costs less and
+//! less. A job that an Admit plugin rejects sleeps in the same way: it is *gated*. After a long
+//! time every sleeping job is tried again without an event.
 //!
-//! Tasks may also be *held*: they have a claim on the view that waits for a permit. A job whose
-//! pending tasks are all held has no turn.
+//! Tasks may also be *held*: their claims on the view wait for a permit. A job whose pending tasks
+//! are all held has no turn.
 
 mod entry;
 mod patience;
@@ -124,7 +123,7 @@ impl Queue {
         self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
     }
 
-    /// Number of tasks of rejected jobs, without those that wait for a permit.
+    /// Number of tasks of rejected jobs, except tasks that wait for a permit.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
@@ -164,7 +163,7 @@ impl Queue {
         self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids())
     }
 
-    /// All jobs with pending tasks, and how many, ascending by id.
+    /// All jobs with pending tasks and their numbers of pending tasks, ascending by id.
     #[must_use]
     pub fn waiting(&self) -> Vec<(JobId, usize)> {
         let waiting = self.jobs.iter().filter(|(_, entry)| entry.waiting > 0);
@@ -187,7 +186,7 @@ impl Queue {
         self.jobs.keys().copied()
     }
 
-    /// Shares of tenants, where they take turns.
+    /// Shares of tenants, if the order uses them.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         self.active.shares()
     }
@@ -197,10 +196,10 @@ impl Queue {
         *self = Queue::new(self.patience, self.order.take());
     }
 
-    /// Adds a job whose tasks are all pending, or notes that a known one changed.
+    /// Adds a job with all tasks pending, or updates a known job.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
         if let Some(entry) = self.jobs.get_mut(&id) {
-            // Its place among the active ones may depend on what it was.
+            // Its position among active jobs may depend on its old description.
             let before = entry.turn;
             if before == Turn::Active {
                 self.set_turn(id, Turn::None);
@@ -208,7 +207,8 @@ impl Queue {
             if let Some(entry) = self.jobs.get_mut(&id) {
                 entry.job = job;
             }
-            // What was refused may fit now: a group has tasks more, or a share another size.
+            // A rejected job may fit now: its groups may have more tasks, or other optional
+            // resources.
             self.wake(id);
             return;
         }
@@ -242,7 +242,7 @@ impl Queue {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         let index = task.index as usize;
         if entry.tasks.len() <= index {
-            // Until their own change comes, tasks that the job grew by are not to be placed.
+            // New tasks of a resized job are placed only after their own change has arrived.
             entry.tasks.resize(index + 1, TaskNote { mark: TaskMark::Placed, group: 0 });
         }
         let note = &mut entry.tasks[index];
@@ -297,7 +297,7 @@ impl Queue {
         }
     }
 
-    /// Wakes jobs whose delay is over, and returns the next job.
+    /// Wakes jobs whose delay has ended, and returns the next job.
     pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
@@ -374,7 +374,7 @@ impl Queue {
     pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
-        // It cost no search, so it needs no backoff, unless nothing else keeps it from asking.
+        // It cost no search, so it gets a backoff only if time alone would retry it.
         let turn = match until.meets(Events::TIME) {
             true => {
                 entry.failures += 1;
@@ -399,8 +399,8 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // A task may be listed twice, once from before someone else placed it, and in a group
-            // that it turned out not to be of.
+            // A task may be listed twice: once from before another scheduler placed it, and once
+            // under a wrong group.
             let note = &mut entry.tasks[index as usize];
             if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
                 note.mark = TaskMark::Taken;
@@ -409,7 +409,7 @@ impl Queue {
         }
     }
 
-    /// Returns taken but unplaced tasks to the front.
+    /// Returns unplaced tasks to the front.
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
@@ -452,14 +452,14 @@ impl Queue {
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
-            // What the others of its tasks sleep for wakes it, too.
+            // The events of its other tasks wake it, too.
             let by = by.and(self.refusers(id));
             self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
         }
     }
 
-    /// Whether enough tasks of a gang would run with `more` further ones: its minimum, or all that
-    /// are left.
+    /// Whether a gang would have enough running tasks with `more` further ones: its minimum, or all
+    /// tasks that have not ended.
     #[must_use]
     pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
         let Some(entry) = self.jobs.get(&id) else { return true };
@@ -482,7 +482,7 @@ impl Queue {
         (lacks > 0).then_some(lacks as u32)
     }
 
-    /// The groups of a job with tasks to try, in order, and how many each has.
+    /// The groups of a job with tasks to try, in order, and the number of those tasks.
     #[must_use]
     pub(crate) fn waiting_tasks(&self, id: JobId) -> Vec<(usize, u32)> {
         let Some(entry) = self.jobs.get(&id) else { return Vec::new() };

@@ -86,7 +86,7 @@ pub(crate) fn write_raw(ranking: &dyn Ranking, feasible: Feasible<'_>, raw: &mut
     for (block, among) in feasible.blocks() {
         let mut column = [0; BLOCK];
         ranking.raw(block, among, &mut column);
-        // Room for all of them at once, and then no question of room for each.
+        // Reserved at once, so that no push needs a capacity check.
         let first = raw.len();
         raw.resize(first + among.count_ones() as usize, 0);
         for (raw, lane) in raw[first..].iter_mut().zip(lanes(among)) {

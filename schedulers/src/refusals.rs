@@ -215,7 +215,7 @@ impl Refusers {
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);
         if self.is_of_the_cell(profile) {
-            // Whoever waits for a quota is not helped by what comes and goes on machines all the time.
+            // A job that waits for a quota does not depend on the frequent events of machines.
             events = events.without(Events::ROOM_FREED | Events::ROOM_TAKEN | Events::TASK_PLACED);
         }
         let news = News { events, ..*news };
@@ -238,9 +238,8 @@ pub struct News<'a> {
 pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {
-    /// Whether one of the machines is now allowed by a filter whose answer depends on that machine
-    /// alone; true without looking if there are many, or if something else happened that the filter
-    /// listens to.
+    /// Whether a filter that reads one machine at a time now accepts one of the changed machines.
+    /// True without a check if there are many of them, or after another event of the filter.
     #[must_use]
     pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
         let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);

@@ -1,7 +1,7 @@
-//! Scores that compare: how well tasks would run on a machine, beside the others that may take them.
+//! Relative scores: how good a machine is compared to the other feasible machines.
 //!
-//! A [`crate::Score`] looks at one machine. A score such as "the most of the wished labels" means
-//! something only beside the best that there is, so it is asked in three steps:
+//! A [`crate::Score`] rates one machine at a time. A score such as "has the most of the preferred
+//! labels" depends on the best feasible machine, so it has four methods:
 //!
 //! ```text
 //!  applies: what is known without looking  ─▶  nothing, the same for all, or a ranking
@@ -10,9 +10,9 @@
 //!  normalize: the raw values together      ─▶  0 to SCORE_MAX
 //! ```
 //!
-//! A search that has no ranking to ask scores while it looks; with one it first collects the
-//! feasible machines. The state of a decision is what `prepare` returns, typed by the plugin:
-//! there is no map of strings to look it up in, and nothing to allocate for each machine.
+//! A search without a ranking scores machines as it finds them; with one, it first collects the
+//! feasible machines. The state of a decision is what `prepare` returns, with a type of the
+//! plugin's: no lookup by string, and no allocation per machine.
 
 use crate::plugin::{Reads, Tasks};
 use omega_cellstate::{BLOCK, Block, View};

@@ -4,8 +4,8 @@
 //! search for one task compares stamps and searches only changed blocks: after a claim that is one
 //! block, so a full scan of ten thousand machines costs a hundred and fifty comparisons.
 //!
-//! It applies if an answer depends on the machine alone. Tasks with rules about other tasks,
-//! plugins that read other machines, and relative scores are searched anew each time.
+//! It applies if an answer depends on one machine only. Tasks with task rules, plugins that read
+//! other machines, and relative scores need a new search each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 

@@ -1,4 +1,4 @@
-//! A scheduler: sync, decide, commit, settle, again.
+//! A scheduler: a loop of sync, decide, commit and settle.
 //!
 //! ```text
 //!        ┌──────────────────────────────────────────────────────────────┐
@@ -9,13 +9,13 @@
 //!                                                           cell          │ no room: queue
 //! ```
 //!
-//! How transactions are submitted, several at once if that is of use, is in `scheduler/flight.rs`.
-//! What plugins say between the decision and the commit is in `scheduler/passage.rs`, what is heard
-//! with a sync in `scheduler/hearing.rs`.
+//! `scheduler/flight.rs` submits transactions, several at once where useful. `scheduler/passage.rs`
+//! calls plugins between the decision and the commit. `scheduler/hearing.rs` applies the changes of
+//! a sync.
 //!
-//! One step is one round. A scheduler reads no clock and draws no chance of its own: the time
-//! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
-//! can measure it through an [`Observer`].
+//! One step is one round. A scheduler reads no clock and has no random source: the caller passes
+//! the time to each step, and the seed in the settings. The caller (a thread, a simulator) can
+//! measure it through an [`Observer`].
 
 mod backfilling;
 mod decided;
@@ -71,7 +71,7 @@ pub struct Step {
     /// If idle: the time of the next work even if nothing changes, by the clock of the steps.
     /// `None` without any.
     pub until: Option<Nanos>,
-    /// Whether claims are held back until then: see [`Settings::hold`].
+    /// Whether open transactions are held back: see [`Settings::hold`].
     pub holds: bool,
 }
 
@@ -94,15 +94,15 @@ pub struct Scheduler {
     /// Whether the result being settled arrived after those of later transactions.
     late: bool,
     decided: Vec<Decided>,
-    /// Jobs without room beside the claims of open and in-flight transactions.
+    /// Jobs without room because of claims of open and in-flight transactions.
     missed: Vec<JobId>,
     crowding: Crowding,
     failures: Failures,
     waits: Waits,
-    /// Time until which the open transaction is held back, if it is.
+    /// Time until which the open transaction is held back, if any.
     held_until: Option<Nanos>,
     tasks: Vec<TaskId>,
-    /// Jobs whose compiled data in the view is outdated.
+    /// Jobs with outdated compiled data in the view.
     stale: Vec<JobId>,
     waiting: Waiting,
     /// Whether another handle to the waiting tasks may exist.
@@ -113,7 +113,7 @@ pub struct Scheduler {
     resumed: bool,
     /// The job that is being decided.
     deciding: Option<JobId>,
-    /// Jobs whose decision has panicked, and that are skipped.
+    /// Jobs that are skipped because their decision panicked.
     set_aside: BTreeSet<JobId>,
 }
 
@@ -277,8 +277,8 @@ impl Scheduler {
         }
     }
 
-    /// Part of the remaining transaction for one job. With fair shares all tenants get into each
-    /// transaction; otherwise a tenant with one large job would fill it at each turn.
+    /// Number of tasks of one job in the rest of a transaction. With fair shares all tenants get a
+    /// part of each transaction; otherwise a tenant with one large job would fill it at each turn.
     fn turn(&mut self, job: &Job, left: usize) -> usize {
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
@@ -298,7 +298,7 @@ impl Scheduler {
     /// claims give back.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
-            // Nothing was tried, so nobody knows what to wait for.
+            // Nothing was tried, so there is no event to wait for.
             Verdict::More if decided.held == 0 => {
                 Verdict::Refused { by: Refusers::waiting_for(Events::ALL), news: decided.news }
             }
@@ -312,7 +312,7 @@ impl Scheduler {
 
     /// Adds to a job's part of the open transaction.
     fn note_decided(&mut self, decided: Decided) {
-        // A job has one turn in a transaction, and beside it at most claims that have waited.
+        // A job has one turn in a transaction, plus claims that have waited for a permit.
         let same = |part: &&mut Decided| part.job == decided.job;
         let part = if self.resumed { self.decided.iter_mut().find(same) } else { None };
         let Some(part) = part else {
@@ -381,7 +381,7 @@ impl Scheduler {
         loop {
             placed += self.place_in_room(group, &tasks[placed..]);
             let Some(task) = tasks.get(placed) else { return placed };
-            // What comes after it still needs its place in the transaction.
+            // Its evictions still need space in the transaction.
             if self.profile.chain.post_filter.is_empty()
                 || !self.make_room((*task, job.1), group, tasks.len() - placed)
             {
@@ -407,7 +407,7 @@ impl Scheduler {
         }
         let how = (&self.profile, self.placement());
         let placed = self.placer.place(&mut self.view, how, (group, tasks), &mut self.rng);
-        // What a gang has claimed may come back at once.
+        // Claims of a gang may be undone immediately.
         let is_gang = self.view.job(group).0.is_placed_at_once();
         if remembers && placed < tasks.len() && !is_gang {
             self.failures.note(&self.view, &self.profile, group);
@@ -426,7 +426,7 @@ impl Scheduler {
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
         let lack = Lack { task, group, job, profile: &self.profile };
         let view = &mut self.view;
-        // The plugins come back even if one panics: the next decision needs them.
+        // The plugins are put back even after a panic, because the next decision needs them.
         let made = catch_unwind(AssertUnwindSafe(|| {
             plugins.iter_mut().find_map(|plugin| plugin.make_room(view, &lack))
         }));
@@ -434,7 +434,7 @@ impl Scheduler {
         let made = made.unwrap_or_else(|panic| resume_unwind(panic));
         debug_assert_eq!(self.view.lifted(), 0, "a plugin puts back what it takes off");
         let Some(made) = made else { return false };
-        // What leaves may leave more room than the task takes.
+        // Evictions may free more room than the task needs.
         self.failures.forget();
         let MadeRoom { machine, evictions, throttled } = made;
         let items = self.open_items() + evictions.len() + throttled.len() + left;
@@ -494,13 +494,13 @@ impl Scheduler {
         }
         if conflicts > 0 {
             self.failures.forget();
-            // All of them: what was placed in the meantime may be pending again by now.
+            // All tasks: those placed meanwhile may be pending again.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
         }
-        // What was evicted may leave more room than was needed; no sync tells, because it was off
-        // the view already.
+        // Evictions may free more room than was needed. No sync reports it, because the victims
+        // were already off the view.
         let unheard = conflicts > 0 && (self.resumed || self.late);
         if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
@@ -513,8 +513,8 @@ impl Scheduler {
     }
 
     /// Ends the turns of the jobs in the transaction. If claims were rejected, their jobs get a
-    /// backoff, and their room returned to the view: jobs that missed it are retried at once,
-    /// before those with the backoff would take it again.
+    /// backoff and their room returns to the view. Jobs that lacked that room are retried at once,
+    /// before the jobs with a backoff can take it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {
@@ -528,13 +528,13 @@ impl Scheduler {
                 () if let Some(fault) = at_fault.iter().find(|fault| fault.job == part.job) => {
                     fault.verdict(&part)
                 }
-                // What it missed may have come back.
+                // The room it lacked may be free again.
                 () if part.short && refused.is_some() => Verdict::More,
                 () => part.verdict(),
             };
             if !self.queue.end(part.job, verdict, now) {
-                // What was compiled for a job that is placed would only take room; should one of
-                // its tasks lose its machine, it is compiled again.
+                // Compiled data of a placed job only uses memory. If one of its tasks loses its
+                // machine, the job is compiled again.
                 self.view.forget_job(part.job);
                 self.waits.end(part.job, now);
             }

@@ -1,14 +1,14 @@
 //! Search for feasible machines, in part of the cell or in all of it.
 //!
-//! A search walks the view's blocks from a starting point and collects feasible machines with
-//! their scores. How many it collects is the trade: all of them for the best machine, or just
-//! enough for a good one. Schedulers that look at the same machines in the same order collide, so
-//! each starts somewhere in its own *home shard*, at random (Omega's randomised search; Borg's
-//! relaxed randomisation; shards after ParSync, ATC'21).
+//! A search walks the view's blocks from a starting point and collects feasible machines with their
+//! scores. The number collected is a trade-off: all of them for the best machine, or a few for a
+//! good one. Schedulers that look at the same machines in the same order collide, so each starts
+//! somewhere in its own *home shard*, at random (Omega's randomised search; Borg's relaxed
+//! randomisation; shards after ParSync, ATC'21).
 //!
-//! Blocks that cannot have room are skipped by the bounds that the view keeps with them, 64
-//! blocks at a time. A scan that found nothing has the bounds tightened, so a kind of task that
-//! hardly any machine can take costs about a microsecond in a cell of a hundred thousand.
+//! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan
+//! without a result tightens the bounds, so a task that fits on hardly any machine costs about a
+//! microsecond in a cell of a hundred thousand machines.
 
 use crate::plugin::{Tasks, lanes};
 use crate::profile::{Active, Profile};
@@ -39,7 +39,7 @@ pub enum Search {
     Percentage(u8),
 }
 
-/// Largest cell that `Adaptive` searches in full, which takes a few microseconds.
+/// Largest cell that `Adaptive` searches in full: this takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
 /// Number of feasible machines `Adaptive` looks for in a larger cell: one block's worth, or two. More
@@ -141,7 +141,7 @@ impl Candidates {
     }
 }
 
-/// One search: what to look for and where.
+/// One search: for which tasks, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The plugins.
@@ -197,7 +197,7 @@ fn search_for(
     let start = request.home.start(view.blocks(), rng);
     let tasks = tasks(view, request.group);
     let active = request.profile.active(&tasks);
-    // What compares machines needs all of them.
+    // Relative scores need all feasible machines.
     let keep = if active.relative().is_empty() { keep } else { Keep::All };
     let Limits { enough, indexed } = limits(request, &active, view);
     let scan = Scan { tasks: &tasks, active: &active, start, keep };
@@ -345,7 +345,7 @@ impl Scan<'_, '_> {
         if !self.active.relative().is_empty() {
             into.words.push((index as u32, feasible));
         }
-        // Room for all of them at once, and then no question of room for each.
+        // Reserved at once, so that no push needs a capacity check.
         let first = into.found.len();
         into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
         for (candidate, lane) in into.found[first..].iter_mut().zip(lanes(feasible)) {
@@ -378,8 +378,8 @@ pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     (best, masked.iter().position(|score| *score == best).unwrap_or_default())
 }
 
-/// Number of machines of a block up to which they are examined one by one; all together take as
-/// long.
+/// Maximum number of machines of a block that are examined one by one; for more, a pass over the
+/// whole block is as fast.
 const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their

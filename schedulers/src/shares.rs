@@ -1,10 +1,11 @@
-//! Fair shares of tenants: a tree of them, ordered by what each has for its weight.
+//! Fair shares of tenants: a tree of tenants, ordered by weighted share.
 //!
-//! Tenants go by their [dominant shares](crate::dominant): the one that is served worst goes first. In a
-//! tree of tenants that is asked level by level, from the top: a branch is served as all tenants in it are
-//! together (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013,
-//! without its correction for kinds that a branch has used up). A tenant's own jobs go before those of the
-//! tenants below it, and of two with the same share the one with the lower name goes first.
+//! The tenant with the lowest [dominant share](crate::dominant) goes first. In a tree the
+//! comparison goes level by level from the top, and the share of a branch is that of all its
+//! tenants together (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
+//! Workloads", SoCC 2013, without its correction for kinds that a branch has used up). A tenant's
+//! own jobs go before those of the tenants below it, and of two with the same share the one with
+//! the lower name goes first.
 //!
 //! ```text
 //!   top ── waiting: (share, name) ascending
@@ -12,10 +13,11 @@
 //!     └── search   0.25   waiting: crawl 0.05, index 0.20
 //! ```
 //!
-//! 1. a node is in the `waiting` of its parent, under its present share, if and only if a job waits in it
-//!    or below it;
-//! 2. so the next job is found by going down the first of each level, and a claim moves only the nodes on
-//!    its tenant's line: neither depends on how many tenants wait.
+//! 1. a node is in its parent's `waiting`, with its present share, if and only if a job is pending
+//!    in it or below it;
+//! 2. so the next job is found by following the first node of each level, and a claim moves only
+//!    its tenant's node and the ancestors. Neither depends on the number of tenants with pending
+//!    jobs.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
 use crate::points::Order;
@@ -29,8 +31,8 @@ use std::sync::Arc;
 /// A node, by its position.
 type NodeId = usize;
 
-/// Number of pending tenants considered in a turn's size. With more, each gets little in a
-/// transaction, and their order alone decides.
+/// Maximum number of pending tenants considered in a turn's size. With more tenants, each gets
+/// little of a transaction, and their order suffices.
 const LEVELLED_MAX: usize = 64;
 
 /// The node above all tenants.
@@ -45,7 +47,7 @@ pub(crate) struct Shares {
     totals: Totals,
     /// Free resources that no tenant uses and no worker has claimed since.
     free: Sums,
-    /// Number of times machines had come, changed or gone when those were counted.
+    /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
     /// Whether the cell reported any tenant.
     told: bool,
@@ -117,10 +119,10 @@ impl Shares {
         self.tenants
     }
 
-    /// The job whose turn it is.
+    /// The job with the next turn.
     pub(crate) fn first(&self) -> Option<JobId> {
         if !self.told {
-            // Nobody is served worse than anybody else, so the order within tenants is that between them.
+            // All tenants have equal shares, so the order within tenants also applies between them.
             let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
             return firsts.min().map(|job| job.id);
         }
@@ -173,7 +175,7 @@ impl Shares {
         }
         self.tell(delta.full, &delta.tenants);
         self.free = (0..).map(KindId).take(view.kinds().count()).map(|k| self.left(k)).collect();
-        // What was claimed and is not part of what the cell told.
+        // The view's own claims that the cell does not report yet.
         for (tenant, amounts) in view.own_use() {
             let amounts = amounts.into_iter().map(|amount| amount.max(0).cast_unsigned());
             self.claim(&tenant, &Amounts::new(amounts), 1);
@@ -204,7 +206,8 @@ impl Shares {
                 self.stand(node, TOP, 1);
             }
         }
-        // All leave their places before any takes another, so that no two are ever below each other.
+        // All nodes leave their positions before any takes a new one, so that no two are ever below
+        // each other.
         for tenant in tenants {
             let node = self.node(&tenant.terms.name);
             let parent = self.parent_of(&tenant.terms.tenant_config);
@@ -245,7 +248,7 @@ impl Shares {
             line.push(at);
             at = self.nodes[at].parent;
         }
-        // What there is no room for cannot be shared.
+        // Tenants share only what there is room for.
         let free = requests().map(|request| self.room_for(request)).max().unwrap_or(0);
         let mut left = room.min(free).max(1);
         for node in line.into_iter().rev() {
@@ -367,7 +370,7 @@ impl Shares {
         (*parent, (*share, name.clone(), node))
     }
 
-    /// Lets those above a node know that jobs wait in it.
+    /// Records in the ancestors of a node that jobs are pending in it.
     fn join(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);
@@ -380,7 +383,7 @@ impl Shares {
         }
     }
 
-    /// Lets those above a node know that no job waits in it.
+    /// Records in the ancestors of a node that no job is pending in it.
     fn leave(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);

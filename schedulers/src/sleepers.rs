@@ -46,7 +46,7 @@ impl Sleepers {
         self.by_time.is_empty()
     }
 
-    /// A job whose delay is over.
+    /// A job whose delay has ended.
     #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)

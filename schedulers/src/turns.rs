@@ -33,7 +33,7 @@ impl Turns {
         }
     }
 
-    /// Shares of tenants, if they take turns.
+    /// Shares of tenants, if the order uses them.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         match self {
             Turns::Lines(_) | Turns::Tree(_) => None,
@@ -57,7 +57,7 @@ impl Turns {
         self.len() == 0
     }
 
-    /// The job whose turn it is.
+    /// The job with the next turn.
     #[inline]
     pub(crate) fn first(&self) -> Option<JobId> {
         match self {

@@ -1,4 +1,4 @@
-//! `omega audit`: whether an audit log is what the server wrote.
+//! `omega audit`: checks that an audit log is unchanged.
 
 use crate::output::{self, OutputError};
 use clap::{Args, Subcommand};

@@ -162,7 +162,7 @@ fn uri(args: &IssueArgs) -> String {
 fn lasting(days: u32) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = SystemTime::now();
-    // A clock that is a little behind is no reason to refuse a new certificate.
+    // Valid from five minutes ago, for clocks that are a little behind.
     params.not_before = (now - Duration::from_secs(300)).into();
     params.not_after = (now + Duration::from_secs(u64::from(days) * 24 * 3600)).into();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -177,7 +177,7 @@ fn file_error(file: &Path, why: io::Error) -> CertError {
 fn write(file: &Path, text: &str) -> Result<(), CertError> {
     let new = file.with_extension("new");
     let written = || {
-        // What an earlier try has left.
+        // A file of an earlier attempt.
         let _ = fs::remove_file(&new);
         let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         out.write_all(text.as_bytes())?;

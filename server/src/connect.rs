@@ -41,7 +41,7 @@ pub(crate) struct CellArgs {
 #[derive(Clone)]
 struct Pem(Vec<u8>);
 
-/// Without what may be a key.
+/// Omits the text, which may be a key.
 impl std::fmt::Debug for Pem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pem")
@@ -59,7 +59,7 @@ fn key(file: &str) -> Result<Pem, String> {
 /// The cell where neither a flag nor a context names one: what `omega dev` and `omega serve` listen to.
 const DEFAULT: &str = "127.0.0.1:7600";
 
-/// Checks one address, so that a mistake is reported before any wait.
+/// Checks one address, so that errors are reported before any wait.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
     let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     match text.rsplit_once(':').is_some_and(is_address) {
@@ -69,9 +69,10 @@ pub(crate) fn replica(text: &str) -> Result<String, String> {
 }
 
 impl CellArgs {
-    /// The addresses and certificates: those of the flags, or else of the context.
+    /// The addresses and certificates of the flags, or else of the context.
     ///
     /// # Errors
+    ///
     /// If the context is unknown, or its files cannot be read.
     pub(crate) fn address(&self) -> Result<Address, ContextError> {
         let flags = [&self.tls_ca, &self.tls_cert, &self.tls_key];

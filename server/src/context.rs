@@ -24,21 +24,21 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contexts {
-    /// The one that commands use unless they name another.
+    /// The default context of commands.
     #[serde(default)]
     pub(crate) current: Option<String>,
-    /// All of them, by name.
+    /// All contexts, by name.
     #[serde(default)]
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// A cell, and the files of whoever speaks to it.
+/// A cell, and the user's certificate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Context {
     /// Addresses of its replicas.
     pub(crate) cell: Vec<String>,
-    /// The authority whose certificates the replicas have.
+    /// Certificate of the authority that signs the replicas' certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// The certificate of the user.
@@ -63,7 +63,7 @@ pub(crate) enum ContextError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Name one that there is.
+    /// Name an existing one.
     #[error("{}: there is no context {name:?}; omega context list shows those that there are", file.display())]
     Unknown {
         /// The file of contexts.
@@ -78,15 +78,15 @@ pub(crate) enum ContextError {
         file: PathBuf,
         /// Name of the context.
         name: String,
-        /// Mistake in it.
+        /// The error.
         why: String,
     },
-    /// Set one of them.
+    /// Set one of these variables.
     #[error("there is no file of contexts: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
     NoHome,
 }
 
-/// The file of contexts, if the environment says where it is.
+/// Path of the contexts file, if the environment determines it.
 pub(crate) fn path() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
     if let Some(file) = named("OMEGA_CONFIG") {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// A file that was written is read as what it was written from, whatever characters are in it.
+        /// A written file is read back as the same value, with any characters.
         #[test]
         fn what_is_written_is_read(
             current in proptest::option::of("[ -~\u{1}\n]{0,9}"),

@@ -1,7 +1,7 @@
-//! `omega demo`: four short scenes on a small cell in this process, which show what conflicts are.
+//! `omega demo`: four short scenes on a small cell in this process, which demonstrate conflicts.
 //!
-//! Two schedulers look at the same state, decide, and commit one after the other, as two processes would that decide at the
-//! same time. All figures are of real commits; nothing is random, so the story is the same each time.
+//! Two schedulers read the same state, decide, and commit one after the other, like two concurrent
+//! processes. All figures are of real commits. Nothing is random, so the output is always the same.
 
 use crate::output::{self, OutputError};
 use clap::Args;
@@ -43,7 +43,7 @@ pub(crate) enum DemoError {
     Output(#[from] OutputError),
 }
 
-/// Tells the story.
+/// Runs the scenes.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), DemoError> {
     let mut conflicts = Vec::new();
     for scene in [alone, together, apart, coarse] {
@@ -121,7 +121,7 @@ impl Decider {
         for task in &self.pending {
             let fits = rows.iter().find(|row| self.view.judge(**row, group).is_ok());
             if let Some(row) = fits {
-                // The copy has just said that it fits.
+                // The copy has just accepted it.
                 let _ = self.view.claim(*task, self.view.machine_id(*row), group);
             }
         }
@@ -218,7 +218,7 @@ fn race(cell: &SharedCell, web: &mut Decider, text: &mut String) -> Result<Attem
     Ok(attempt)
 }
 
-/// Two that decide at once want the same machines.
+/// Two schedulers claim the same machines at the same time.
 fn together() -> Result<Scene, DemoError> {
     let cell = new_cell()?;
     let mut text = "\n2. A second scheduler\n\n   Both decide at the same time, on copies of the same state, and prefer the same machines. The cell \
@@ -261,7 +261,7 @@ fn coarse() -> Result<Scene, DemoError> {
     for check in [ConflictCheck::ResourceFit, ConflictCheck::SequenceNumber] {
         let mut ads = Decider::new(&cell, &format!("ads, {}", name(check)), Start::First)?;
         let mut web = Decider::new(&cell, &format!("web, {}", name(check)), Start::First)?;
-        // Each takes half a machine's cores at a time, so that both fit.
+        // Each claims half of a machine's cores at a time, so that both fit.
         ads.pending.truncate(CORES as usize / 2);
         web.pending.truncate(CORES as usize / 2);
         ads.decide(&cell)?;

@@ -64,7 +64,7 @@ pub(crate) enum DevError {
     Process(io::Error),
 }
 
-/// Time that a replica may take until it listens.
+/// Maximum time until a replica listens.
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// Interval at which processes are checked for their end.
@@ -80,7 +80,7 @@ struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,7 +115,8 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
         (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
     let cell = cell.join(",");
     let workers = args.workers.to_string();
-    // A cell that goes on may still know the scheduler of its last life: it waits until that one is over.
+    // After a restart, the cell may still have the former scheduler's lease; the new one waits
+    // until it ends.
     let scheduler =
         ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
     let mut scheduler = scheduler.map(str::to_owned).to_vec();

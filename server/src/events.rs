@@ -33,7 +33,7 @@ impl FromStr for LogLevel {
             format!("{text:?} is not like debug or warn,omega_service=debug: {what}")
         };
         EnvFilter::try_new(text).map_err(|error| wrong(&error))?;
-        // A word that is no level would be taken for the name of a part.
+        // Otherwise a misspelt level would count as the name of a part.
         let is_level = |word: &str| word.parse::<tracing::Level>().is_ok() || word == "off";
         let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
         match words.find(|word| !is_level(word)) {

@@ -1,7 +1,7 @@
 //! The explainer of pending jobs for callers of a served cell: a scheduler that places nothing.
 //!
-//! It is here because the services know no scheduler. The answer travels as messages and is the same
-//! report again at the other end, so both are made in this file, and nowhere else.
+//! It is here because the services do not depend on schedulers. This file also has both
+//! conversions, of the report to messages and back.
 
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_run::report::waiting::{

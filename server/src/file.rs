@@ -1,6 +1,6 @@
 //! Files of machines and jobs: TOML, or JSON if they begin with a brace.
 //!
-//! No field is skipped in silence: one that is not known is an error, with its place.
+//! Unknown fields are errors with their place.
 
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
@@ -79,7 +79,7 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let of_json = |field: String, error: &serde_json::Error| {
         let place = (error.line(), error.column());
         let why = error.to_string();
-        // The place is told in front.
+        // The place is at the beginning of the message.
         let why = why.split(" at line ").next().unwrap_or_default().to_owned();
         Fault { place, field, why }
     };

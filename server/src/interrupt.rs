@@ -14,7 +14,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// If the system allows no handler.
 pub(crate) fn listen() -> Result<Stop, OutputError> {
     let stop = Stop::default();
-    // In this order: the second looks at what the first has set.
+    // In this order: the second handler reads the flag that the first sets.
     let registered =
         flag::register_conditional_shutdown(SIGINT, i32::from(INTERRUPTED), stop.flag());
     registered.and_then(|_| flag::register(SIGINT, stop.flag())).map_err(OutputError::Signal)?;

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     }
     let kept = keep(args, &cell, &mut end);
     if cell.lost().is_none() {
-        // Where nobody answers, the leases end by themselves.
+        // Without an answer, the leases expire.
         drop(cell.end_leases());
     }
     kept
@@ -86,7 +86,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
             Ok(kept) => {
                 if kept != (Kept { over: kept.over, ..Kept::default() }) {
                     output::print(&told(kept))?;
-                    // There may be more to do: a transaction has only so many changes.
+                    // A transaction has a limited number of changes, so there may be more.
                     wait = Duration::ZERO;
                 }
                 if keeper.is_behind() {

@@ -1,4 +1,4 @@
-//! `omega`: the command line. The library beside this file has all of it, so that tests can choose
+//! `omega`: the command line. Its code is in the library of this package, so that tests can choose
 //! its features.
 
 use std::process::ExitCode;

@@ -15,7 +15,7 @@ pub(crate) struct CompletionArgs {
     shell: Shell,
 }
 
-/// Prints what a shell completes.
+/// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Omega::command(), "omega", &mut text);

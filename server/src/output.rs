@@ -79,7 +79,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 /// Opens a file for writing and leaves all as it was.
 fn try_open(file: &Path) -> io::Result<()> {
     match fs::metadata(file) {
-        // A pipe or a device: to open it may block, and to close it tells its reader the end.
+        // A pipe or a device: opening it may block, and closing it signals the end to its reader.
         Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(file).map(drop),
         Err(why) if why.kind() == ErrorKind::NotFound => {

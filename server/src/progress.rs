@@ -23,7 +23,7 @@ impl Bar {
         Bar(bar)
     }
 
-    /// Shows how far the run is.
+    /// Shows the progress of the run.
     pub(crate) fn show(&self, progress: Progress) {
         if self.0.is_hidden() {
             return;
@@ -63,7 +63,7 @@ impl SearchBar {
         }
     }
 
-    /// Takes the bar off the terminal.
+    /// Removes the bar from the terminal.
     pub(crate) fn clear(self) {
         self.0.finish_and_clear();
     }

@@ -326,7 +326,7 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl RebalanceArgs {
-    /// Returns a function that says whether time is left, from now on.
+    /// Returns a function that tells whether time is left, counted from now.
     fn clock(&self) -> impl FnMut() -> bool + use<> {
         let (start, long) = (Instant::now(), self.pass.time);
         move || start.elapsed() < long

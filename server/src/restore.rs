@@ -1,12 +1,12 @@
 //! `omega restore`: creates a replica of a new cell from a backup.
 //!
-//! The new cell has another id than the old one, so replicas of the old one, should they return,
-//! cannot communicate with it: messages for another cell are rejected. The id of a cell with
-//! several replicas comes from its name and its generation; that the generation is higher is
-//! checked here. Its name, and all certificates for it, stay valid.
+//! The new cell has a different id, so replicas of the old cell cannot communicate with it if they
+//! return: messages for another cell are rejected. The id of a cell with several replicas is
+//! derived from its name and its generation; this module checks that the generation is higher. The
+//! name, and all certificates for it, stay valid.
 //!
-//! Nothing is touched before the whole file was checked, and the folder gets its name only when it
-//! is complete: an interrupted restore leaves no replica behind.
+//! Nothing is written before the whole file was checked. The folder gets its name only when it is
+//! complete, so an interrupted restore leaves no replica behind.
 
 use crate::output::{self, OutputError};
 use crate::serve::{Peer, cell_of, rand_id};
@@ -115,7 +115,7 @@ fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreEr
     }
 }
 
-/// Checks that the folder is free. The answer is how it is called until all is in it.
+/// Checks that the folder is free. Returns its temporary name.
 fn check_folder(dir: &Path) -> Result<PathBuf, RestoreError> {
     match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(true) => {}

@@ -1,4 +1,4 @@
-//! `omega run`: which workload, how to run it, where the result goes.
+//! `omega run`: the workload, the way to run it, and the outputs.
 
 use crate::duration::duration;
 use crate::interrupt;
@@ -208,7 +208,7 @@ impl From<crate::served::Error> for Error {
 }
 
 impl Error {
-    /// The exit code: bad input, but where a cell that is served refuses or does not answer.
+    /// The exit code: that of bad input, except if a served cell rejects or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Rebalance(error) => error.exit_code(),

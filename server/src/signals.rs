@@ -1,4 +1,4 @@
-//! The signals that ask a process to end: one place for every command that runs until it is told to.
+//! Termination signals, for every command that runs until it is stopped.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,17 +11,18 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens to them. Needs a tokio runtime.
+    /// Listens for the signals. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the system refuses.
+    ///
+    /// If the system rejects it.
     pub(crate) fn listen() -> io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Signals { terminate, interrupt })
     }
 
-    /// Waits until one has come.
+    /// Waits for a signal.
     pub(crate) async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,6 +1,8 @@
-//! Version of the program, with what it was built of: `0.1.0 (commit 3f2a91c04d7e; features serve)`.
+//! Version of the program, with its commit and features: `0.1.0 (commit 3f2a91c04d7e; features
+//! serve)`.
 //!
-//! `-V` prints the release alone. `.ci/dist` names the commit by the variable `OMEGA_COMMIT`; other builds do not know it.
+//! `-V` prints only the release. `.ci/dist` sets the commit in the variable `OMEGA_COMMIT`; other
+//! builds have none.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The cell of a backup or of a replica's directory, and why it cannot be read.
+//! Reading of a cell from a backup or from a replica's directory.
 
 use crate::history::{self, HistoryError, ReplayOptions};
 use crate::snapshot::{BackupContent, LoadError, read_backup};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Error of a backup: one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Name another file, or make room.
+    /// The file cannot be written: name another file, or make room.
     #[error("{}: cannot be written: {why}", file.display())]
     Write {
         /// Path of the file.
@@ -18,7 +18,7 @@ pub enum BackupError {
         /// The reason.
         why: io::Error,
     },
-    /// Name another file.
+    /// The file cannot be read: name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
         /// Path of the file.
@@ -26,39 +26,39 @@ pub enum BackupError {
         /// The reason.
         why: io::Error,
     },
-    /// Name the right file.
+    /// The file is no backup: name the right file.
     #[error("{}: is no backup of a cell", .0.display())]
     Foreign(PathBuf),
-    /// Use the version of this program that wrote it, or a newer one.
+    /// The format is unknown: use the version of this program that wrote it, or a newer one.
     #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
     Format {
         /// Path of the file.
         file: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u32,
     },
-    /// Use another copy.
+    /// The file is damaged: use another copy.
     #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
     Damaged {
         /// Path of the file.
         file: PathBuf,
         /// Offset of the damage.
         offset: u64,
-        /// The sort of damage.
+        /// The kind of damage.
         damage: String,
     },
-    /// See the error.
+    /// Any other error of loading.
     #[error("{}: {why}", file.display())]
     Other {
         /// Path of the file.
         file: PathBuf,
-        /// The fault.
+        /// The underlying error.
         why: Box<LoadError>,
     },
-    /// Take it again.
+    /// Pieces are missing: take the backup again.
     #[error("{}: a piece was damaged on its way: take the backup again", .0.display())]
     Pieces(PathBuf),
-    /// Choose another generation.
+    /// The id of the old cell was given for the new one: choose another generation.
     #[error(
         "the backup is of the cell {0}, and the new one must be another, or replicas of the old one could \
          come back: give it --cell-generation {1} or more"
@@ -66,16 +66,16 @@ pub enum BackupError {
     SameCell(CellId, u32),
 }
 
-/// The folder that a file is in.
+/// The folder of a file.
 #[must_use]
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Reads a backup and checks every byte of it. Nothing is changed, and nothing is trusted.
+/// Reads a backup and checks every byte of it, changing nothing.
 ///
 /// # Errors
-/// If it cannot be read, or is no whole backup.
+/// If it cannot be read, or is not a complete backup.
 pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     read_backup(&ReadOnlyDisk::default(), file).map_err(|error| {
         let file = file.to_owned();
@@ -94,19 +94,18 @@ pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     })
 }
 
-/// Error of reading a cell from a directory or a backup: one line for the user.
+/// Error of reading a cell from a directory or a backup.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadCellError {
-    /// See the error.
+    /// Error of the backup.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// See the error.
+    /// Error of the directory.
     #[error(transparent)]
     History(#[from] HistoryError),
 }
 
-/// Reads the cell of a backup, or of the directory of a replica that does not run: then at the version and of the entries
-/// that the options name.
+/// Reads the cell of a backup, or of the directory of a stopped replica, replayed as the options say.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.

@@ -1,4 +1,4 @@
-//! The bytes of commands: what a log holds, and what two versions of us agree on.
+//! The encoding of commands, in logs and between versions of this program.
 //!
 //! ```text
 //!   ┌─────────┬──────────────────────────────┐
@@ -7,13 +7,13 @@
 //!   └─────────┴──────────────────────────────┘
 //! ```
 //!
-//! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
-//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and the types as they were are kept in
-//! a file of their own, from which the present ones are made. A variant that an enum gains at its end changes no
-//! bytes. Nothing else names bincode.
+//! The types of `omega-core` are encoded directly, so a change of a type changes the bytes. The golden test
+//! `tests/it/codec.rs` detects that. Then [`VERSION`] rises, and the previous types are kept in a file of their own,
+//! from which the present ones are converted. A variant added at the end of an enum changes no bytes. Only this file
+//! names bincode.
 //!
-//! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
-//! bytes that are there, and never more.
+//! Decoding does not trust its input: memory is reserved in proportion to the bytes present, not to the lengths that
+//! they claim.
 
 use crate::log::LogIndex;
 use crate::replica::Head;
@@ -27,14 +27,14 @@ use std::fmt;
 /// The version of the bytes that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// The oldest version of bytes that is read.
+/// The oldest version that can be read.
 pub const OLDEST_READABLE: u8 = 1;
 
 /// Error of encoding a command or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Ask for less in one command: nobody could read it again.
+    /// The command is too large to be read again: split it.
     #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
         /// Actual number of bytes.
@@ -48,10 +48,10 @@ pub enum EncodeError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// There is not even a version: whatever framed the bytes lost them.
+    /// There are no bytes: the framing around them is broken.
     #[error("there are no bytes, the version is missing")]
     Empty,
-    /// Another version of this program wrote them: read them with that one.
+    /// Another version of this program wrote them: read them with that version.
     #[error(
         "the bytes have version {found}, this program reads {}: use one that reads version {found}",
         versions(*.oldest, *.known)
@@ -59,26 +59,26 @@ pub enum CodecError {
     UnknownVersion {
         /// The version of the bytes.
         found: u8,
-        /// The oldest version that is read here.
+        /// The oldest readable version.
         oldest: u8,
-        /// The newest version that is read here.
+        /// The newest readable version.
         known: u8,
     },
-    /// Encoded objects are never that large: the bytes are from another source.
+    /// Longer than any encoded object: the bytes are from another source.
     #[error("{bytes} bytes, at most {max} are allowed")]
     TooLarge {
         /// Their number.
         bytes: usize,
-        /// Their number.
+        /// Maximum number of bytes.
         max: usize,
     },
     /// The bytes were damaged, or are from another source.
     #[error("the bytes are invalid: {0}")]
     Malformed(Malformed),
-    /// A whole command, and more: the bytes were damaged, or framed wrongly.
+    /// Bytes follow the command: they are damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
     Trailing {
-        /// Number of bytes that follow.
+        /// Number of these bytes.
         bytes: usize,
     },
 }
@@ -102,7 +102,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Versions, in words.
+/// A range of versions, in words.
 fn versions(oldest: u8, newest: u8) -> String {
     match oldest == newest {
         true => format!("version {newest}"),
@@ -110,53 +110,53 @@ fn versions(oldest: u8, newest: u8) -> String {
     }
 }
 
-/// Appends the bytes of a command to `out`.
+/// Appends the encoding of a command to `out`.
 ///
 /// # Errors
-/// If there are too many; then `out` is as it was.
+/// If it is too large; then `out` is unchanged.
 pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     put(command, out)
 }
 
-/// Reads a command back.
+/// Decodes a command.
 ///
 /// # Errors
-/// If the bytes are not exactly one command of a known version.
+/// If the bytes are not exactly one command of a readable version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
     take(bytes)
 }
 
-/// Appends the bytes of a cell's resource kinds.
+/// Appends the encoding of a cell's resource kinds.
 pub(crate) fn encode_kinds(kinds: &Kinds, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     put(kinds, out)
 }
 
-/// Reads a cell's resource kinds back, and checks them.
+/// Decodes and validates a cell's resource kinds.
 pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
     let kinds: Vec<ResourceKind> = take(bytes)?;
     Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
 }
 
-/// Writes the head of an entry, which has any number of commands.
+/// Writes the head of an entry. Any number of commands may follow.
 pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
     entry.push(VERSION);
     entry.extend(head.applied.0.to_le_bytes());
     entry.extend(head.fingerprint.to_le_bytes());
 }
 
-/// Appends a command to the bytes of an entry.
+/// Appends a command to an entry.
 ///
 /// # Errors
-/// If it has too many bytes; then `entry` is as it was.
+/// If it is too large; then `entry` is unchanged.
 pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(), EncodeError> {
     put_body(command, entry)
 }
 
-/// The bytes of the commands of an entry.
+/// The encoded commands of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a>(&'a [u8]);
 
-/// Splits the bytes of an entry: its leader's head, and its commands. An empty entry has neither.
+/// Splits an entry into its leader's head and its commands. An empty entry has neither.
 pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), CodecError> {
     if bytes.is_empty() {
         return Ok((None, Body(bytes)));
@@ -171,7 +171,7 @@ pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), Codec
     Ok((Some(head), Body(body)))
 }
 
-/// Reads commands, one after another.
+/// Decodes consecutive commands.
 pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError> {
     let Body(mut bytes) = body;
     if bytes.len() > ENTRY_BYTES_MAX {
@@ -186,23 +186,23 @@ pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError
     Ok(commands)
 }
 
-/// Reads the commands of an entry, in order.
+/// Decodes the commands of an entry, in order.
 ///
 /// # Errors
-/// If the bytes are no entry of a known version.
+/// If the bytes are not an entry of a readable version.
 pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
     let (_, body) = entry_head(bytes)?;
     decode_commands(body)
 }
 
-/// The bytes of a value that is known to be small.
+/// Encodes a small value.
 pub(crate) fn encode_small(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
     put(value, &mut out).expect("it has few bytes");
     out
 }
 
-/// Reads it back.
+/// Decodes a small value.
 pub(crate) fn decode_small<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     take(bytes)
 }
@@ -224,18 +224,18 @@ fn put_body(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError
     Ok(())
 }
 
-/// Appends a part of a larger whole, which has a version of its own.
+/// Appends a part of a larger object, which has its own version.
 pub(crate) fn append(part: &impl Serialize, out: &mut Vec<u8>) {
     bincode::serde::encode_into_std_write(part, out, config::standard())
         .expect("a vector takes all bytes, and our types know their lengths");
 }
 
-/// Reads a part that `bytes` begin with. With it comes how many bytes it has.
+/// Decodes the part at the start of `bytes`, and returns it with its number of bytes.
 pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), CodecError> {
     decode_within(bytes).map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
 }
 
-/// Reads something that bytes with a version are, and nothing else.
+/// Decodes bytes that are a version and one value.
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let body = after_version(bytes)?;
     if bytes.len() > COMMAND_BYTES_MAX {
@@ -247,7 +247,7 @@ fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// The bytes after the version that they begin with.
+/// The bytes after the leading version.
 fn after_version(bytes: &[u8]) -> Result<&[u8], CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
     if found == VERSION {
@@ -256,10 +256,10 @@ fn after_version(bytes: &[u8]) -> Result<&[u8], CodecError> {
     Err(CodecError::UnknownVersion { found, oldest: OLDEST_READABLE, known: VERSION })
 }
 
-/// Reads a value, and takes memory in proportion to the bytes.
+/// Decodes a value, with memory in proportion to the number of bytes.
 ///
-/// A limit counts bytes in memory, of which one encoded byte makes at most eight (a small `u64`).
-/// It must be a constant, so inputs are classed by size, and a small one gets a small limit.
+/// The limit counts bytes in memory; one encoded byte becomes at most eight (a small `u64`). It must be a constant, so
+/// inputs are classified by size, and small ones get a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

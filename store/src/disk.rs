@@ -1,5 +1,4 @@
-//! Files, as the store needs them: one small trait, so that a test can put a disk that fails under
-//! it, and a simulation one that is made of memory.
+//! Disk access of the store: a small trait, which tests implement with a failing disk, and simulations in memory.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -8,46 +7,44 @@ use std::path::Path;
 
 /// A file system. Paths are used as given.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Makes a new file and locks it; it is an error of kind `AlreadyExists` if there is one, and
-    /// of kind `WouldBlock` if another process has locked it.
+    /// Creates a file and locks it.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Of kind `AlreadyExists` if it exists, `WouldBlock` if another process has locked it, or those of the disk.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file to read and write, and locks it; it is an error of kind `WouldBlock` if
-    /// another process has.
+    /// Opens a file for reading and writing, and locks it.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Of kind `WouldBlock` if another process has locked it, or those of the disk.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a folder; it is no error if there is one.
+    /// Creates a folder, unless it exists.
     ///
     /// # Errors
     /// Those of the disk.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// The names of the files in a folder, ascending.
+    /// The names of the files in a folder, in ascending order.
     ///
     /// # Errors
     /// Those of the disk.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name in the same folder, in one step; a file of that name is replaced.
+    /// Renames a file within its folder, atomically; a file of the new name is replaced.
     ///
     /// # Errors
     /// Those of the disk.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file. Whoever has it open can still read and write it.
+    /// Removes a file. It stays usable where it is open.
     ///
     /// # Errors
     /// Those of the disk.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Syncs a folder: the names of its files. Without it a crash may lose a new file that was
-    /// synced, or restore a removed one.
+    /// Syncs a folder's list of files. Without it a crash may lose a new file that was synced, or restore a removed
+    /// one.
     ///
     /// # Errors
     /// Those of the disk.
@@ -56,32 +53,32 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
 /// An open file. Its lock lasts as long as it does.
 pub trait DiskFile: fmt::Debug + Send + Sync {
-    /// Number of bytes it has.
+    /// Length in bytes.
     ///
     /// # Errors
     /// Those of the disk.
     fn length(&mut self) -> io::Result<u64>;
 
-    /// Fills `buffer` from an offset, as far as the file goes; the answer is how far.
+    /// Fills `buffer` from an offset up to the end of the file. Returns the number of bytes read.
     ///
     /// # Errors
     /// Those of the disk.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of `bytes` at an offset. After an error any part of them may be there.
+    /// Writes all of `bytes` at an offset. After an error any part of them may be written.
     ///
     /// # Errors
     /// Those of the disk.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Extends the file to this length with zeros, and allocates the blocks: later writes up to
-    /// there do not fail for lack of space.
+    /// Extends the file to this length with zeros, and allocates the blocks, so that later writes up to there do not
+    /// fail for lack of space.
     ///
     /// # Errors
-    /// Those of the disk; of kind `StorageFull` if there is no room, and then the file is as it was.
+    /// Those of the disk. One of kind `StorageFull` leaves the file unchanged.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
-    /// Cuts the file.
+    /// Truncates the file.
     ///
     /// # Errors
     /// Those of the disk.
@@ -95,10 +92,10 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Zeros that are written at once: a disk takes larger writes no faster.
+/// Number of zeros per write: larger writes are not faster.
 const ZEROS: usize = 64 << 10;
 
-/// The files of this computer.
+/// The file system of this computer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -141,12 +138,12 @@ impl Disk for RealDisk {
     }
 }
 
-/// The folder that a file is in.
+/// The folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Locks a file for as long as it is open.
+/// Locks a file while it is open.
 pub(crate) fn lock(file: File) -> io::Result<Box<dyn DiskFile>> {
     match file.try_lock() {
         Ok(()) => Ok(Box::new(file)),

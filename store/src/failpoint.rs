@@ -1,9 +1,9 @@
-//! Places where a test makes the store fail, wait or panic.
+//! Failpoints: places where a test makes the store fail, wait or panic.
 //!
-//! Without the feature `failpoints` there is no code of them. `tests/failpoints.rs` switches each one
-//! on, and fails if one is never reached.
+//! They are compiled only with the feature `failpoints`. `tests/failpoints.rs` switches each one on, and fails if one
+//! is never reached.
 
-/// A place where a test may make the store panic or wait; with an answer, also return it.
+/// A place where a test may make the store panic or wait; with an error value, also return that error.
 macro_rules! failpoint {
     ($name:literal) => {
         #[cfg(feature = "failpoints")]
@@ -26,8 +26,8 @@ thread_local! {
     static ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 
-/// Whether a thread passes failpoints, or goes by as if there were none: so a test that drives several
-/// replicas strikes one of them. Every thread passes them until it is told otherwise.
+/// Whether the calling thread's failpoints are active, so that a test of several replicas can strike one of them. They
+/// are active by default.
 #[cfg(feature = "failpoints")]
 pub fn set_failpoints(on: bool) {
     ON.set(on);
@@ -38,7 +38,7 @@ pub(crate) fn are_on() -> bool {
     ON.get()
 }
 
-/// All of them, in the order of a request's way and of a snapshot's.
+/// All failpoints, in the order in which a request and a snapshot pass them.
 #[cfg(feature = "failpoints")]
 pub const FAILPOINTS: [&str; 45] = [
     "ask",
@@ -88,7 +88,7 @@ pub const FAILPOINTS: [&str; 45] = [
     "snapshot-install",
 ];
 
-/// Those at which nothing can fail but the process.
+/// Failpoints without an error, where a test can only panic or wait.
 #[cfg(feature = "failpoints")]
 pub const FAILPOINTS_WITHOUT_ANSWER: [&str; 27] = [
     "ask",

@@ -13,44 +13,44 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most bytes of a replica's address.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 
-/// The most replicas of a cell. Each one more makes every commit dearer; nobody runs more than seven
-/// that vote.
+/// The most replicas of a cell. Each further one makes every commit more expensive; more than seven voters are not
+/// useful.
 pub const REPLICAS_MAX: usize = 32;
 
 /// The replicas of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// Those that vote, and whose majority commits.
+    /// Voters, whose majority commits.
     pub voters: BTreeSet<ReplicaId>,
-    /// Those that voted before a change of several replicas that is under way: until it is complete
-    /// a majority of these is needed, too.
+    /// The former voters, while a change of several replicas is under way: until it is complete, their majority is
+    /// needed, too.
     pub voters_outgoing: BTreeSet<ReplicaId>,
-    /// Those that follow and do not vote.
+    /// Replicas that receive the log and do not vote.
     pub learners: BTreeSet<ReplicaId>,
     /// Outgoing voters that become learners when the change is complete.
     pub learners_next: BTreeSet<ReplicaId>,
-    /// Whether the leader completes the change by itself.
+    /// Whether the leader completes the change on its own.
     pub auto_leave: bool,
-    /// The highest id that was ever used.
+    /// The highest id ever used.
     pub highest: Option<ReplicaId>,
-    /// The `host:port` at which the others reach a replica, where a change has set it.
+    /// The `host:port` of a replica for the others, if a change has set it.
     pub addresses: BTreeMap<ReplicaId, String>,
 }
 
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemberStep {
-    /// It votes from now on. It must be a learner that has caught up.
+    /// Makes a caught-up learner a voter.
     Promote(ReplicaId),
-    /// A new one follows from now on.
+    /// Adds a new replica as a learner.
     AddLearner(ReplicaId),
     /// Removes a replica, whose id can never return.
     Remove(ReplicaId),
-    /// The others reach it at this address from now on.
+    /// Sets the address at which the others reach a replica.
     Locate {
         /// A replica of the cell, or one that an earlier step of the change adds.
         id: ReplicaId,
-        /// Its address, as `host:port`.
+        /// The address, as `host:port`.
         address: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum MemberStep {
 /// A change of the membership, made in one step however many replicas it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembershipChange {
-    /// Changes. Empty where a change of several replicas is completed.
+    /// The steps. Empty to complete a change of several replicas.
     pub steps: Vec<MemberStep>,
 }
 
@@ -66,55 +66,55 @@ pub struct MembershipChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// Name at least one replica.
+    /// The change is empty: name at least one replica.
     #[error("the change names no replica")]
     Empty,
-    /// Choose an id that was never used: one above the highest.
+    /// The id was used before: choose one above the highest.
     #[error("the id {0} was used before; choose one above {1}")]
     IdUsed(ReplicaId, ReplicaId),
-    /// Look up the members: there is no such one.
+    /// The replica is no member: list the members.
     #[error("{0} is no replica of this cell")]
     Unknown(ReplicaId),
-    /// It votes already.
+    /// The replica votes already.
     #[error("{0} votes already")]
     Votes(ReplicaId),
-    /// Name each replica once.
+    /// A replica is named twice: name each once.
     #[error("{0} is named twice")]
     Twice(ReplicaId),
-    /// At least one replica must vote.
+    /// No voter would be left: keep at least one.
     #[error("no replica would be left that votes")]
     NoVoters,
-    /// Remove one first.
+    /// There are too many replicas: remove one first.
     #[error("a cell has at most {REPLICAS_MAX} replicas")]
     TooMany,
-    /// Wait until the learner has what the leader has.
+    /// The learner is behind: wait until it has caught up with the leader.
     #[error("{0} has not caught up yet: wait, then promote it")]
     Behind(ReplicaId),
-    /// Of the replicas that would vote too few answer now: bring them back first.
+    /// Too few of the new voters respond: bring them back first.
     #[error(
         "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
     )]
     NoQuorum {
         /// Number of voters after the change.
         voters: usize,
-        /// Number of those that answer.
+        /// Number of responding voters.
         answering: usize,
     },
-    /// Let another replica lead first.
+    /// The leader would remove itself: transfer leadership first.
     #[error("{0} leads: let another replica lead first")]
     Leads(ReplicaId),
     /// Another change is under way: wait for it.
     #[error("another change of the membership is under way: wait for it")]
     Pending,
-    /// Ask the leader.
+    /// This replica does not lead: ask the leader.
     #[error("this replica does not lead: ask the leader")]
     NotLeader,
-    /// Give a host and a port.
+    /// The address is invalid: give a host and a port.
     #[error(
         "{0:?} is no address of a replica: give host:port, of at most {ADDRESS_BYTES_MAX} bytes"
     )]
     Address(String),
-    /// Give each replica an address of its own.
+    /// The address is in use: give each replica its own.
     #[error("{address} is the address of {id} already: give each replica its own")]
     AddressTaken {
         /// The address.
@@ -124,7 +124,7 @@ pub enum ChangeError {
     },
 }
 
-/// Whether others can be told to reach a replica there. Names are resolved when they connect.
+/// Whether a text is a `host:port` address. Names are resolved when a replica connects.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
@@ -137,7 +137,7 @@ pub fn is_address(text: &str) -> bool {
 }
 
 impl Membership {
-    /// The membership that a cell begins with.
+    /// The initial membership of a cell.
     #[must_use]
     pub fn founding(voters: impl IntoIterator<Item = ReplicaId>) -> Membership {
         let voters: BTreeSet<_> = voters.into_iter().collect();
@@ -151,13 +151,13 @@ impl Membership {
         sets.into_iter().any(|set| set.contains(&id))
     }
 
-    /// Whether it was a replica of the cell and is none any more: ids only grow, and none is used twice.
+    /// Whether it was a replica of the cell and has been removed: ids are assigned in ascending order, each once.
     #[must_use]
     pub fn has_removed(&self, id: ReplicaId) -> bool {
         self.highest.is_some_and(|highest| id <= highest) && !self.contains(id)
     }
 
-    /// Every replica, ascending.
+    /// Every replica, in ascending order.
     #[must_use]
     pub fn members(&self) -> BTreeSet<ReplicaId> {
         let sets = [&self.voters, &self.voters_outgoing, &self.learners];
@@ -170,7 +170,7 @@ impl Membership {
         !self.voters_outgoing.is_empty()
     }
 
-    /// Whether it makes sense: it was read from bytes, or comes from another replica.
+    /// Whether it is consistent. Called for memberships from bytes or from another replica.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let votes = |id| self.voters.contains(id) || self.voters_outgoing.contains(id);
@@ -187,11 +187,11 @@ impl Membership {
             && self.addresses.values().all(|address| is_address(address))
     }
 
-    /// Whether a change fits this membership. Every replica asks when the change is applied, and
-    /// gets the same answer.
+    /// Checks a change against this membership. Every replica calls it when the change is applied, with the same
+    /// result.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the change is invalid.
     pub fn check(&self, change: &MembershipChange) -> Result<(), ChangeError> {
         if change.steps.is_empty() {
             return if self.is_joint() { Ok(()) } else { Err(ChangeError::Empty) };
@@ -237,7 +237,7 @@ impl Membership {
         }
     }
 
-    /// Checks the addresses that a change sets, of the members that it would leave.
+    /// Checks the addresses that a change sets, among the members that it leaves.
     fn check_addresses(
         &self,
         change: &MembershipChange,
@@ -267,7 +267,7 @@ impl Membership {
         Ok(())
     }
 
-    /// The voters that a change would leave.
+    /// The voters after a change.
     #[must_use]
     pub fn voters_after(&self, change: &MembershipChange) -> BTreeSet<ReplicaId> {
         let mut voters = self.voters.clone();
@@ -333,7 +333,7 @@ impl MembershipChange {
         })
     }
 
-    /// Change in raft's types. Raft knows no addresses: a change that sets some is its context, too.
+    /// Change in raft's types. Raft knows no addresses, so a change that sets some is also encoded in its context.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {
@@ -347,14 +347,14 @@ impl MembershipChange {
         let mut changes: Vec<_> = self.steps.iter().filter_map(single).collect();
         let sets_addresses = self.located().next().is_some();
         if sets_addresses && changes.is_empty() {
-            // Raft ignores a change of replica 0; one of no replica would mean that a joint change is complete.
+            // Raft ignores a change of replica 0; an empty change would complete a joint change.
             changes.push(ConfChangeSingle::default());
         }
         let context = if sets_addresses { self.to_bytes() } else { Vec::new() };
         ConfChangeV2 { changes: changes.into(), context: context.into(), ..ConfChangeV2::default() }
     }
 
-    /// Converts from raft's types. Only what this replica's own raft wrote is read here.
+    /// Converts from raft's types. Only bytes of this replica's own raft are read here.
     pub(crate) fn from_raft(change: &ConfChangeV2) -> MembershipChange {
         if !change.context.is_empty() {
             return MembershipChange::from_bytes(&change.context).expect("this replica wrote it");
@@ -367,12 +367,12 @@ impl MembershipChange {
         MembershipChange { steps: change.changes.iter().map(step).collect() }
     }
 
-    /// Its bytes in an entry.
+    /// Its encoding in an entry.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         codec::encode_small(self)
     }
 
-    /// Reads the content of an entry.
+    /// Decodes the content of an entry.
     ///
     /// # Errors
     /// If the bytes are no change.
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(three().check(&twice), Err(ChangeError::Twice(ReplicaId(1))));
         let same = MembershipChange { steps: vec![locate(1, "one:7700"), locate(2, "one:7700")] };
         assert!(matches!(three().check(&same), Err(ChangeError::AddressTaken { .. })));
-        // An address goes on to another replica when the one that had it is removed.
+        // The address of a removed replica can be given to another one.
         let addresses = BTreeMap::from([(ReplicaId(3), "three:7700".to_owned())]);
         let known = Membership { addresses, ..three() };
         let taken =

@@ -1,4 +1,4 @@
-//! The origin of a cell: its id, and its initial state.
+//! The origin of a cell: its id and its resource kinds.
 
 use omega_core::Kinds;
 use std::fmt;
@@ -14,8 +14,8 @@ impl fmt::Display for CellId {
     }
 }
 
-/// Cell before its first command. No command holds the kinds, and with other kinds the
-/// same commands make another cell.
+/// A cell before its first command. No command contains the kinds, and with other kinds the same commands give another
+/// cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Id of the cell.

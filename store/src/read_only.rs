@@ -1,9 +1,8 @@
-//! A read-only disk: writes stay in memory, over the files.
+//! A read-only disk, which keeps writes in memory as an overlay.
 //!
-//! Opening a log repairs it: a torn tail is truncated, unsynced data are written again, unneeded
-//! files are removed. On this disk the same code can open a directory for inspection: it sees what
-//! the replica would find, and the files stay unchanged. They are opened for reading only, and
-//! locked, so that a running replica is detected.
+//! Opening a log repairs it: a torn tail is truncated, unsynced data is written again, and obsolete files are deleted.
+//! On this disk the same code opens a directory for inspection: it gets the state that the replica would get, and the
+//! files stay unchanged. Files are opened read-only and locked, so that a running replica is detected.
 
 use crate::disk::{Disk, DiskFile, RealDisk, lock};
 use parking_lot::Mutex;
@@ -13,29 +12,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The read only disk; see the head of the file.
+/// The read-only disk. See the module documentation.
 #[derive(Debug, Default)]
 pub struct ReadOnlyDisk {
-    /// Guards what was changed since the disk was made. Held for a look-up.
+    /// Guards the changes since the disk was created; held for single look-ups.
     changes: Mutex<Changes>,
 }
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// Overlay of files, or their whole content.
+    /// Overlays by file.
     over: BTreeMap<PathBuf, Arc<Mutex<Over>>>,
-    /// Files that exist and are hidden.
+    /// Existing files that are hidden.
     gone: BTreeSet<PathBuf>,
 }
 
 /// Overlay of one file.
 #[derive(Debug, Default)]
 struct Over {
-    /// Later ones lie over earlier ones.
+    /// Written bytes by offset; later entries override earlier ones.
     written: Vec<(u64, Vec<u8>)>,
-    /// Duration of the file, if that has changed.
+    /// Length of the file, if it has changed.
     length: Option<u64>,
-    /// Bytes of the file below that are still seen.
+    /// Length of the part of the file that is still visible.
     seen: u64,
 }
 
@@ -93,7 +92,7 @@ impl Disk for ReadOnlyDisk {
         Ok(names)
     }
 
-    /// Only of what was made on this disk: nothing that opens a directory renames what it finds.
+    /// Supports only files created on this disk, since opening a directory renames no existing file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut changes = self.changes.lock();
         if from.exists() {
@@ -179,7 +178,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
-    /// Changes a file at random, the same way on both disks, and compares after each change.
+    /// Changes a file at random, equally on both disks, and compares them after each change.
     fn compare(seed: u64) {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
@@ -202,7 +201,7 @@ mod tests {
                     over.allocate(at).unwrap();
                 }
                 2 => {
-                    // Open anew: what was written is still seen.
+                    // After opening it again, writes are still visible.
                     drop(over);
                     over = disk.open(&b).unwrap();
                 }

@@ -1,4 +1,4 @@
-//! The bytes of messages between replicas.
+//! The encoding of messages between replicas.
 //!
 //! ```text
 //!   ┌─────────┬──────────────────────────────┐
@@ -7,10 +7,9 @@
 //!   └─────────┴──────────────────────────────┘
 //! ```
 //!
-//! A version of its own: replicas of two versions talk to each other while a cell is brought from one
-//! to the next, and a log is read years later. The golden test `tests/it/wire.rs` notices when the
-//! bytes change. What is read here is a message and no more: whether it can be is checked by the
-//! replica that gets it.
+//! The version is independent of that of commands: replicas of two versions communicate while a cell is upgraded,
+//! whereas a log is read years later. The golden test `tests/it/wire.rs` detects changes of the bytes. Decoding yields
+//! a well-formed message; the receiving replica checks whether it is possible.
 
 use crate::codec::{self, CodecError, EncodeError};
 use crate::replica::PeerMessage;
@@ -18,14 +17,13 @@ use crate::replica::PeerMessage;
 /// The version of the bytes that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// The most bytes of a message. The largest that a replica sends has the entries of one message, a
-/// mebibyte, and one of the largest entries beside them.
+/// Maximum bytes of a message. The largest has a mebibyte of entries plus one entry of maximum size.
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Appends the bytes of a message to `out`.
+/// Appends the encoding of a message to `out`.
 ///
 /// # Errors
-/// If there are too many; then `out` is as it was.
+/// If it is too large; then `out` is unchanged.
 pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(VERSION);

@@ -1,4 +1,4 @@
-//! Backfill plans: waiting jobs, explanations, a reference that steps through time, races.
+//! Backfill plans: pending jobs, explanations, a comparison with a reference model, races.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, report, rows, run, submit};
 use omega_cellstate::{Cell, Departure, SharedCell, View};
@@ -43,7 +43,7 @@ fn finish(cell: &SharedCell, id: JobId) {
     }
 }
 
-/// Two machines of four cores, one of them in use until `1000`; a gang that needs both.
+/// Two machines of four cores, one of them in use until `1000`, and a gang that needs both.
 fn one_is_taken(depth: usize) -> (SharedCell, Scheduler, [JobId; 2]) {
     let cell = cell(&[4, 4]);
     let mut scheduler = scheduler(&cell, depth);
@@ -69,13 +69,13 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     tell_time(&cell, 401);
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // Nothing may take the other machine now that is there for longer.
+    // The other machine must stay free of tasks that run past that time.
     let long = submit(&cell, runs(job("long", 1, 4), 1000));
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, long), 0);
 }
 
-/// Checks that a job blocked by its quota delays no other: the first that waits for room has the plan.
+/// Checks that a job blocked by its quota delays no other job: the plan is for the first job that lacks only machines.
 #[test]
 fn a_job_over_its_quota_has_no_plan() {
     let cell = cell(&[4, 4]);
@@ -92,11 +92,11 @@ fn a_job_over_its_quota_has_no_plan() {
     let wide = submit(&cell, gang("wide", 2, 500));
     run(&mut scheduler, &cell, LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // With room for one of its two tasks it is no better.
+    // Room for one of its two tasks makes no difference.
     limit(8);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // Once it may have both, it is the first that waits for room.
+    // With room for both in its quota, it is the first job that lacks only machines.
     limit(12);
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(scheduler.planned(), [(over, 1000)]);
@@ -224,7 +224,7 @@ fn what_became_of_plans_is_counted() {
     let expected =
         BackfillFigures { held: 1, made: 1, backfilled: 1, ..BackfillFigures::default() };
     assert_eq!(look(&mut scheduler, 2 * LONG), expected);
-    // The first ends five seconds late; so does the wide one begin.
+    // The first job ends five seconds late, so the wide one also starts late.
     tell_time(&cell, 6000);
     finish(&cell, JobId(2));
     finish(&cell, first);
@@ -233,10 +233,10 @@ fn what_became_of_plans_is_counted() {
     assert_eq!((figures.held, figures.started, figures.late, figures.late_ms), (0, 1, 1, 5000));
 }
 
-// --- The reference ----------------------------------------------------------------------------------
+// --- The reference model ------------------------------------------------------------------------
 
-/// A gang: number of tasks, cores and memory of each, estimated run time, how much sooner it ends,
-/// whether it has priority, and the delay after the previous gang.
+/// A gang: number of tasks, cores and memory of each, estimated run time, the time by which it ends earlier, whether it
+/// has priority, and the delay after the previous gang.
 type Gang = (u32, u64, u64, Option<u64>, u64, bool, u64);
 
 fn gangs() -> impl Strategy<Value = Vec<Gang>> {
@@ -245,8 +245,7 @@ fn gangs() -> impl Strategy<Value = Vec<Gang>> {
     prop::collection::vec(one, 1..20)
 }
 
-/// Earliest time at which enough of a job's tasks fit beside the running ones: tried at each time,
-/// on each machine.
+/// Earliest time at which enough of a job's tasks fit beside the running ones, by trying each time and machine.
 fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     let job = cell.job(id).unwrap();
     let request = &job.groups[0].request;
@@ -362,7 +361,7 @@ proptest! {
 
 // --- Races -------------------------------------------------------------------------------------
 
-/// Two schedulers with plans of their own race: all that the cell says holds, and every job is placed at last.
+/// Two schedulers with backfill plans race: the cell's invariants hold, and every job is placed in the end.
 #[test]
 fn schedulers_with_plans_race_and_all_jobs_are_placed() {
     let cell = cell(&[4; 6]);

@@ -1,5 +1,5 @@
-//! Backups: what is restored is the state that was saved, whatever was done to the file is noticed, and an
-//! image that is taken under load is the state at its version.
+//! Backups: a restore gives back the saved state, any damage of the file is detected, and an image taken under load is
+//! the state of its version.
 //!
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests backups` searches longer.
 
@@ -87,18 +87,18 @@ fn images_that_are_taken_under_load_are_states_that_there_were() {
     let (kinds, commands) = history::commands(7, 20_000);
     let shared = SharedCell::new(Cell::new(kinds.clone()));
     let images: Vec<Image> = std::thread::scope(|scope| {
-        // Two at once: each has its turn.
+        // Two concurrent backups take turns.
         let takers = [(); 2]
             .map(|()| scope.spawn(|| (0..20).map(|_| shared.image()).collect::<Vec<Image>>()));
         commands.iter().for_each(|command| drop(shared.apply(command.clone())));
         takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
     });
-    // What the state was when each command had been applied.
+    // The state after each command.
     let wanted: BTreeMap<Version, Image> =
         images.into_iter().map(|image| (image.version, image)).collect();
     let mut cell = Cell::new(kinds);
     let mut found = BTreeSet::new();
-    // A refusal is remembered and makes no new version: one may have several states.
+    // A cached rejection starts no new version, so one version may have several states.
     let mut compare = |cell: &Cell| {
         let image = wanted.get(&cell.version()).filter(|image| !found.contains(&image.version));
         if let Some(image) = image.filter(|image| cell.state_hash() == image.state_hash()) {

@@ -1,4 +1,4 @@
-//! Preemption that cannot cascade: bands of precedence and a cap on evictions, for schedulers that evict.
+//! Precedence bands, which keep preemption from cascading, and eviction limits, in schedulers that evict.
 
 use crate::small::{LONG, cell, job, placed, run, submit};
 use omega_cellstate::{CellHandle, SharedCell};
@@ -81,7 +81,7 @@ fn victims_are_looked_for_outside_the_band() {
     assert_eq!(jobs.iter().map(|id| placed(&cell, *id)).collect::<Vec<_>>(), [1, 1, 0, 0]);
     let again = run_seen(&mut scheduler, &cell, LONG + 1);
     assert_eq!((again.decisions, again.evictions), (0, 0), "it waits for something to change");
-    // Without the band there is somebody to evict again, and the scheduler hears of it.
+    // Without the band there are tasks to evict again, and the scheduler is woken.
     set(&cell, &[], None);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!((placed(&cell, high), placed(&cell, jobs[0])), (3, 0));
@@ -185,7 +185,7 @@ fn schedulers_that_race_for_evictions_get_no_more_than_the_cap() {
         }
         let gone = || 60 - low.iter().map(|id| placed(&cell, *id)).sum::<usize>();
         for span in 0..8u32 {
-            // All that this span allows is used up before the next one begins.
+            // The limit is exhausted in each time span.
             let mut rounds = 0;
             while gone() < ((span + 1) * COUNT) as usize {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The documentation as a book: `.ci/book` makes its sources, every page is a chapter, and every link leads somewhere.
+//! The documentation as a book: `.ci/book` makes its sources, every page is a chapter, and every link has a target.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     here.parent().expect("the package is in the workspace").to_owned()
 }
 
-/// Targets of the links in a Markdown text, with the part after `#` if they have one.
+/// Targets of the links in a Markdown text, with their anchors, if any.
 fn links(text: &str) -> Vec<(&str, Option<&str>)> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|to| !to.contains("://") && !to.contains(' '));

@@ -1,6 +1,6 @@
-//! The simulation of whole cells: some seeds of it, and that a seed is a run and no other.
+//! Simulation of whole cells: a few seeds, and a check that equal seeds give equal runs.
 //!
-//! Many more seeds are run by `cargo run -p omega-tests --bin chaos -- --seeds 2000`.
+//! `cargo run -p omega-tests --bin chaos -- --seeds 2000` runs many more seeds.
 
 use omega_tests::cluster;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn whole_cells_survive_some_seeds() {
     }
 }
 
-/// A bit of the last synced record flips, and the vote of that replica must not elect one without the record.
+/// A bit of the last synced record flips on one replica; its vote must not elect a leader without the record.
 #[test]
 fn a_damaged_end_of_a_log_elects_nobody_without_it() {
     let original = cluster::run_with_plan(900_002_206, |_| {});
@@ -20,7 +20,8 @@ fn a_damaged_end_of_a_log_elects_nobody_without_it() {
     cluster::run(900_002_206).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// A replica that has applied its own removal asks for no votes, so no other one tells it; its clients must hear of it.
+/// A replica that has applied its own removal requests no votes, so no other replica reports the removal to it; its
+/// clients must learn of it all the same.
 #[test]
 fn clients_of_a_replica_that_knows_of_its_removal_go_on_elsewhere() {
     cluster::run(7_200_005_933).unwrap_or_else(|violation| panic!("{violation}"));
@@ -28,7 +29,7 @@ fn clients_of_a_replica_that_knows_of_its_removal_go_on_elsewhere() {
 
 #[test]
 fn a_seed_gives_the_same_run_twice() {
-    // A hundredth of the seeds that are run before a change lands.
+    // One in a hundred of the seeds that run before a change is merged.
     for seed in (0..2_000).step_by(100) {
         let run = || cluster::run(seed).unwrap_or_else(|violation| panic!("{violation}"));
         let (first, second) = (run().to_string(), run().to_string());
@@ -43,7 +44,7 @@ fn digests(from: u64, count: u64) -> Vec<String> {
     let output = chaos.args(numbers).arg("--digests").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    // Seeds run on all processors, so their lines come in any order.
+    // Seeds run on all processors, so the order of their lines varies.
     let mut lines: Vec<String> =
         text.lines().filter(|line| line.contains(": digest ")).map(str::to_owned).collect();
     lines.sort_unstable();
@@ -52,7 +53,7 @@ fn digests(from: u64, count: u64) -> Vec<String> {
 
 #[test]
 fn a_seed_gives_the_same_run_in_every_process() {
-    // Three digits each, so that they sort as numbers do.
+    // Three digits each, so that text order is numeric order.
     let (from, count) = (300, 12);
     let here: Vec<String> = (from..from + count)
         .map(|seed| {
@@ -60,7 +61,7 @@ fn a_seed_gives_the_same_run_in_every_process() {
             format!("seed {seed}: digest {:016x}", report.digest)
         })
         .collect();
-    // Each process has other addresses, and other keys of its hash maps.
+    // Each process has different addresses and hash map keys.
     assert_eq!(digests(from, count), here);
     assert_eq!(digests(from, count), here);
 }

@@ -1,5 +1,5 @@
-//! Views with claims of their own: through every sync, whenever the answer comes, a claim is off
-//! the view exactly once, until it is part of the cell or refused.
+//! Views with their own claims: through every sync, and whenever the result arrives, a claim is subtracted from the
+//! view exactly once, until it is part of the cell or rejected.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -67,7 +67,7 @@ impl Scheduler {
         self.sent.push((txn, None));
     }
 
-    /// Lets a transaction reach the cell, or its answer the scheduler.
+    /// Delivers a transaction to the cell, or its result to the scheduler.
     fn advance(&mut self, world: &mut World) {
         if self.sent.is_empty() {
             return;
@@ -92,7 +92,7 @@ impl Scheduler {
             index += usize::from(this);
             !this || (!seen && commit.conflict_of_claim(index - 1).is_none())
         });
-        // What was taken but is not yet in the view stays off until the next sync.
+        // An accepted claim stays subtracted until the next sync.
         let number = Some(txn.id.number);
         self.kept.iter_mut().filter(|k| k.number == number).for_each(|k| k.number = Some(TAKEN));
     }
@@ -102,7 +102,7 @@ impl Scheduler {
         self.kept.retain(|kept| kept.number != Some(TAKEN));
     }
 
-    /// Free resources in the view is what would be free in the cell with the kept claims.
+    /// Checks that the view's free amounts are those of the cell minus the kept claims.
     fn check_free(&self, world: &World) {
         let reference = &world.reference;
         for row in 0..reference.rows().len() {
@@ -135,7 +135,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends everything that is under way.
+    /// Completes everything that is under way.
     fn finish(&mut self, world: &mut World) {
         self.view.drop_claims(usize::MAX);
         self.kept.retain(|kept| kept.number.is_some());
@@ -152,7 +152,7 @@ const TAKEN: u64 = u64::MAX;
 fn a_claim_is_off_the_view_exactly_once() {
     for seed in seeds(400) {
         let mut world = World::new(seed);
-        // Jobs must stay known while their claims are under way.
+        // Jobs must not be forgotten while their claims are under way.
         world.keep_jobs();
         let (id, number) = world.register("claims");
         let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
@@ -195,7 +195,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
         me.view.drop_claims(me.view.open_claims() / 2);
         me.view.drop_claims(usize::MAX);
         assert_equal_views(&world, &mut me.view);
-        // The same for claims that were submitted and never judged.
+        // The same for claims that were submitted and never committed.
         me.kept.clear();
         (0..20).for_each(|_| me.claim(&mut world));
         let txn = me.view.take_transaction();
@@ -204,7 +204,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
     }
 }
 
-/// Two machines of one zone, and a job with anti-affinity between its tasks' zones.
+/// Two machines of one zone, and a job whose tasks repel each other by zone.
 #[test]
 fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     let machine = |name: &str, zone: &str| {
@@ -238,8 +238,8 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
 }
 
-/// Over a network, answers overtake deltas. Without other schedulers, a view that lags behind its
-/// own commits shows exactly the free amounts.
+/// Over a network, results overtake deltas. Without other schedulers, a view that is behind its own commits shows
+/// exactly the free amounts.
 #[test]
 fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     for seed in seeds(300) {
@@ -295,7 +295,7 @@ fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     }
 }
 
-/// Three machines with devices, and two jobs of many tasks: one asks for devices.
+/// Three machines with devices, and two jobs of many tasks, one of which requests devices.
 fn small_cell(dice: &mut Dice) -> (SharedCell, [Arc<Job>; 2]) {
     let kinds = Kinds::standard();
     let gpu = kinds.by_name("gpu").unwrap();

@@ -1,4 +1,4 @@
-//! Cluster resources in schedulers: the last licence, waits for one, explanations, and races.
+//! Cluster resources in schedulers: the last licence, pending jobs, explanations, and races.
 
 use crate::small::{LONG, add_machine, amounts, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{Cell, SharedCell, View};
@@ -44,7 +44,7 @@ fn claimed(cell: &SharedCell) -> u64 {
     cell.read(|cell| cell.resources().claimed.get(LICENCE))
 }
 
-/// Number of decisions there were.
+/// Number of decisions so far.
 #[derive(Default)]
 struct Decisions(usize);
 
@@ -64,7 +64,7 @@ fn as_many_are_placed_as_there_are_licences_and_the_others_wait_for_one() {
     run(&mut scheduler, &cell, 2 * LONG);
     let mut seen = Decisions::default();
     for index in 0..4 {
-        // Room comes free, and no licence.
+        // A machine becomes free, but no licence.
         report(&cell, task(plain, index), TaskReport::Finished);
         scheduler.step(&cell, 2 * LONG, &mut seen).unwrap();
     }

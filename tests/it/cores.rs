@@ -49,7 +49,7 @@ fn aligned_tasks_fill_one_node_before_the_next() {
     let job = submit(&cell, pinned("rank", 4, CoreRequest::on_one_node(3)));
     run(&mut scheduler(&cell, "default"), &cell, 0);
     assert_eq!(cores(&cell, job), [vec![3], vec![3], vec![0, 3], vec![0, 3]]);
-    // Four cores are left, and none of the nodes has three.
+    // Four cores are left, but no node has three.
     let third = submit(&cell, pinned("late", 1, CoreRequest::on_one_node(3)));
     let spread = submit(&cell, pinned("spread", 1, CoreRequest::any(3)));
     let mut scheduler = scheduler(&cell, "default");
@@ -139,7 +139,7 @@ fn evictions_make_room_on_one_node() {
     let low = submit(&cell, pinned("low", 4, CoreRequest::on_one_node(2)));
     run(&mut scheduler(&cell, "default"), &cell, 0);
     report(&cell, task(low, 3), TaskReport::Finished);
-    // Two cores are left of the second node: one more of it must go, and none of the first.
+    // The second node has two cores left, so one more task must leave it, and none the first.
     let mut high = pinned("high", 1, CoreRequest::on_one_node(4));
     high.precedence = Precedence(1);
     let high = submit(&cell, high);

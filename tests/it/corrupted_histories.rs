@@ -1,4 +1,4 @@
-//! The checker of histories, checked on runs of the simulation: see `tests/src/cluster/damage.rs`.
+//! Tests of the history checker on runs of the simulation: see `tests/src/cluster/damage.rs`.
 
 use omega_tests::cluster::damage::{Run, damage_all};
 

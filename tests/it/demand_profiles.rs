@@ -56,11 +56,11 @@ fn race(days: &[u64], nights: &[u64]) -> [usize; 2] {
 #[test]
 fn services_in_anti_phase_share_what_neither_peak_would_leave() {
     for _ in 0..20 {
-        // By day 3n + m <= 10, by night n + 3m: five together at most, however they race.
+        // By day 3n + m <= 10, by night n + 3m <= 10: at most five together, in every race.
         let [days, nights] = race(&[3, 1], &[1, 3]);
         assert!(days + nights >= 4 && 3 * days + nights <= 10 && days + 3 * nights <= 10);
         assert!(3 * (days + nights) > 10, "more than the peaks would allow");
-        // One more of either would be too much: nobody gave up early.
+        // One more of either would exceed the machine: no scheduler gave up early.
         assert!(3 * (days + 1) + nights > 10 || days + 1 + 3 * nights > 10);
         assert!(3 * days + nights + 1 > 10 || days + 3 * (nights + 1) > 10);
     }
@@ -90,7 +90,7 @@ fn a_service_wakes_when_its_hours_become_free_though_the_peak_stays() {
     assert_eq!(placed(&cell, next), 1);
 }
 
-/// A view of a machine of ten cores: `low` tasks of precedence 0 run there, and one of precedence 1 wants to.
+/// A machine of ten cores on which `low` tasks of precedence 0 run, and the victims of one task of precedence 1.
 fn victims(low: &[(&str, &[u64])], high: &[u64]) -> Vec<JobId> {
     let cell = cell(&[10]);
     let mut scheduler = scheduler(&cell, "default");
@@ -117,12 +117,12 @@ fn only_those_go_whose_hours_are_wanted() {
     assert_eq!(victims(&[day, night], &[1, 5]), [JobId(1)]);
     assert_eq!(victims(&[day, night], &[9, 9]), [JobId(0), JobId(1)]);
     assert_eq!(victims(&[day, night], &[11, 0]), [], "that is more than there is");
-    // What is flat is judged at the highest point of what varies.
+    // A constant demand is checked against the highest point of the sum.
     assert_eq!(victims(&[day, night], &[4]), [JobId(1)]);
 }
 
-/// A load report is stored with the claims at that time, as `free` counts them: for two services
-/// with different peak hours that is less than the sum of their requests.
+/// A load report is stored with the machine's claims at that time. For two services with different peak hours these are
+/// less than the sum of their requests.
 #[test]
 fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     let mut cells = Trio::new(&Kinds::standard());
@@ -142,7 +142,7 @@ fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
     assert_eq!(machine.load.unwrap().claimed.get(KindId::CPU), 5000);
 }
 
-/// A claim with optional resources of a group without any claims the group's request, hour by hour.
+/// A claim with optional resources for a group without any claims the group's request with its demand profile.
 #[test]
 fn a_claim_with_optional_resources_of_a_group_without_any_varies_over_the_day() {
     let mut cells = Trio::new(&Kinds::standard());

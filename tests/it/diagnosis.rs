@@ -1,4 +1,4 @@
-//! Checks diagnoses by applying their remedies: each must open as many machines as it says.
+//! Diagnoses, checked by applying their remedies: each must make as many machines feasible as it says.
 
 use crate::placement_plugins::Silent;
 use crate::placement_world::World;
@@ -140,7 +140,7 @@ fn check_lift(world: &mut World, group: &TaskGroup, before: usize, lift: (&Obsta
     }
 }
 
-/// Request of the group, less the amounts that a machine lacks.
+/// The group's request minus the amounts that a machine lacks.
 fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
     let mut smaller = group.clone();
     for (kind, missing) in &shortage.amounts {
@@ -151,7 +151,7 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
         (count > 0).then_some(DeviceRequest { count, ..devices })
     });
     smaller.cores = group.cores.and_then(|cores| {
-        // A group that asks for less `cpu` can have no more cores than that.
+        // A group with a smaller CPU request can have only as many exclusive cores.
         let count = cores.count.saturating_sub(shortage.cores as u16);
         let count = count.min((smaller.request.get(KindId::CPU) / 1000) as u16);
         (count > 0).then_some(CoreRequest { count, ..cores })
@@ -193,7 +193,7 @@ fn check_remedies(seed: u64, machines: usize) {
             Remedy::LargerMachine { shortage } => {
                 assert_eq!(feasible_when_empty(&world, &spec), diagnosis.feasible);
                 let mut larger = (**world.view.machine(shortage.machine.row()).unwrap()).clone();
-                // It bears another's name, which the group may ask for.
+                // It has another name, which the group may require.
                 let named = spec.rules.machine.is_some();
                 larger.name = "larger".into();
                 for (kind, missing) in &shortage.amounts {

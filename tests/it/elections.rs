@@ -1,5 +1,5 @@
-//! Nodes in one thread, message by message: whom they elect where the log of one may have lost its end, and which
-//! changes of the members a leader refuses.
+//! Raft nodes in one thread, message by message: elections after a possible loss of a log's end, and membership changes
+//! that a leader rejects.
 
 use omega_cellstate::planted::{self, Bug};
 use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
@@ -37,7 +37,7 @@ fn settle(nodes: &mut [&mut Node]) {
     settle_but(nodes, |_| false);
 }
 
-/// Delivers all messages but some, which are the answer.
+/// Delivers all messages except lost ones, which are returned.
 fn settle_but(nodes: &mut [&mut Node], lost: impl Fn(&Message) -> bool) -> Vec<Message> {
     let mut kept = Vec::new();
     loop {
@@ -72,7 +72,7 @@ fn leads(node: &Node) -> bool {
     node.leadership().is_leader
 }
 
-/// Entry 7 was acknowledged by 1 and 2, and 2 has lost it: 3 never had it.
+/// Replicas 1 and 2 acknowledged entry 7, and 2 has lost it; 3 never had it.
 #[test]
 fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
     let mut two = start(2, 6, Some(7), &three());
@@ -112,7 +112,7 @@ fn all_votes_together_count_in_spite_of_doubts() {
     }
 }
 
-/// All must have voted for the same candidacy.
+/// All votes must be for the same candidacy.
 #[test]
 fn a_late_vote_is_not_one_of_all() {
     let mut one = start(1, 6, None, &three());
@@ -192,7 +192,7 @@ fn a_change_that_would_lose_the_quorum_is_refused() {
     assert!(one.propose_change(&remove(2)).is_ok());
 }
 
-/// Whether a new leader leads on once it has committed the entry of an earlier one that removes it.
+/// Whether a new leader continues to lead after it has committed the entry of an earlier leader that removes it.
 fn leads_after_its_removal() -> bool {
     let [mut one, mut two, mut three] = [1, 2, 3].map(|id| start(id, 6, None, &three()));
     one.campaign();
@@ -200,10 +200,10 @@ fn leads_after_its_removal() -> bool {
     tick(&mut one, &mut [&mut two, &mut three]);
     let remove = MembershipChange::one(MemberStep::Remove(two.id()));
     one.propose_change(&remove).unwrap();
-    // Both others have the entry, and the leader does not hear of it: it goes without a commit.
+    // Both others have the entry, but the leader does not learn that: it dies before the commit.
     settle_but(&mut [&mut one, &mut two, &mut three], |message| message.to == ReplicaId(1));
     assert!(two.membership().contains(two.id()));
-    // As if it had handed over: the others would not elect anybody as long as they think that it leads.
+    // As after a transfer of leadership: otherwise the others would not vote while they believe that it leads.
     let term = one.leadership().term;
     two.receive(&Message::new(MessageKind::StandNow, one.id(), two.id(), term)).unwrap();
     settle(&mut [&mut two, &mut three]);

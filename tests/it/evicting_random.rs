@@ -1,5 +1,5 @@
-//! Several schedulers that evict race through one cell, in a random history: in the end nobody waits
-//! whom an eviction would help, nothing is lost, and no budget was broken without need.
+//! Several schedulers that evict, racing in a random history: in the end no task is pending that an eviction would
+//! help, no task is lost, and no budget was violated without need.
 
 use crate::histories::seeds;
 use crate::small::{LONG, assert_settled, cell_that_remembers, run};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of times room was made, and how often that broke a budget.
+/// Number of successful plans, and of those that violated a budget.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -100,7 +100,7 @@ impl PostFilter for Checked {
     }
 }
 
-/// A cell to which, now and then, another scheduler gets first.
+/// A cell in which another scheduler sometimes commits first.
 struct Race<'a> {
     cell: &'a SharedCell,
     other: Mutex<(Scheduler, Dice)>,
@@ -149,8 +149,7 @@ fn scheduler(cell: &SharedCell, (seed, index): (u64, u32), takes: &str, of: u32)
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Machines that would take a task once everybody less important had left, tried in copies of the
-/// cell.
+/// Machines that would accept a task without all less important tasks, tested in copies of the cell.
 fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -> Vec<usize> {
     let job = cell.read(|cell| cell.job(id.0).unwrap().clone());
     let helps = |row: &usize| {
@@ -231,7 +230,7 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
         }
         let (second, _) = race.other.into_inner().unwrap();
         let mut schedulers = [first, second, third];
-        // Whoever is evicted may evict others in turn, each time less important ones.
+        // Evicted tasks may in turn evict less important ones.
         for round in 1..12 {
             for scheduler in &mut schedulers {
                 run(scheduler, &cell, round * LONG);
@@ -250,7 +249,7 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
     assert!(made > 300 && broken > 30 && made > 2 * broken, "it is tried often: {made}, {broken}");
 }
 
-/// The budgets select the labels of the history's jobs.
+/// Checks that the budgets select the history's jobs by their labels.
 #[test]
 fn the_budgets_of_the_test_speak_of_its_tasks() {
     let labels = Labels::new([("app", "a")]);

@@ -1,4 +1,4 @@
-//! Tasks with rules about each other that are evicted.
+//! Eviction of tasks with rules about each other.
 
 use crate::small::{LONG, assert_settled, cell, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -49,8 +49,7 @@ fn apart(mut job: Job) -> Job {
     job
 }
 
-/// An evicted task stays in its machine's list until the next delta. It must not be evicted a
-/// second time.
+/// An evicted task stays in its machine's list until the next delta, and must not be evicted a second time.
 #[test]
 fn tasks_with_rules_are_evicted_once_though_deltas_come_late() {
     for base in [Profile::batch, Profile::service, Profile::first_fit] {

@@ -1,4 +1,4 @@
-//! The examples of `omega-schedulers` print what their readers are told.
+//! The examples of `omega-schedulers` print the documented output.
 
 #[path = "../../schedulers/examples/custom_scheduler.rs"]
 mod custom_scheduler;

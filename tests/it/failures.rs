@@ -1,4 +1,5 @@
-//! Tasks that find no machine spare others of their class the search, and no longer than it is true.
+//! The cache of unschedulable classes: a failed task spares equal tasks the search, but only while the failure is
+//! valid.
 
 use crate::small;
 use omega_cellstate::{Block, SharedCell};
@@ -34,7 +35,7 @@ fn cell() -> SharedCell {
     let cell = small::cell_that_remembers(10_000, &[8; 200]);
     for index in 0..JOBS {
         let mut job = small::job(&format!("j{index}"), 1, 1);
-        // The name of a group says nothing about its tasks.
+        // The group's name does not affect the class.
         job.groups[0].name = format!("g{index}").into();
         small::submit(&cell, job);
     }
@@ -87,7 +88,7 @@ fn a_change_that_helps_is_noticed() {
     assert_eq!(small::run(&mut scheduler, &cell, 3 * small::LONG), 8);
 }
 
-/// A rejected claim gives its room back: a job that found none beside it was not unschedulable.
+/// A rejected claim returns its room, so a job that failed beside it is not unschedulable.
 #[test]
 fn room_that_comes_back_is_noticed() {
     let cell = small::cell(&[8]);

@@ -21,10 +21,10 @@ use tokio::runtime::Runtime;
 
 const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
-/// The replica that gets no entries, until it asks how far it must apply before a read.
+/// The replica that receives no entries until it requests a read index.
 type Behind = Arc<Mutex<Option<ReplicaId>>>;
 
-/// A replica's end of the network, which drops the entries for the replica that is kept behind.
+/// A replica's network port, which drops the entries for the replica that is kept behind.
 #[derive(Debug)]
 struct Port {
     from: ReplicaId,
@@ -52,7 +52,7 @@ impl Transport for Port {
     }
 }
 
-/// Founds three replicas and runs them.
+/// Bootstraps and runs three replicas.
 fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
     let network = Network::default();
     let founders = Membership::founding(IDS);
@@ -91,13 +91,13 @@ fn job(name: &str) -> Job {
     Job::batch(name, TaskGroup::new(2, Amounts::new([100])))
 }
 
-/// Submits a job and returns its id, through any change of leader.
+/// Submits a job and returns its id, despite changes of leader.
 fn submit(cell: &ReplicatedCell, name: &str) -> JobId {
     loop {
         if let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job(name))) {
             return id;
         }
-        // In doubt: another leader took over, and the job may be there.
+        // The outcome is unknown after a change of leader, and the job may exist.
         cell.catch_up_with_all().unwrap();
         if let Some(id) = cell.read(|cell| cell.job_by_name(name)) {
             return id;
@@ -114,7 +114,7 @@ fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
     let runtime = Runtime::new().unwrap();
     let leads = |one: &Arc<Running>| one.status().leadership.is_leader;
     let mut names = (0..).map(|count| format!("job{count}"));
-    // A replica that comes to lead just then is not behind: another job, another follower.
+    // A replica that has just become leader is not behind: try another job and another follower.
     let (name, id, follower) = names
         .find_map(|name| {
             let leader = running.iter().position(leads)?;
@@ -134,7 +134,7 @@ fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
             match jobs.submit_job(request.clone()).await.map_err(ApiError::from) {
                 Ok(answer) => return answer.into_inner(),
                 Err(error) if error.code == ErrorCode::NameTaken => panic!("{error}"),
-                // Another leader may come at any time.
+                // The leader may change at any time.
                 Err(_) => {}
             }
         }

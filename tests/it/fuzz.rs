@@ -9,7 +9,7 @@ use omega_store::node::{
 use omega_tests::fuzz::Target;
 use std::process::Command;
 
-/// Runs in a process of its own, which measures the memory of each round.
+/// Runs in its own process, to measure the memory of each round.
 #[test]
 fn bytes_from_anywhere_are_read_or_refused() {
     for (target, rounds) in Target::ALL.map(|target| match target {
@@ -44,7 +44,7 @@ fn message(kind: MessageKind, term: u64) -> Message {
     Message::new(kind, ReplicaId(2), ReplicaId(1), Term(term))
 }
 
-/// A follower's raft panicked on the first of these; the second is one that no raft sends.
+/// A follower's raft panicked on the first of these; no raft sends the second.
 #[test]
 fn what_a_raft_cannot_send_on_is_refused() {
     let mut node = node();
@@ -57,7 +57,7 @@ fn what_a_raft_cannot_send_on_is_refused() {
     assert_eq!(node.receive(&far), Err(MessageError::Malformed("a position")));
 }
 
-/// Raft took it for a newer state, which nobody had loaded.
+/// Raft considered it newer, although no snapshot had been loaded.
 #[test]
 fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     let mut message = message(MessageKind::Snapshot, 4);
@@ -68,7 +68,7 @@ fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     assert!(matches!(error, MessageError::Contradiction { .. }), "{error}");
 }
 
-/// Followers once refused each other's questions, because these have no term.
+/// Followers once rejected each other's read requests, because these have no term.
 #[test]
 fn a_follower_reads_by_asking_its_leader() {
     let mut follower = node();

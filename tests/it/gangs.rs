@@ -1,5 +1,4 @@
-//! Gangs placed by several transactions: they complete under contention, and release their places
-//! on timeout.
+//! Gangs placed by several transactions: they complete under contention, and release their machines at the timeout.
 
 use crate::small::{LONG, cell, job, placed, report, run, scheduler, step, submit, task};
 use omega_cellstate::SharedCell;
@@ -21,7 +20,7 @@ fn holds(cell: &SharedCell, job: JobId) -> bool {
     cell.read(|cell| cell.gang_hold(job).is_some())
 }
 
-/// A scheduler of its own jobs with a bounded number of claims in a transaction.
+/// A scheduler of its own jobs with a bounded number of claims per transaction.
 fn small_scheduler(cell: &SharedCell, name: &str, claims: usize) -> Scheduler {
     let mut settings = Settings::new(name).with_search(Search::Full);
     settings.claims_max = claims;
@@ -70,7 +69,7 @@ fn a_gang_that_was_released_waits_while_others_take_the_room() {
     expire(&cell, 1000);
     expire(&cell, 2000);
     assert_eq!((placed(&cell, large), holds(&cell, large)), (0, false));
-    // The one who waited has the room as soon as it looks again, which is after a second at most.
+    // The waiting gang gets the room with its next retry, within a second.
     for at in (0..20).map(|tenth| LONG + tenth * 100_000_000) {
         run(&mut scheduler, &cell, at);
     }

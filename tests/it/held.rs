@@ -1,5 +1,5 @@
-//! Tasks that hold more or less than their group requests: what they want is taken where it is free and makes nobody
-//! wait, what they are resized to counts, and schedulers that race for the same room are judged one by one.
+//! Allocations that differ from the request: optional resources are used where they are free and delay no task, resizes
+//! count, and races for the same room are decided one by one.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
@@ -58,7 +58,8 @@ fn nobody_waits_because_another_one_took_more() {
 
 #[test]
 fn what_helps_nobody_is_not_given_up() {
-    // The third task finds no machine either way: the first keeps what it took, on a machine that only it has.
+    // The third task fits nowhere in any case: the first keeps its optional resources, on a machine that the third
+    // cannot use.
     let cell = cell(&[1, 1]);
     let fast = omega_core::Machine::new("fast", Amounts::new([1000, 0, 0, 1000]));
     crate::small::add_machine(&cell, fast);
@@ -127,7 +128,7 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     assert_eq!(free(), 0, "3 are needed by night beside it");
     assert_eq!(resize(&cell, "by-hand", task(night, 0), 1), None);
     assert_eq!(free(), 2);
-    // What is requested varies again, and is judged as if it were held all day.
+    // At its request the task varies again; the resize is checked as if it were constant.
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 3), None);
     assert_eq!(free(), 0);
     cell.read(|cell| cell.audit()).unwrap();
@@ -203,7 +204,7 @@ fn views_that_join_deltas_know_what_is_held_last() {
     assert_eq!(held, [1000, 3000]);
     assert_eq!(view.free(0, KindId::CPU), 4000);
     assert_eq!((view.holds_its_own(task(job, 0)), view.holds_its_own(task(job, 1))), (false, true));
-    // What would be free without it is what it holds.
+    // The room that its removal would free is its allocation.
     let second = view.tasks_on(0)[1];
     view.lift(0, second);
     assert_eq!(view.free(0, KindId::CPU), 7000);

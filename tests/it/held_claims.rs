@@ -1,6 +1,6 @@
-//! Views with claims that evict, are held, dropped, refused or never judged, and to which deltas come later than
-//! answers: after each step a view is what the cell was at the last sync, without the own claims and with the room
-//! of their victims.
+//! Views with claims that evict, are held, dropped, rejected or never committed, and with deltas that arrive after
+//! results: after each step a view is the cell at the last sync, minus its own claims and plus the room of their
+//! victims.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -21,7 +21,7 @@ enum Way {
     Taken(Version),
 }
 
-/// A claim that is off the view.
+/// A claim that is subtracted from the view.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     task: TaskId,
@@ -30,7 +30,7 @@ struct Kept {
     way: Way,
 }
 
-/// A task that makes room for a claim.
+/// A task that is evicted for a claim.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     of: TaskId,
@@ -48,7 +48,7 @@ struct Player {
     kept: Vec<Kept>,
     victims: Vec<Victim>,
     sent: Vec<(Transaction, Option<Commit>)>,
-    /// Deltas that have not come yet, each with the cell as it is after it.
+    /// Delayed deltas, each with the expected view after it.
     coming: VecDeque<(Delta, View)>,
     /// Version and lineage of the last sync.
     last: (Version, Version),
@@ -98,7 +98,7 @@ impl Player {
         let machine = self.view.machine_id(row);
         let percent = *world.dice.pick(&[0, 50, 100]);
         let mut chosen: Vec<PlacedTask> = self.view.tasks_on(row).to_vec();
-        // Of those that are as important, the cell lets none go.
+        // The cell allows the eviction of no equally important task.
         let precedence = world.reference.jobs()[&task.job].spec.precedence;
         let only_lower = world.dice.chance(80);
         chosen.retain(|victim| !only_lower || victim.precedence < precedence);
@@ -122,7 +122,7 @@ impl Player {
         (!fit.is_empty()).then(|| *world.dice.pick(&fit))
     }
 
-    /// Records another fate of a claim and its evictions.
+    /// Moves a claim and its evictions to another state.
     fn moves(&mut self, task: TaskId, way: Way) {
         self.kept.iter_mut().filter(|kept| kept.task == task).for_each(|kept| kept.way = way);
         let own =
@@ -171,7 +171,7 @@ impl Player {
         self.sent.push((txn, None));
     }
 
-    /// Lets a transaction reach the cell, or get lost, or its answer reach the view.
+    /// Delivers a transaction to the cell, loses it, or delivers its result to the view.
     fn advance(&mut self, world: &mut World) {
         if self.sent.is_empty() {
             return;
@@ -214,7 +214,7 @@ impl Player {
         }
     }
 
-    /// The cell sends what changed since it did so last.
+    /// Sends the changes since the last delta.
     fn send_delta(&mut self, world: &World) {
         let mut delta = Delta { lineage: self.last.1, ..Delta::default() };
         world.cell.sync(self.last.0, &Interest::AllJobs, &mut delta).unwrap();
@@ -236,7 +236,7 @@ impl Player {
         self.victims.retain(|v| v.off || matches!(v.way, Way::Sent(_) | Way::Taken(_)));
     }
 
-    /// The view is the base without the claims and the victims, done anew.
+    /// Compares the view with one built from the base without the claims and the victims.
     fn check(&mut self, world: &World) {
         let off: Vec<_> = self.victims.iter().filter(|victim| victim.off).copied().collect();
         off.iter().for_each(|victim| self.base.lift(victim.machine.row(), victim.task));
@@ -271,10 +271,10 @@ impl Player {
             booked.sort_unstable();
             assert_eq!(gone, booked, "{context}");
         }
-        // Devices are chosen anew with each sync, so only what asks for none must be judged alike.
+        // Devices are chosen again with each sync, so only groups without them must get the same check result.
         let no_pieces = |(job, group): &(JobId, usize)| {
             let group = &world.reference.jobs()[job].spec.groups[*group];
-            // Which pieces it gets depends on who came before it.
+            // The devices and cores depend on the order of claims.
             group.devices.is_none() && group.cores.is_none()
         };
         for id in world.groups().into_iter().filter(no_pieces) {
@@ -303,7 +303,7 @@ fn a_view_is_the_cell_without_its_claims_and_their_victims() {
     let (mut evicting, mut held, mut lagging) = (0, 0, 0);
     for seed in seeds(350) {
         let mut world = World::new(seed);
-        // Jobs must stay known while their claims are under way.
+        // Jobs must not be forgotten while their claims are under way.
         world.keep_jobs();
         (0..30).for_each(|_| world.step());
         let mut player = Player::new(&mut world);

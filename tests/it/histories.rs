@@ -1,7 +1,7 @@
-//! Random histories: a cell and its naive reference must agree at each step.
+//! Random histories: a cell and its naive reference model must agree at each step.
 //!
-//! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer, `OMEGA_SEEDS_FROM=1000` from another seed;
-//! `OMEGA_SEED=7` runs one history alone.
+//! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer, `OMEGA_SEEDS_FROM=1000` starts at another
+//! seed; `OMEGA_SEED=7` runs a single history.
 
 use omega_core::{Outcome, Rejection};
 use omega_tests::history;
@@ -9,7 +9,7 @@ use omega_tests::random::Generator;
 use omega_tests::reference::Reference;
 use std::collections::BTreeMap;
 
-/// Commands in a history: long enough to fill the small cells and to empty them again.
+/// Commands in a history: enough to fill the small cells and to empty them again.
 const LENGTH: usize = 60;
 
 /// A number from the environment.
@@ -72,7 +72,7 @@ fn random_histories_meet_every_reason() {
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }
 
-/// Names of the variants in an answer, without their fields.
+/// Names of the variants in a result, without their fields.
 fn names(answer: &Result<Outcome, Rejection>) -> Vec<String> {
     let variant = |debug: String| debug.split(['(', ' ']).next().unwrap_or_default().to_owned();
     match answer {

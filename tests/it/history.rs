@@ -1,4 +1,4 @@
-//! The past of a cell from a replica's directory, against the commands themselves applied one by one.
+//! Replay of a replica's directory, compared with applying the commands one by one.
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, Version};
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A replica of a cell of its own, whose snapshots come often if `snapshot_bytes` are few.
+/// A replica in a cell of its own that takes a snapshot every `snapshot_bytes`.
 fn replica(path: &Path, engine: EngineKind, snapshot_bytes: u64) -> Running {
     let origin = Origin { cell: CellId(7), kinds: Kinds::standard() };
     let identity = Identity { origin, replica: ReplicaId(1), engine };
-    // Small segments: there are many, and to open them is quick.
+    // Small segments: there are many, and opening them is fast.
     let options = SegmentOptions { segment_bytes: 16 << 10, ..SegmentOptions::default() };
     let directory = Directory::create_with(Arc::new(RealDisk), path, identity, options).unwrap();
     found(&directory, &Membership::founding([ReplicaId(1)])).unwrap();
@@ -124,8 +124,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Damages a file of a stopped replica, and replays the log: it is rejected, or gives the same
-/// state.
+/// Damages a file of a stopped replica and replays the log: it is rejected, or gives the same state.
 fn damage_and_replay(engine: EngineKind, rounds: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r1");

@@ -1,8 +1,7 @@
-//! Images: a cell that was restored goes on as the one that was never saved, a capture is what the
-//! state was when it began, and an image that no cell can have is refused by name.
+//! Snapshot states: a restored cell behaves like the original, a capture is the state when it began, and an invalid
+//! image is rejected with a specific error.
 //!
-//! `OMEGA_SEEDS=100000 cargo test -p omega-tests images` searches longer; `OMEGA_SEED=7` runs one
-//! history alone.
+//! `OMEGA_SEEDS=100000 cargo test -p omega-tests images` searches longer; `OMEGA_SEED=7` runs a single history.
 
 use crate::histories::seeds;
 use omega_cellstate::{
@@ -16,7 +15,7 @@ use omega_core::{
 use omega_tests::history;
 use omega_tests::random::Dice;
 
-/// Commands in a history: a part before the cut, and one after it.
+/// Commands in a history: a part before the snapshot, and one after it.
 const LENGTH: usize = 90;
 
 fn restored(image: &Image, seed: u64) -> Cell {
@@ -42,7 +41,7 @@ fn a_restored_cell_goes_on_as_if_it_had_never_been_saved() {
             assert_eq!(hashes.0, hashes.1, "seed {seed}, cut {cut}, {number}: {command:?}");
             again.audit().unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
             if dice.chance(5) {
-                // What was restored is saved and restored again.
+                // The restored cell is saved and restored again.
                 again = restored(&again.image(), seed);
             }
         }
@@ -74,7 +73,7 @@ fn a_capture_is_the_state_when_it_began() {
     }
 }
 
-/// A cell with one machine that accepts everything, and a scheduler.
+/// A cell with one machine that accepts every task, and a scheduler.
 pub(crate) fn small_cell() -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "s".into() }).unwrap();
@@ -127,7 +126,7 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
     }
 }
 
-/// Enough of each for several pieces of a capture.
+/// Enough jobs for several pieces of a capture.
 const JOBS: usize = 3000;
 const MACHINES: usize = 1500;
 
@@ -160,7 +159,7 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
         let policy = Policy { ttl_after_finished_ms: KEEP_MS, ..Policy::default() };
         cell.apply(Command::SetPolicy(policy)).unwrap();
         for job in (0..2 * JOBS as u64 / 3).map(JobId) {
-            // More ended jobs than are copied at once.
+            // More ended jobs than a piece has.
             cell.apply(Command::KillJob { job }).unwrap();
             if job.0 % 10 == 0 {
                 cell.apply(Command::Expire { now_ms: job.0 }).unwrap();
@@ -180,7 +179,7 @@ fn a_capture_in_many_pieces_is_the_state_when_it_began() {
             assert_eq!(captured.into_image(), wanted, "seed {seed}");
             assert!(cell.capture_more(1).is_none(), "seed {seed}: no capture goes on");
         }
-        // One that is given up leaves nothing behind.
+        // A dropped capture leaves nothing behind.
         cell.begin_capture();
         cell.end_capture();
         let hash = restored(&cell.image(), seed).state_hash();
@@ -210,7 +209,7 @@ fn a_view_of_another_lineage_starts_anew() {
         cell.apply(Command::RegisterScheduler { name: "late".into() }).unwrap();
         view.sync(&cell).unwrap();
         assert!(view.delta().full, "seed {seed}: and back");
-        // Two cells of one image number alike, so a view may go from one to the other.
+        // Two cells restored from one image have equal tracker numbers, so a view may move from one to the other.
         let references = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
         let mut delta = Delta::default();
         references[0].sync(Version(0), &Interest::AllJobs, &mut delta).unwrap();
@@ -219,7 +218,7 @@ fn a_view_of_another_lineage_starts_anew() {
     }
 }
 
-/// A cell with a bit of everything.
+/// A cell with some objects of every kind.
 pub(crate) fn rich_image() -> Image {
     let mut cell = Cell::new(Kinds::standard());
     let mut apply = |command: Command| cell.apply(command).unwrap();
@@ -286,7 +285,7 @@ fn machine_of(image: &mut Image, row: usize) -> &mut Machine {
     std::sync::Arc::make_mut(image.machines[row].machine.as_mut().unwrap())
 }
 
-/// Harm to all but the jobs.
+/// Damages of everything except jobs.
 fn harms_of_rows() -> Vec<Harm> {
     vec![
         harm!(i, set(&mut i.version, Version(u64::MAX)) => Version(_)),
@@ -332,7 +331,7 @@ fn harms_of_rows() -> Vec<Harm> {
     ]
 }
 
-/// Harm to what jobs are.
+/// Damages of jobs.
 fn harms_of_jobs() -> Vec<Harm> {
     vec![
         harm!(i, set(&mut spec(&mut i.jobs[1]).name, "x".into()) => Twice { what: "job", .. }),
@@ -350,7 +349,7 @@ fn harms_of_jobs() -> Vec<Harm> {
     ]
 }
 
-/// Damages to outcomes of tasks.
+/// Damages of tasks.
 fn harms_of_tasks() -> Vec<Harm> {
     vec![
         harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Placed(MachineId::first(1)))
@@ -393,7 +392,7 @@ fn an_image_that_no_cell_has_is_refused_by_name() {
     }
 }
 
-/// A changed snapshot state is rejected, or gives a cell that passes the audit.
+/// A damaged snapshot state is rejected, or gives a cell that passes the audit.
 #[test]
 fn a_mixed_up_image_is_refused_or_sound() {
     let mut taken = 0;
@@ -447,7 +446,7 @@ fn mix_up(image: &mut Image, dice: &mut Dice) {
     }
 }
 
-/// The numbers of jobs may be far apart; what lies between costs next to nothing.
+/// Job numbers may be far apart; a gap costs almost nothing.
 #[test]
 fn a_cell_that_has_seen_many_jobs_is_restored() {
     let mut cell = small_cell();
@@ -467,7 +466,7 @@ fn a_cell_that_has_seen_many_jobs_is_restored() {
     let again = Cell::from_image(cell.image()).unwrap();
     assert_eq!(again.state_hash(), cell.state_hash());
     assert_eq!(again.job_by_name("new"), Some(id));
-    // The old job is found, changed, captured and forgotten as any other.
+    // The old job can be found, changed, captured and forgotten like any other.
     let mut again = again;
     again.begin_capture();
     let wanted = again.image();

@@ -1,5 +1,5 @@
-//! Checks the counts of each job's tasks by machine, as views keep them, against a recount through
-//! claims, evictions, conflicts and syncs; and the plugins that read them against their formulas.
+//! Counts of each job's tasks by machine, as views keep them, compared with a recount through claims, evictions,
+//! conflicts and syncs; and the plugins that read them, compared with their formulas.
 
 use crate::histories::seeds;
 use crate::small::{self, add_machine, amounts, submit};
@@ -79,7 +79,7 @@ impl World {
             let placed = tasks.into_iter().filter_map(|(id, state)| Some((id, state.machine()?)));
             self.seen.extend(placed.map(|(id, machine)| (id, machine.row())));
         }
-        // A claim whose victim went by itself evicts nobody any more.
+        // A claim whose victim ended on its own evicts nothing any more.
         for (_, row, victims) in &mut self.open {
             victims.retain(|victim| self.seen.get(victim) == Some(row));
         }
@@ -153,7 +153,7 @@ impl World {
     fn kill(&mut self) {
         let at = self.dice.below(self.jobs.len().max(1));
         let Some((job, _)) = self.jobs.get(at).cloned() else { return };
-        // A scheduler forgets a job once its claims are answered.
+        // A scheduler forgets a job once its claims have results.
         if self.open.iter().all(|(task, ..)| task.job != job) {
             let _ = self.cell.apply(Command::KillJob { job });
         }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// The transaction is answered, or lost; or the last claim is dropped.
+    /// Returns the result of the transaction, or loses it; or drops the last claim.
     fn answer(&mut self) {
         match self.dice.below(4) {
             0 => {
@@ -204,13 +204,13 @@ impl World {
         self.sync();
     }
 
-    /// Whether some claim is on a machine that went: it is nowhere, though another may have the row.
+    /// Whether some claim is on a removed machine: it counts nowhere, even if another machine has the row.
     fn any_lost(&self) -> bool {
         let claims = (0..self.view.open_claims()).filter_map(|i| self.view.open_claim(i));
         claims.into_iter().any(|(_, machine, _)| self.machine(machine.row()) != machine)
     }
 
-    /// Number of tasks of a job that are on each row, counted anew.
+    /// Recount of the tasks of a job on each row.
     fn recount(&self, job: JobId) -> BTreeMap<usize, u32> {
         let evicted: BTreeSet<_> = self.open.iter().flat_map(|(.., victims)| victims).collect();
         let seen = self.seen.iter().filter(|(task, _)| !evicted.contains(task));

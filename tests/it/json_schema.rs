@@ -1,7 +1,6 @@
-//! The part of JSON Schema that our schemas use, so that tests can hold files against them.
+//! A validator for the part of JSON Schema that Omega's schemas use.
 //!
-//! It panics at a keyword that it does not know: a schema that says more than is checked here would
-//! be believed without a test.
+//! It panics at an unknown keyword, because a rule that is not checked would be trusted without a test.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A replica's process is killed repeatedly, on a real disk: acknowledged changes survive.
+//! A replica's process, killed repeatedly on a real disk: acknowledged changes survive.
 //!
 //! `OMEGA_KILLS=2000 cargo test -p omega-tests kills` repeats it more often.
 
@@ -61,8 +61,8 @@ fn refuse_a_second(engine: EngineKind) {
     opened(&path).open_log().unwrap();
 }
 
-/// Opens a directory that this process has just let go of. Where another test starts a process at that
-/// moment, the child has the lock, too, until it has become another program.
+/// Opens a directory that this process has just closed. If another test is starting a process at that moment, the child
+/// also has the lock until it executes another program.
 fn opened(path: &Path) -> Directory {
     for _ in 0..1000 {
         match Directory::open(Arc::new(RealDisk), path, Expected::default()) {
@@ -84,8 +84,8 @@ fn a_second_process_in_a_directory_on_rocksdb_is_refused() {
     refuse_a_second(EngineKind::RocksDb);
 }
 
-/// A file may not grow beyond a size, as if the disk were full: the write that meets it is torn, and
-/// the replica stops. With room it goes on, and has all that it acknowledged.
+/// A file may not grow beyond a size, as on a full disk: the write that reaches it is torn, and the replica stops. With
+/// space it continues, with everything that it acknowledged.
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_replica_on_rocksdb_without_room_stops_and_goes_on_with_room() {

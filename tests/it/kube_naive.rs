@@ -1,6 +1,6 @@
-//! The filters and scores of Kubernetes' scheduler, one machine at a time, from their formulas.
+//! The filters and scores of kube-scheduler, computed for one machine at a time from their formulas.
 //!
-//! Nothing here is shared with the plugins: it walks all machines and all tasks.
+//! It shares no code with the plugins, and scans all machines and tasks.
 
 use crate::kube_world::{World, of};
 use omega_core::{
@@ -148,7 +148,7 @@ fn beside(world: &World, group: &TaskGroup, row: usize) -> Option<bool> {
         let all = |other: &TaskGroup| terms.iter().all(|term| selects(&term.tasks, other));
         let meant: Vec<_> = world.placed.iter().filter(|(_, other)| all(other)).collect();
         let met = |level| meant.iter().any(|(at, _)| near(world, level, row, *at));
-        // Tasks on machines without a place count nowhere.
+        // Tasks on machines without a domain are not counted.
         let has_place = |at: &usize| {
             terms.iter().any(|term| domain(&world.machines[*at], &term.level).is_some())
         };
@@ -173,7 +173,7 @@ fn beside(world: &World, group: &TaskGroup, row: usize) -> Option<bool> {
     placed.any(meets).then_some(true)
 }
 
-/// Points of a raw value.
+/// The raw value of the taint score.
 pub(crate) fn tainted(world: &World, group: &TaskGroup, row: usize) -> i64 {
     tolerates(group, &world.machines[row], |effect| !hard(effect)) as i64
 }
@@ -209,7 +209,7 @@ pub(crate) fn drawn(world: &World, group: &TaskGroup, row: usize) -> i64 {
     sum
 }
 
-/// The raw value of wished spreads; `None` for a machine that takes no part.
+/// The raw value of preferred spreads; `None` for a machine that does not take part.
 pub(crate) fn spread(
     world: &World,
     group: &TaskGroup,
@@ -245,7 +245,7 @@ pub(crate) fn spread(
     Some(sum.round() as i64)
 }
 
-/// Points by how much is left (`least`) or in use.
+/// Points for the most (`least`) or the fewest free resources.
 pub(crate) fn fit(
     world: &World,
     group: &TaskGroup,
@@ -268,7 +268,7 @@ pub(crate) fn fit(
     parts
 }
 
-/// Points for how evenly kinds are in use.
+/// Points for the balance of usage between kinds.
 pub(crate) fn balanced(world: &World, group: &TaskGroup, row: usize, kinds: &[&str]) -> i64 {
     let points = |with: i64| {
         let mut shares = Vec::new();

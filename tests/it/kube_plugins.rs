@@ -1,4 +1,4 @@
-//! The plugins of Kubernetes' scheduler against their formulas, on random cells.
+//! The plugins of kube-scheduler against their formulas, on random cells.
 
 use crate::kube_naive as naive;
 use crate::kube_world::{World, kinds, random_group};
@@ -10,7 +10,7 @@ use omega_schedulers::plugins::{
 use omega_schedulers::{Appraisal, Profile, appraise};
 use proptest::prelude::*;
 
-/// Raw values and points of a score, by its name; `None` if it was silent.
+/// Raw values and points of a score by name; `None` if it did not apply.
 fn columns<'a>(appraisal: &'a Appraisal, name: &str) -> Option<(&'a [i64], Vec<i64>)> {
     let account = appraisal.scores.iter().find(|score| score.name == name).unwrap();
     let columns = account.columns.as_ref()?;
@@ -111,7 +111,7 @@ fn check_local(world: &World, group: &TaskGroup, appraisal: &Appraisal) {
     }
 }
 
-/// Other arguments than the default ones, on all machines, overfull ones too.
+/// Non-default arguments, on all machines, including overfull ones.
 fn check_arguments(world: &mut World, group: &TaskGroup) {
     let weights = [3, 1, 5];
     let resources = ["cpu", "memory", "example.com/fpga"];

@@ -1,6 +1,6 @@
-//! Random cells with everything that the plugins of Kubernetes' scheduler look at.
+//! Random cells with everything that the plugins of kube-scheduler read.
 //!
-//! Tasks are put on machines without a judge, so machines may be overfull and rules broken.
+//! Tasks are placed without a check, so machines may be overfull and rules violated.
 
 use crate::small;
 use omega_cellstate::{Cell, CellHandle, GroupRef, Interest, SharedCell, View};
@@ -17,7 +17,7 @@ use omega_tests::random::Dice;
 pub(crate) const KINDS: [&str; 6] =
     ["cpu", "memory", "example.com/fpga", "pods", "cpu (nominal)", "memory (nominal)"];
 
-/// The most that an amount may be.
+/// The largest amount.
 const AMOUNT_MAX: u64 = omega_core::limits::AMOUNT_MAX;
 
 pub(crate) fn kinds() -> Kinds {
@@ -29,7 +29,7 @@ pub(crate) fn kinds() -> Kinds {
     Kinds::new(KINDS.iter().map(kind).collect()).unwrap()
 }
 
-/// A cell, and the tasks on it by the row that they are on.
+/// A cell, with its tasks by row.
 pub(crate) struct World {
     pub(crate) cell: SharedCell,
     pub(crate) view: View,
@@ -77,7 +77,7 @@ impl World {
         small::submit(&self.cell, Job::batch(format!("j{}", self.jobs), group))
     }
 
-    /// A group to be placed, compiled.
+    /// Compiles a group to be placed.
     pub(crate) fn compile(&mut self, group: &TaskGroup) -> GroupRef {
         let id = self.submit(group.clone());
         self.view.sync(&self.cell).unwrap();
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// A random amount: an ordinary one, or an end of the range.
+/// A random amount: an ordinary one, or a bound of the range.
 fn amount(dice: &mut Dice, ordinary: &[u64]) -> u64 {
     match dice.below(12) {
         0 => 0,

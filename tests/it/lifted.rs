@@ -1,5 +1,4 @@
-//! Views with placements: the predicted state without some tasks equals the cell's after their
-//! release.
+//! Views with placements: the view without some tasks equals the cell after their release.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};

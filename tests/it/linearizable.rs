@@ -1,12 +1,12 @@
-//! A second opinion on histories, which trusts no version number and not the log: is there any order
-//! of what was asked, in keeping with the clock, in which a lone cell gives the same answers?
+//! An independent check of histories, which trusts neither version numbers nor the log: is there an order of the
+//! commands, consistent with their times, in which a single cell gives the same results?
 //!
-//! The search is that of Wing and Gong with the memory of Lowe: what could come next is tried, and a
-//! set of commands that led to the same state before is not tried again. It takes exponential time
-//! where much is unknown, so it looks at the beginnings of runs. It is sixty lines; the libraries for
-//! it bring a hundred others along.
+//! The search is that of Wing and Gong with the cache of Lowe: each possible next command is tried, and a set of
+//! commands that led to the same state before is not tried again. Its time is exponential in the number of unknown
+//! outcomes, so it checks the beginnings of runs. It has sixty lines; the libraries for it would add a hundred
+//! dependencies.
 //!
-//! Refusals are left out: a leader that is none any more may refuse by what it knew.
+//! Rejections are left out, because a deposed leader may reject by its own state.
 
 use omega_cellstate::Cell;
 use omega_core::{Command, Conflict, JobId, MachineId, Outcome, Rejection, SchedulerId, Version};
@@ -20,7 +20,7 @@ const WINDOW: usize = 100;
 /// Number of commands tried before a history counts as too hard.
 const TRIED_MAX: usize = 20_000;
 
-/// The parts of an answer that are no version numbers.
+/// Result without version numbers.
 #[derive(Clone, Debug, PartialEq)]
 enum Plain {
     Conflicts(Vec<Conflict>),
@@ -51,12 +51,12 @@ struct Operation {
     answered: Option<(u64, Plain)>,
 }
 
-/// An operation in the search.
+/// An operation of the search.
 fn operation(asked: &Asked) -> Option<Operation> {
     let mut command = asked.command.clone();
     let mut items = usize::MAX;
     if let Command::Commit(txn) = &mut command {
-        // Which versions there were is not to be trusted.
+        // Version numbers are not trusted.
         txn.base = Version(0);
         items = txn.items();
     }
@@ -71,8 +71,7 @@ fn operation(asked: &Asked) -> Option<Operation> {
     Some(Operation { command, invoked: asked.invoked, answered })
 }
 
-/// The first commands of a history. Those answered after the last one was requested may not be
-/// applied yet.
+/// The first commands of a history. A command answered after the last one was sent may not be applied yet.
 fn beginning(history: &History) -> Vec<Operation> {
     let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);
@@ -81,7 +80,7 @@ fn beginning(history: &History) -> Vec<Operation> {
     for one in &mut all {
         one.answered.take_if(|(completed, _)| *completed > end);
     }
-    // What must come early is tried first, and what need not be done at all last.
+    // Commands that must come early are tried first, and those that may never happen last.
     all.sort_by_key(|one| one.answered.as_ref().map_or(u64::MAX, |(completed, _)| *completed));
     all
 }
@@ -94,7 +93,7 @@ enum Verdict {
     TooHard,
 }
 
-/// Looks for an order.
+/// Searches for an order.
 fn search(operations: &[Operation], cell: &Cell) -> Verdict {
     let mut seen = BTreeSet::new();
     let mut stack = vec![(0u128, cell.clone())];

@@ -1,5 +1,5 @@
-//! Reported machine load: the columnar plugins against a naive form, one machine at a time; what wakes a
-//! job that found all machines too hot; schedulers with different limits in one cell.
+//! Load reports: the columnar plugins against a naive form for one machine; wake-ups of jobs for which all machines
+//! were too loaded; schedulers with different thresholds in one cell.
 
 use crate::placement_world::World;
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, rows, run, step, submit};
@@ -17,7 +17,7 @@ fn limits() -> Vec<Limit> {
     vec![Limit { kind: KindId::CPU, service_percent: 60, batch_percent: 85 }]
 }
 
-/// Usage of a kind on a machine, reckoned with amounts of any size.
+/// Usage of a kind on a machine, computed without overflow.
 fn naive_use(view: &View, row: usize, kind: KindId) -> i128 {
     let block = view.block(row / BLOCK);
     let claimable = i128::from(block.capacity(kind).unwrap()[row % BLOCK]);
@@ -63,7 +63,7 @@ fn check(seed: u64, machines: usize) {
     );
     Filter::keep(&limit, &mut world.view);
     Score::keep(&aware, &mut world.view);
-    // Jobs that have ended stay known however much time passes.
+    // No ended job is ever forgotten.
     let policy = Policy { ttl_after_finished_ms: u64::MAX, ..Policy::default() };
     world.cell.apply(Command::SetPolicy(policy)).unwrap();
     let mut now_ms = 1_000_000;
@@ -101,7 +101,7 @@ fn check(seed: u64, machines: usize) {
                 let context = format!("seed {seed} row {row}");
                 assert_eq!(scores[lane], naive_score(&tasks, row), "{context}");
                 assert_eq!(left >> lane & 1 == 1, naive_limit(&tasks, row), "{context}");
-                // One alone is what it is among others.
+                // A machine's value alone equals its value in the block.
                 let mut alone = [0; BLOCK];
                 aware.score(&tasks, block, 1 << lane, &mut alone);
                 assert_eq!(alone[lane], scores[lane], "{context}");
@@ -163,7 +163,7 @@ fn old_reports_give_way_to_what_is_claimed() {
     let id = submit(&cell, job("a", 1, 1));
     assert_eq!(run(&mut scheduler, &cell, LONG), 0);
     cell.apply(Command::Expire { now_ms: 3_600_000 }).unwrap();
-    // Time wakes nobody: the next news do.
+    // Time alone wakes no job; the next event does.
     let other = submit(&cell, job("b", 1, 1));
     assert_eq!(run(&mut scheduler, &cell, 40 * LONG), 2);
     assert_eq!((placed(&cell, id), placed(&cell, other)), (1, 1));

@@ -32,8 +32,8 @@ pub(crate) fn open(disk: &SimulatedDisk) -> Result<SegmentLog, OpenError> {
     SegmentLog::open(Arc::new(disk.clone()), folder(), OWNER, SMALL)
 }
 
-/// Random work on an engine and the naive log, compared after each step. `again` closes the engine
-/// and opens it.
+/// Applies random work to an engine and the naive log, and compares them after each step. `again` closes and reopens
+/// the engine.
 pub(crate) fn check(
     seed: u64,
     mut log: Box<dyn LogEngine>,
@@ -125,7 +125,7 @@ fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog 
     log
 }
 
-/// Power is lost at each operation in turn, also during reopening.
+/// Power fails at each operation in turn, also during reopening.
 #[test]
 fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     for seed in seeds(150) {
@@ -139,7 +139,7 @@ fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
             let error = work(&mut log, &mut naive, &mut worker, 100);
             assert!(!matches!(error, Err(WriteError::Full { .. })), "{what}: {error:?}");
             disk.crash(&mut dice);
-            // The power goes again while it is opened.
+            // Power fails again during opening.
             for _ in 0..dice.below(4) {
                 disk.fail(Operation::PowerCut, dice.below(6) as u64);
                 drop(open(&disk));
@@ -150,7 +150,7 @@ fn after_a_crash_at_any_operation_all_that_was_synced_is_there() {
     }
 }
 
-/// The writes of a killed process are in the page cache: they look durable, but are not yet.
+/// The writes of a killed process are in the page cache: they are visible, but not durable.
 #[test]
 fn what_an_opening_found_is_safe() {
     for seed in seeds(100) {
@@ -187,7 +187,7 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
                 drop(log);
                 disk.mend();
                 let mut log = reopen(&disk, &mut naive, &what);
-                // And what was found then is safe, whatever the system thought it had written.
+                // What was found then is durable, even if the system wrongly considered its pages clean.
                 let before = Held::of(&mut log);
                 disk.crash(&mut Dice::new(seed));
                 let mut log = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -212,7 +212,7 @@ fn a_full_disk_stops_nothing_for_ever() {
                 assert!(matches!(error, WriteError::Full { .. }), "seed {seed}: {error}");
                 full += 1;
                 compare(&mut log, &naive.now, &mut dice).unwrap();
-                // To forget entries is always possible, and frees the room for the next segment.
+                // Compaction is always possible, and frees the space for the next segment.
                 let base = naive.now.last();
                 log.compact(base).unwrap();
                 naive.done(Step::Compact(base));
@@ -271,7 +271,7 @@ fn a_log_that_cannot_be_opened_says_why() {
     assert!(matches!(open(&disk), Err(OpenError::BadSegment(_))));
 }
 
-/// A batch may be longer than segments are.
+/// A batch may be larger than a segment.
 #[test]
 fn a_long_batch_gets_a_segment_of_its_own() {
     let disk = SimulatedDisk::new(1);

@@ -1,5 +1,5 @@
-//! A replica that cannot save snapshots: its log stops growing, commits get an error, nothing is
-//! lost, and it continues by itself after a snapshot.
+//! A replica that cannot save snapshots: its log stops growing, commits get an error, nothing is lost, and it continues
+//! after the next snapshot.
 
 use omega_core::Command;
 use omega_store::directory::EngineKind;
@@ -81,7 +81,7 @@ fn whoever_starts_again_with_a_long_log_has_all_of_it_and_the_same_bound() {
     let acknowledged = work_until_refused(&mut lone);
     drop(lone);
     disk.crash(&mut Dice::new(1));
-    // A question that changes nothing is an entry like any other, so it is not asked here.
+    // A read is an entry like any other, so it is not used here.
     let mut lone = reopen(&disk);
     lone.next = acknowledged;
     assert!(!lone.work(), "the bound holds after a start, too");
@@ -132,7 +132,7 @@ fn a_leader_that_saves_no_snapshot_turns_commits_away_until_it_can() {
     assert_eq!(trio.restarts, 0);
 }
 
-/// It calls no election, so no message tells it that its leader has stepped down.
+/// A follower with a full disk starts no election, so no message tells it that its leader has stepped down.
 #[test]
 fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     let mut trio = Trio::new();
@@ -157,7 +157,7 @@ fn is_vote(message: &PeerMessage) -> bool {
     matches!(message, PeerMessage::Agree(message) if message.kind == MessageKind::Vote)
 }
 
-/// Starts it without checking its progress.
+/// Starts the replica without checking its progress.
 fn reopen(disk: &SimulatedDisk) -> Lone {
     let started = omega_tests::durable::open(Arc::new(disk.clone()), Path::new(FOLDER)).unwrap();
     let mut lone = Lone { started, next: 0 };

@@ -1,5 +1,5 @@
-//! Logs with damage anywhere: all entries, a prefix that ends at undetectable damage, or an error
-//! that names the file; never other entries.
+//! Logs with damage anywhere: opening yields all entries, a prefix up to undetectable damage, or an error that names
+//! the file; never other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};
@@ -80,7 +80,7 @@ fn lose_markers(disk: &SimulatedDisk) {
     });
     disk.damage(&path.expect("a log has a segment"), |bytes| {
         let end = bytes.iter().rposition(|byte| *byte != 0).expect("it is not empty");
-        // The last byte that is not zero is in the marker's second or third number.
+        // The last non-zero byte is in the marker's second or third number.
         let start = (end / 8 * 8).saturating_sub(16);
         let start = if bytes[start..start + 4] == [0; 4] { start } else { start + 8 };
         bytes[start..].fill(0);
@@ -123,8 +123,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// Without its marker, data written since the last sync but one may count as torn; then the
-/// possible loss is recorded until the log has as many entries again.
+/// Without its marker, data written since the last sync but one may count as torn; then the possible loss is recorded
+/// until the log reaches as far again.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -158,7 +158,7 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     }
 }
 
-/// A recorded loss stays until the log has as many entries again, or an operator clears it.
+/// A recorded loss stays until the log reaches as far again, or an operator clears it.
 #[test]
 fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let entry = |index, term| Entry {
@@ -226,7 +226,7 @@ fn random_damage_is_never_another_log() {
         for _ in 0..1 + dice.below(2) {
             what = format!("{what}; {}", disk.rot(&mut dice));
         }
-        // Whatever it is: `missing` fails the test if it is another log.
+        // Any result is fine: `missing` fails the test for other entries.
         drop(case.missing(&disk, &what));
     }
 }
@@ -258,14 +258,14 @@ fn a_shorter_or_missing_file_is_found() {
 
 fn check_cut(case: &Case, disk: &SimulatedDisk, path: &PathBuf, what: &str) {
     match case.missing(disk, what) {
-        // One that is not needed any more.
+        // An obsolete segment.
         Ok(missing) => assert_eq!(missing, 0, "{what}"),
         Err(OpenError::BadSegment(at)) => assert_eq!(at, *path, "{what}"),
         Err(error) => panic!("{what}: {error}"),
     }
 }
 
-/// Rubbish behind the end, such as a file system leaves after a crash, is no part of the log.
+/// Random bytes behind the end, as a file system may leave after a crash, are not part of the log.
 #[test]
 fn rubbish_behind_the_end_is_cut() {
     for seed in seeds(200) {
@@ -332,7 +332,7 @@ fn damage_after_the_opening_is_found_by_the_read() {
     assert!(error.to_string().contains("was damaged"), "{error}");
 }
 
-/// The mistake that the simulation does not find: with it, what follows a damaged record is lost without a word.
+/// The bug that the simulation does not find: with it, everything after a damaged record is silently lost.
 #[test]
 fn damage_inside_a_log_is_no_torn_end() {
     let lost = |bug| {

@@ -1,64 +1,66 @@
-//! The one integration binary: tests that concern more than one crate.
+//! The integration tests across crates, in one binary.
 //!
-//! - `history.rs`: every version from a directory, against the commands themselves.
-//! - `histories.rs`: a cell and its naive reference agree on random histories.
+//! - `histories.rs`: a cell and its naive reference model agree on random histories.
+//! - `history.rs`: replay of every version from a directory, against the commands themselves.
 //! - `images.rs`, `backups.rs`: cells that are saved and restored.
-//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
-//!   cell does, keep their claims, count what tasks wish of each other, and what would be without
-//!   some of them.
+//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views follow deltas, check like the
+//!   cell, keep their claims, count what preferences select, and predict the cell without some tasks.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
-//! - `traps.rs`: what wants more than a script.
-//! - `placement.rs`: what schedulers propose, compared with doing it the long way.
-//! - `load.rs`: what machines report as used, and the plugins that go by it.
-//! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
-//! - `diagnosis.rs`: what is said of tasks that wait, tried out.
-//! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of Kubernetes' scheduler, of now
-//!   and of old, against their formulas.
-//! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
-//! - `preemption.rs`: whom a preemption evicts.
-//! - `evicting.rs`, `evicting_random.rs`, `evicting_rules.rs`: the plugin that makes room by evicting, in the loop.
-//! - `peaks.rs`, `peak_controller.rs`: hours in which batch steps back: who is held back, who makes room, and who keeps
-//!   the calendar.
-//! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
+//! - `traps.rs`: edge cases that scripts cannot express.
+//! - `placement.rs`, `placement_plugins.rs`: decisions of schedulers, compared with a naive search.
+//! - `load.rs`: load reports, and the plugins that use them.
+//! - `profiles.rs`, `profile_docs.rs`: profile files, and their documentation.
+//! - `diagnosis.rs`: diagnoses of pending tasks, checked by applying their remedies.
+//! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of present and earlier kube-schedulers,
+//!   against their formulas.
+//! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the scheduler loop, step by step.
+//! - `preemption.rs`: victims of preemption.
+//! - `evicting.rs`, `evicting_random.rs`, `evicting_rules.rs`: the plugin that preempts, in the loop.
+//! - `peaks.rs`, `peak_controller.rs`: peak hours: rejected tasks, throttling, and the controller.
+//! - `points.rs`, `points_random.rs`: plugins that reject, wait and fail at each extension point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `reassign.rs`: machine reassignment against a checker of the contest.
-//! - `rebalance_retries.rs`: plans on cells that lose answers or check against an older state.
-//! - `rebalance.rs`, `rebalance_reference.rs`: rescheduling, reckoned by hand and the long way.
-//! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
-//! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
+//! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_retries.rs`: rebalancing, computed by hand and
+//!   naively; plans on cells that lose replies.
+//! - `waits.rs`: delay scheduling, and transactions that wait for more claims.
+//! - `wakes.rs`: waking only the jobs that an event may help leaves none unscheduled.
+//! - `failures.rs`: the cache of unschedulable classes.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
-//! - `runtime_affinity.rs`: what one scheduler takes away and another one's tasks need near them.
-//! - `bands.rs`: preemption that cannot cascade.
-//! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
-//! - `cluster_resources.rs`: what belongs to no machine, such as licences.
+//! - `runtime_affinity.rs`: removals by one scheduler of tasks that another one's tasks need.
+//! - `bands.rs`: precedence bands, which keep preemption from cascading.
+//! - `reservations.rs`, `backfill.rs`: reserved machines, and plans of batch queues.
+//! - `tenants.rs`: fair shares, limits and reclaiming.
+//! - `cluster_resources.rs`, `cores.rs`, `demand_profiles.rs`: resources of no machine, exclusive cores, and
+//!   demand by time of day.
 //! - `tasks_per_machine.rs`: the most tasks of a tenant on one machine.
-//! - `gangs.rs`: gangs that several transactions place.
-//! - `held.rs`: what tasks hold beside their groups' requests.
-//! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
-//! - `codec.rs`, `wire.rs`: commands and messages as bytes.
-//! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
-//! - `fuzz.rs`: bytes from anywhere.
-//! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
-//!   runs full, and when their files are cut or damaged.
+//! - `gangs.rs`: gangs placed by several transactions.
+//! - `held.rs`: allocations that differ from the request.
+//! - `threads.rs`, `races.rs`, `misbehaving.rs`: schedulers on threads, two that together would break a rule,
+//!   and ones that misbehave.
+//! - `codec.rs`, `wire.rs`, `messages.rs`: encoding of commands and messages.
+//! - `upgrades.rs`: compatibility with files of earlier versions, and of the API.
+//! - `fuzz.rs`: random bytes in every decoder.
+//! - `log.rs`, `log_rot.rs`, `log_bound.rs`: logs after power failures, on failing and full disks, with
+//!   damaged files, and without snapshots.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
-//! - `model/`: the commit protocol in the small, in every order of events.
-//! - `retries.rs`: what a replica refuses early, and what never.
-//! - `elections.rs`: whom replicas elect, and which changes of the members a leader refuses.
-//! - `misled.rs`: clients of a replica that breaks off, skips or answers out of order.
+//! - `model/`: a model of the commit protocol, in every order of events.
+//! - `retries.rs`: which requests the pre-check rejects, and which it never does.
+//! - `elections.rs`: elections, and membership changes that a leader rejects.
+//! - `replicated.rs`, `remote.rs`: a replicated cell, and one behind a socket, as a scheduler sees them.
+//! - `misled.rs`: clients of a replica that breaks streams, skips deltas or replies out of order.
 //! - `watches.rs`: watches of jobs against the cell.
 //! - `followers.rs`: calls that a follower answers while it is behind its leader.
-//! - `directory.rs`: the directory of a replica, and who may not work in it.
-//! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
-//! - `kills.rs`: a replica's process that is killed again and again.
-//! - `simulated_disk.rs`: the disk that all of this is tried on.
-//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
-//!   their way to a peer.
-//! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
-//!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
-//!   `planted`).
+//! - `directory.rs`: the directory of a replica, and its lock.
+//! - `nth_failure.rs`, `moody_disk.rs`: replicas on disks that fail, fill up, are damaged, or are slow.
+//! - `kills.rs`: a replica's process that is killed repeatedly.
+//! - `simulated_disk.rs`: the simulated disk itself.
+//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and in
+//!   transfer to a peer.
+//! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under
+//!   faults; checks of their histories; and injected bugs that must be found (with the feature `planted`).
 //! - `supply_chain.rs`: sources, licenses and accepted advisories of the dependencies.
-//! - `tidy.rs`: the repository's own rules.
+//! - `book.rs`, `tidy.rs`: the documentation as a book, and the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 

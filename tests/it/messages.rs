@@ -1,6 +1,6 @@
 //! Network messages: round trips over random histories of the cell.
 //!
-//! `OMEGA_SEED=7 cargo test -p omega-tests messages` runs one history alone.
+//! `OMEGA_SEED=7 cargo test -p omega-tests messages` runs a single history.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -13,7 +13,7 @@ use omega_tests::history;
 use prost::Message;
 use std::sync::Arc;
 
-/// A message, through its bytes.
+/// A message, encoded and decoded.
 fn through<M: Message + Default>(message: &M) -> M {
     M::decode(message.encode_to_vec().as_slice()).expect("what was encoded can be decoded")
 }
@@ -33,7 +33,7 @@ fn through_pieces(delta: &Delta, bytes: usize) -> Delta {
     convert::delta(whole).expect("it was a delta")
 }
 
-/// Returns the delta as schedulers see it: programs and payloads are for the roles of their tenant alone.
+/// The delta as schedulers get it: without programs and payloads, which only roles of the tenant may see.
 fn without_programs(delta: &Delta) -> Delta {
     let mut delta = delta.clone();
     for job in delta.jobs.iter_mut().filter_map(|of| of.job.as_mut()) {
@@ -105,7 +105,7 @@ fn every_command_comes_out_as_it_went_in() {
         assert_eq!(convert::kinds(list).expect("they were kinds"), kinds);
         let mut cell = omega_cellstate::Cell::new(kinds);
         for command in commands {
-            // What the cell refuses may mean something else as a message: an empty name is not said.
+            // A rejected command may change in the message: an empty name is omitted.
             let Ok(outcome) = cell.apply(command.clone()) else { continue };
             match &command {
                 Command::SubmitJob(job) => {

@@ -1,10 +1,9 @@
-//! Schedulers that do what they should not, beside two that do what they should, and an operator who
-//! changes machines, jobs, quotas and policies meanwhile: whatever is sent, the cell takes nothing that
-//! breaks a rule, answers as its naive reference does, and serves the two as before.
+//! Misbehaving schedulers next to two correct ones, while an operator changes machines, jobs, quotas and policies: the
+//! cell accepts nothing that breaks a rule, agrees with its naive reference model, and serves the two as before.
 //!
-//! The rogues decide on what the cell was long ago, claim tasks of others, on machines that are gone or
-//! full, with devices that are taken; they evict and release whom they like, and send transactions twice, with
-//! numbers that they have used, and from the future.
+//! The misbehaving schedulers decide on long outdated states, claim tasks of others, on removed or full machines, with
+//! devices that are in use. They evict and release any task, and send transactions twice, with used numbers, and with
+//! future ones.
 
 use crate::histories::seeds;
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
@@ -24,7 +23,7 @@ const ROGUES: u64 = 3;
 /// Requests of each misbehaving scheduler and of the operator.
 const ROUNDS: usize = 60;
 
-/// A cell, its replica and its reference behind one lock, and whatever makes the operator's commands.
+/// A cell, its replica and its reference model behind one lock, and the generator of the operator's commands.
 struct Watched {
     inner: Mutex<(Trio, Generator)>,
     refused: AtomicUsize,
@@ -48,7 +47,7 @@ impl Watched {
         let before = trio.reference().clone();
         let answer = trio.answer(command).unwrap_or_else(|what| panic!("{command:?}: {what}"));
         if let (Command::Commit(txn), Ok(Outcome::Commit(commit))) = (command, &answer) {
-            // One that was sent before gets its answer again, and nothing is done.
+            // A repeated transaction gets its cached result, and changes nothing.
             if commit.version > before.version() {
                 keeps_rules(txn, commit, (&before, trio.reference()));
             }
@@ -93,8 +92,8 @@ impl CellHandle for Watched {
     }
 }
 
-/// Checks, from the documents alone, that no commit claims more of a machine than may be claimed, or of a
-/// tenant's limit, or on a machine that is drained, or a port twice.
+/// Checks, from the documentation alone, that no commit exceeds a machine or a tenant's limit, uses a drained machine,
+/// or assigns a port twice.
 fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Reference, &Reference)) {
     let claims = txn.claims.iter().enumerate();
     for (_, claim) in claims.filter(|(i, _)| commit.conflict_of_claim(*i).is_none()) {
@@ -140,7 +139,7 @@ fn misbehave(cell: &Watched, seed: u64) {
             }
             generator.transaction(&seen)
         };
-        // Whether it was judged is the cell's matter.
+        // Any result is fine.
         drop(cell.commit(&txn));
         std::thread::yield_now();
     }
@@ -236,7 +235,7 @@ fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
         let late = cell.read(|cell| cell.job_by_name(&format!("late {takes}")).unwrap());
         let placed =
             || cell.read(|cell| cell.tasks(late).filter(|(_, s)| s.machine().is_some()).count());
-        // Whoever sleeps is tried again after an hour, and whoever failed then waits for the others' turns.
+        // A sleeping job is retried within an hour, and a failed one then waits for the others' turns.
         for round in 0..200 {
             let now = (1 + round / 50) * hour + round % 50;
             scheduler.step(cell, now, &mut Unobserved).unwrap();

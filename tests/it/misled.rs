@@ -16,8 +16,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// A message as it is misled: the transactions of a stream that came together, or a wish for deltas, with the number of
-/// streams before it.
+/// Handlers of the fake replica, for transactions of a stream that arrived together and for sync requests, with the
+/// number of earlier streams.
 type Commits =
     fn(usize, &[proto::CommitRequest]) -> Result<Vec<proto::CommitStreamResponse>, Status>;
 type Deltas = fn(u64) -> Vec<Delta>;
@@ -26,7 +26,7 @@ type Deltas = fn(u64) -> Vec<Delta>;
 #[derive(Clone)]
 struct Misleading {
     commits: Commits,
-    /// Number of transactions of a stream that are read before the first is answered.
+    /// Number of transactions of a stream that are read before the first reply.
     together: usize,
     deltas: Deltas,
     streams: Arc<Mutex<Vec<Vec<proto::CommitRequest>>>>,
@@ -108,7 +108,7 @@ impl SchedulingService for Misleading {
         self.syncs.lock().unwrap().push(since);
         let deltas = (self.deltas)(since);
         let told = deltas.iter().map(|delta| Ok(proto::Delta::from(delta))).collect::<Vec<_>>();
-        // Nothing more comes, and the stream stays open.
+        // The stream stays open without further messages.
         Ok(Response::new(Box::pin(tokio_stream::iter(told).chain(tokio_stream::pending()))))
     }
 
@@ -127,7 +127,7 @@ impl SchedulingService for Misleading {
     ) -> Result<Response<Self::CommitStreamStream>, Status> {
         let mut requests = request.into_inner();
         let mut came = Vec::new();
-        // Before the stream is answered: its sender knows of no stream yet.
+        // Before the stream is accepted, so the sender is still waiting for it.
         while came.len() < self.together {
             came.push(requests.message().await?.expect("it has something to say"));
         }
@@ -167,8 +167,7 @@ fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
     assert_eq!(retries, [false, true]);
 }
 
-/// A client drops a stream with answers out of order, so that no transaction gets another one's
-/// answer.
+/// A client drops a stream with replies out of order, so that no transaction gets the result of another one.
 #[test]
 fn an_answer_of_another_transaction_is_not_taken() {
     let answers_the_next = |before, came: &[proto::CommitRequest]| match before {

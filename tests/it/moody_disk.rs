@@ -1,7 +1,7 @@
-//! Replicas on threads, on disks that are slow now and then, or full for a while.
+//! Replicas on threads with disks that are slow at times, or full for a while.
 //!
-//! A replica's thread writes its log itself while the disk is quick, and leaves it to another thread when
-//! it was slow or is full. Whoever writes, what was acknowledged is there, on every replica.
+//! A replica's thread writes its log itself while the disk is fast, and leaves it to another thread after a slow write
+//! or on a full disk. In all cases acknowledged changes exist on every replica.
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Segments are small, so that a full disk is noticed soon.
+/// Small segments, so that a full disk is noticed soon.
 const SEGMENT_BYTES: u64 = 16 << 10;
 
 const TICK: Duration = Duration::from_millis(20);
 
-/// A disk whose temper is set from outside.
+/// A disk whose behaviour the test controls.
 #[derive(Clone, Debug, Default)]
 struct MoodyDisk {
     sync_ms: Arc<AtomicU64>,
@@ -157,7 +157,7 @@ fn replicas_agree_on_disks_that_are_slow_now_and_then() {
     let mut dice = Dice::new(7);
     for number in 0..120 {
         if dice.below(4) == 0 {
-            // Slower than what a replica's thread waits for, or quick.
+            // Slower than a replica's thread waits for, or fast.
             let temper = [0, 0, 7][dice.below(3)];
             replicas.disks[dice.below(3)].sync_ms.store(temper, Ordering::Relaxed);
         }
@@ -190,9 +190,10 @@ fn a_disk_that_was_full_is_written_again() {
                 next += 1;
                 match cell.ask(Ask::Command(job(next))) {
                     Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
-                    // Where all disks are full, nobody can be elected either.
+                    // If all disks are full, no leader can be elected either.
                     Answer::Again(Again::Full | Again::Leaderless) => break,
-                    // It waits for room, and may come yet; a full replica knows its last leader for longer than that one leads.
+                    // The request waits for space, and may be done later: a full replica still follows its last leader
+                    // after that has stepped down.
                     Answer::Unknown if replicas.running.iter().any(leads) => {}
                     Answer::Unknown => break,
                     answer => panic!("{answer:?}"),
@@ -200,7 +201,7 @@ fn a_disk_that_was_full_is_written_again() {
             }
             set_full(false);
             cell.catch_up_with_all().unwrap();
-            // There is room again, and soon a leader that knows it.
+            // There is space again, and soon a leader that knows it.
             loop {
                 next += 1;
                 if cell.apply(job(next)).is_ok() {
@@ -236,7 +237,7 @@ fn a_leader_whose_disk_is_full_is_followed_by_another() {
         number += 1;
         match cell.apply(job(number)) {
             Ok(_) => after += usize::from(!leads(lost)),
-            // What was asked of the old leader may be unknown.
+            // The outcome of a request to the old leader may be unknown.
             Err(AskError::Unknown) => {}
             Err(error) => panic!("{error}"),
         }
@@ -269,8 +270,8 @@ fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
     );
 }
 
-/// Both where the replica's own thread writes and falls silent, and where the log's thread does, because the
-/// disk was slow before: then the leader could go on saying that it leads.
+/// Covers both writers: the replica's own thread, which then falls silent, and the log's thread after a slow write,
+/// where the leader could continue to send heartbeats.
 #[test]
 fn a_leader_whose_disk_hangs_is_followed_by_another() {
     for slow_ms in [0, 20] {
@@ -283,7 +284,7 @@ fn a_leader_whose_disk_hangs_is_followed_by_another() {
         disk.hangs.store(true, Ordering::Relaxed);
         let others: Vec<usize> = (0..3).filter(|at| *at != lost).collect();
         let mut number = 3;
-        // What was asked of the old leader may be unknown; it is asked for again as another job.
+        // The outcome of a request to the old leader may be unknown; it is repeated as another job.
         while replicas.cells[others[0]].apply(job(number)).is_err() {
             number += 1;
         }

@@ -1,5 +1,5 @@
-//! A whole replica on a disk of which the Nth operation fails, that runs full, or whose files rot: what
-//! was acknowledged is there after a restart, or the refusal has a name.
+//! A whole replica on a disk whose Nth operation fails, that fills up, or whose files are damaged: after a restart all
+//! acknowledged changes exist, or the start fails with a specific error.
 
 use omega_store::directory::EngineKind;
 use omega_tests::disk::{Operation, SimulatedDisk};
@@ -24,8 +24,8 @@ fn open(disk: &SimulatedDisk) -> Result<Lone, String> {
     Lone::open(Arc::new(disk.clone()), Path::new(FOLDER))
 }
 
-/// Works until it stops or reaches a number. Returns the acknowledged transactions, and the reason
-/// of the stop.
+/// Works until it stops or reaches a number. Returns the number of acknowledged transactions, and the reason of the
+/// stop.
 fn work(disk: &SimulatedDisk, until: u64) -> (u64, Option<String>) {
     let mut lone = match open(disk) {
         Ok(lone) => lone,
@@ -87,7 +87,7 @@ fn a_full_disk_stops_nobody_and_loses_nothing() {
     assert!(refused > 0, "the disk was full");
 }
 
-/// Outcome of a file.
+/// Kind of damage of a file.
 #[derive(Clone, Copy, Debug)]
 enum Rot {
     Flip,

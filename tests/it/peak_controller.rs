@@ -1,5 +1,5 @@
-//! The peak controller: order of throttling and restoring, compared with a naive reference, and
-//! concurrently with schedulers.
+//! The peak controller: the order of throttling and restoring, compared with a naive reference model, and concurrently
+//! with schedulers.
 
 use crate::peaks::{batch, busy_by_day, cores, hour, service, wanting};
 use crate::small::{LONG, cell, job, placed, run, scheduler, submit, task};
@@ -45,7 +45,8 @@ fn tasks_give_up_what_they_took_then_the_youngest_of_the_least_important_go() {
     let mut keeper = keeper(&cell);
     assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "it is night");
     hour(&cell, 8);
-    // Six cores too many: four are what two tasks took, and then those go that came last, but for the dear one.
+    // Six cores must be freed: four are optional resources of two tasks; then the newest tasks are evicted, except the
+    // important one.
     assert_eq!(keeper.step(&cell).unwrap(), kept(2, 2, 0));
     assert_eq!(cores(&cell, old), [Some(1), Some(1)]);
     assert_eq!([old, young, dear, web].map(|job| placed(&cell, job)), [2, 0, 1, 1]);
@@ -54,7 +55,7 @@ fn tasks_give_up_what_they_took_then_the_youngest_of_the_least_important_go() {
     hour(&cell, 20);
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, young), 2);
-    // Five cores are left: enough for both to have what they want.
+    // Five cores are free: enough for the optional resources of both.
     assert_eq!(keeper.step(&cell).unwrap(), kept(0, 0, 2));
     assert_eq!(cores(&cell, old), [Some(3), Some(3)]);
     assert_eq!(keeper.step(&cell).unwrap(), Kept::default());
@@ -90,7 +91,7 @@ fn budgets_are_kept_and_changes_come_by_and_by() {
     assert!(steps.iter().all(|released| *released <= 4), "{steps:?}");
 }
 
-/// A batch task on a machine, as the reference sees it.
+/// A batch task on a machine, as the reference model sees it.
 #[derive(Clone, Debug)]
 struct Reference {
     id: TaskId,
@@ -102,8 +103,7 @@ struct Reference {
     now: [i64; 2],
 }
 
-/// Tasks to throttle on a machine with so large a batch share: by the documents of the plan, and with
-/// a recount for each question.
+/// Tasks to throttle on a machine with this batch share, by the documented plan, recounting for each step.
 fn reference_steps_back(
     mut tasks: Vec<Reference>,
     most: [Option<i64>; 2],
@@ -205,7 +205,7 @@ fn random_cell(dice: &mut Dice) -> (SharedCell, [Option<i64>; 2]) {
     (cell, most)
 }
 
-/// Knowledge of the reference of the batch tasks of a machine.
+/// The batch tasks of a machine, for the reference model.
 fn references(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Reference> {
     let of = |id: &TaskId| {
         let job = cell.job(id.job).unwrap();
@@ -322,7 +322,7 @@ fn keepers_and_schedulers_on_threads_come_to_the_share() {
     cell.read(|cell| cell.audit_no_overcommit().unwrap());
 }
 
-/// Number of cores of batch on a machine.
+/// Number of cores allocated to batch tasks on a machine.
 fn on(cell: &Cell, row: u32) -> i64 {
     cell.batch_allocated(omega_core::MachineId::first(row), KindId::CPU) / 1000
 }

@@ -48,7 +48,7 @@ pub(crate) fn wanting(name: &str, tasks: u32, cores: u64, more: u64) -> Job {
     job
 }
 
-/// Number of cores of batch on a machine.
+/// Number of cores allocated to batch tasks on a machine.
 pub(crate) fn batch(cell: &SharedCell, row: u32) -> i64 {
     cell.read(|cell| cell.batch_allocated(MachineId::first(row), KindId::CPU)) / 1000
 }
@@ -68,7 +68,7 @@ fn resize(cell: &SharedCell, job: JobId, cores: u64) -> Option<Reason> {
     cell.commit(&txn).unwrap().conflict_of(Item::Resize(0))
 }
 
-/// Number of decisions there were.
+/// Number of decisions so far.
 #[derive(Default)]
 struct Decisions(usize);
 
@@ -190,7 +190,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     assert_eq!((placed(&cell, web), cores(&cell, night)), (1, vec![Some(5), Some(1)]));
     let more = submit(&cell, service("more", 1, 5));
     run(&mut scheduler, &cell, 4 * LONG);
-    // Four cores come free of the other one, and then only it can go.
+    // Four cores of the other task become free, and after that it must be evicted.
     assert_eq!(placed(&cell, more), 1);
     let left = cores(&cell, night).into_iter().flatten().collect::<Vec<_>>();
     assert_eq!(left, [1], "one was evicted: it held five");
@@ -198,7 +198,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     crate::small::assert_settled(&mut scheduler, &cell, 5 * LONG);
 }
 
-/// Services on threads throttle the same batch tasks.
+/// Services on several threads throttle the same batch tasks.
 #[test]
 fn who_gives_way_to_several_at_once_gives_once() {
     let cell = cell(&[8; 4]);

@@ -1,5 +1,4 @@
-//! Proposals of schedulers, compared with a naive search: one task at a time, one machine
-//! at a time, by the judge alone.
+//! Decisions of schedulers, compared with a naive search that checks one task and one machine at a time.
 
 use crate::placement_plugins::Silent;
 use crate::placement_world::{PROFILES, World};
@@ -16,12 +15,12 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-/// Chance from a seed.
+/// A random generator for a seed.
 pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
 }
 
-/// A home of no blocks: then every search starts at the first block.
+/// An empty home range, so that every search starts at the first block.
 const FIXED: Home = Home { index: 0, of: u32::MAX };
 
 const SEARCHES: [Search; 6] = [
@@ -37,7 +36,7 @@ pub(crate) fn how(search: Search) -> Placement {
     Placement { search, home: FIXED, ..Placement::default() }
 }
 
-/// The best machine of a full search now.
+/// The best machine by a full search.
 fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32)> {
     let mut candidates = Candidates::default();
     let request = Request { profile, group, search: Search::Full, tasks: 1, home: FIXED };
@@ -45,14 +44,14 @@ fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
 
-/// The score that a machine has now, among all, by the full account.
+/// The score of a machine among all, by a full computation.
 fn score_of(view: &View, profile: &Profile, group: GroupRef, row: usize) -> i32 {
     let appraisal = appraise(view, profile, group);
     let position = appraisal.feasible.binary_search(&(row as u32)).expect("it is feasible");
     appraisal.totals[position] as i32
 }
 
-/// Every machine is feasible or has its reason; only one that is short of room may have several.
+/// Checks that every machine is feasible or has its reason; only a machine that is short of resources may have several.
 pub(crate) fn check_counts(explanation: &Explanation) {
     let (short, others): (Vec<_>, Vec<_>) =
         explanation.refused.iter().partition(|(reason, _)| matches!(reason, Reason::NoRoom(_)));
@@ -64,7 +63,7 @@ pub(crate) fn check_counts(explanation: &Explanation) {
     assert!((most..=sum).contains(&rest), "{explanation:?}");
 }
 
-/// The rows that the open claims are on, in order.
+/// The rows of the open claims, in order.
 pub(crate) fn claimed(view: &mut View) -> Vec<u32> {
     let txn = view.take_transaction();
     view.abandon(&txn);
@@ -87,8 +86,8 @@ fn one_by_one(
     chosen
 }
 
-/// (a) The scores of a batch, task by task: claimed again in its order, each machine is scored
-/// just before its claim.
+/// (a) Checks the scores of a batch, task by task: claimed again in its order, each machine is scored just before its
+/// claim.
 fn check_batch(seed: u64, machines: usize, count: u32) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     (0..20).for_each(|_| world.churn());
@@ -116,8 +115,8 @@ fn check_batch(seed: u64, machines: usize, count: u32) {
     }
 }
 
-/// (b) Rules about other tasks: proposals are accepted, and equal those of a greedy scheduler that
-/// checks each machine in turn.
+/// (b) Checks rules about other tasks: claims are accepted, and equal those of a greedy scheduler that checks each
+/// machine in turn.
 fn check_rules(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     for round in 0..8 {
@@ -149,7 +148,7 @@ fn check_rules(seed: u64, machines: usize) {
     }
 }
 
-/// (c), (d) Every search finds only feasible machines, and one if any exists; the explanation is
+/// (c), (d) Checks that every search finds only feasible machines, and one if any exists, and that the explanation is
 /// consistent.
 fn check_searches(seed: u64, machines: usize) {
     let mut world = World::new(seed, machines).with_reservations(seed);
@@ -227,7 +226,7 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         None => Profile::batch().with_score(PerMachine(ByJob), 3),
     };
     let mut remembers = Placer::default();
-    // More groups than jobs: some are alike.
+    // More groups than jobs, so that some are equal.
     let kinds: Vec<TaskGroup> = (0..4).map(|_| world.random_group()).collect();
     for round in 0..120 {
         let group = world.dice.pick(&kinds).clone();
@@ -236,7 +235,7 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         let search = *world.dice.pick(&SEARCHES);
         let home = Home { index: world.dice.below(3) as u32, of: 3 };
         let how = Placement { search, home, ..Placement::default() };
-        // On a view of its own: what is placed and taken back is a change, too.
+        // On a separate view, because placing and dropping also are changes.
         let (mut other, same_group) = world.fresh_view(&profile, group);
         let place = |view: &mut View, placer: &mut Placer, how, group| {
             placer.place(view, (&profile, how), (group, &tasks), &mut rng(seed + round));
@@ -257,7 +256,7 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
     }
 }
 
-/// Likes some jobs here and others there.
+/// A score whose preference depends on the job.
 struct ByJob;
 
 impl MachineScore for ByJob {

@@ -1,4 +1,4 @@
-//! Plugins of a user's own: in either form they decide alike, and none is asked in vain.
+//! User-defined plugins: both forms decide alike, and no plugin is called without need.
 
 use crate::placement::{check_counts, claimed, how, rng};
 use crate::placement_world::World;
@@ -61,7 +61,7 @@ impl Filter for Odd {
     }
 }
 
-/// The more memory is left, the better; beyond the worst and the best in places.
+/// Prefers free memory, with scores beyond the bounds in places.
 struct Roomy;
 
 fn roomy(memory: i64) -> i32 {
@@ -94,7 +94,7 @@ impl Score for Roomy {
     }
 }
 
-/// (e) A plugin about one machine decides as the columnar one does.
+/// (e) Checks that a plugin for one machine decides like the columnar one.
 fn check_forms(seed: u64, machines: usize, count: u32) {
     let mut world = World::new(seed, machines).with_reservations(seed);
     (0..10).for_each(|_| world.churn());

@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) view: View,
     pub(crate) dice: Dice,
     jobs: Vec<JobId>,
-    /// Dice of their own for reservations and run times.
+    /// A separate generator for reservations and run times.
     planner: Option<Dice>,
 }
 
@@ -57,7 +57,7 @@ impl World {
         self.view.compile(id, &job, 0)
     }
 
-    /// Another view of the cell, for a profile, with a group of this one compiled.
+    /// Another view of the cell for a profile, with a group of this one compiled.
     pub(crate) fn fresh_view(&self, profile: &Profile, group: GroupRef) -> (View, GroupRef) {
         let mut view = View::new(SchedulerId(1), 0).with_interest(Interest::Machines);
         view.sync(&self.cell).unwrap();
@@ -72,7 +72,7 @@ impl World {
         (0..count).map(|index| small::task(job, index)).collect()
     }
 
-    /// Commits the claims, and expects that the cell accepts all of them.
+    /// Commits the claims, all of which must be accepted.
     pub(crate) fn commit(&mut self) {
         if self.view.open_claims() == 0 {
             return;
@@ -85,7 +85,7 @@ impl World {
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     }
 
-    /// Creates such a world with occasional reservations.
+    /// Adds occasional reservations.
     pub(crate) fn with_reservations(mut self, seed: u64) -> World {
         self.planner = Some(Dice::new(seed ^ 0xB00C));
         self
@@ -120,12 +120,12 @@ impl World {
             }
             _ => Command::RemovePeaks { name },
         };
-        // One that there is, or is not, makes no difference.
+        // Whether the reservation exists makes no difference.
         drop(self.cell.apply(command));
         self.view.sync(&self.cell).unwrap();
     }
 
-    /// Places some tasks anywhere, and lets some others end.
+    /// Places some tasks anywhere, and ends some others.
     pub(crate) fn churn(&mut self) {
         self.plan();
         let mut group = self.random_group();
@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Removes all taints and devices: the first machine with some then changes what plugins report
-    /// of the whole cell.
+    /// Removes all taints and devices, so that the first machine that gets some changes what plugins report of the
+    /// whole cell.
     pub(crate) fn make_plain(&mut self) {
         for row in 0..self.view.rows() {
             let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));
@@ -166,7 +166,7 @@ impl World {
             1..4 => Command::DrainMachine { id, draining: self.dice.chance(50) },
             _ => {
                 let mut machine = random_machine(&mut self.dice, row);
-                // It never shrinks: every claim that was taken still fits.
+                // It never shrinks, so every accepted claim still fits.
                 machine.capacity = old.capacity.clone();
                 machine.name = old.name.clone();
                 machine.devices = if old.devices == 0 { machine.devices } else { old.devices };
@@ -178,7 +178,7 @@ impl World {
         self.view.sync(&self.cell).unwrap();
     }
 
-    /// Without rules about other tasks.
+    /// A random group without rules about other tasks.
     pub(crate) fn random_group(&mut self) -> TaskGroup {
         random_group(&mut self.dice)
     }
@@ -197,7 +197,7 @@ pub(crate) fn random_group(dice: &mut Dice) -> TaskGroup {
         let milli_each = *dice.pick(&[1000, 300, 500]);
         group.devices = Some(DeviceRequest { count: 1, milli_each });
     }
-    // Drawn with the request: every fifth group or so needs cores to itself.
+    // Derived from the request: about every fifth group needs exclusive cores.
     let count = (request[0] / 1000) as u16;
     group.cores = match request[1] >> 30 {
         2 if count > 0 => Some(CoreRequest::any(count)),

@@ -23,9 +23,10 @@ fn row(bug: Bug, proof: &Proof) -> String {
     format!("{:24} {found}{without}", format!("{bug:?}"))
 }
 
-/// Mistakes that no seed of few is known to show: the first since a replica in doubt names what it may have lost, the
-/// second since other replicas tell a removed one that it is. Tests of their own show them, without and with the mistake:
-/// `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`, `a_leader_that_commits_its_own_removal_steps_down`.
+/// Bugs that no small number of seeds reveals: the first since a replica in doubt states the entries that it may have
+/// lost, the second since other replicas tell a removed one of its removal. They have tests of their own, with and
+/// without the bug: `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`,
+/// `a_leader_that_commits_its_own_removal_steps_down`.
 const RARE: [Bug; 2] = [Bug::CorruptMiddleCut, Bug::RemovedLeaderStays];
 
 #[test]

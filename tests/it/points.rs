@@ -39,7 +39,7 @@ impl Stage {
         self.scheduler.waiting()
     }
 
-    /// Nothing is claimed, reserved or waiting: the view equals the cell.
+    /// Checks that nothing is claimed, reserved or waiting, so that the view equals the cell.
     fn assert_clean(&mut self, now: Nanos) {
         assert_settled(&mut self.scheduler, &self.cell, now);
         assert_eq!(self.ledger.book().open, Default::default());
@@ -189,7 +189,7 @@ fn a_claim_that_the_cell_refuses_is_unreserved() {
     stage.says.lines().permit.push_back(wait(LONG));
     let first = submit(&stage.cell, job("first", 1, 2));
     assert_eq!(stage.run(0), 0);
-    // Another scheduler does not see what waits.
+    // Another scheduler does not see waiting tasks.
     let mut other = job("other", 1, 1);
     other.scheduler = "other".into();
     let other = submit(&stage.cell, other);
@@ -203,7 +203,7 @@ fn a_claim_that_the_cell_refuses_is_unreserved() {
     stage.assert_clean(2 * LONG);
 }
 
-/// Whatever becomes of what a task waits for, its claim goes with it.
+/// A waiting task's claim is dropped if the task ends or loses its machine.
 #[test]
 fn a_task_that_ends_or_loses_its_machine_waits_no_longer() {
     let kill = |job| Command::KillJob { job };
@@ -275,7 +275,7 @@ fn a_gated_job_is_let_in_by_its_event_alone() {
     stage.assert_clean(LONG);
 }
 
-/// A change that frees no room.
+/// A change that frees no resources.
 fn report_nothing(cell: &SharedCell) {
     let id = cell.read(|cell| cell.machine_by_name("m0")).unwrap();
     cell.apply(Command::ReportLoad { id, load: amounts(1) }).unwrap();
@@ -291,7 +291,7 @@ fn a_gate_hears_of_quotas() {
     assert_eq!(stage.run(0), 1);
 }
 
-/// The smallest first, whatever its precedence.
+/// A queue order by size, whatever the precedence.
 struct SmallFirst;
 
 impl Order for SmallFirst {

@@ -1,5 +1,5 @@
-//! Plugins for tests of the points around a decision: one that says what it is told to, and one
-//! that keeps the books.
+//! Plugins for tests of the extension points around a decision: one with scripted answers, and one that checks the
+//! calls.
 
 use omega_core::TaskId;
 use omega_schedulers::{
@@ -10,14 +10,14 @@ use omega_tests::random::Dice;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Answers of a [`Says`] at each point, in order; then yes.
+/// Answers of a [`Says`] at each point, in order; afterwards it accepts.
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) admit: VecDeque<Refused>,
     pub(crate) reserve: VecDeque<Option<Refused>>,
     pub(crate) permit: VecDeque<Permission>,
     pub(crate) pre_bind: VecDeque<Option<Refused>>,
-    /// With it, it answers by chance where it has no lines.
+    /// If set, points without scripted answers are answered at random.
     pub(crate) mood: Option<Dice>,
 }
 
@@ -114,15 +114,15 @@ pub(crate) fn wait(at_most: Nanos) -> Permission {
 /// Events that a [`Ledger`] has recorded.
 #[derive(Default)]
 pub(crate) struct Book {
-    /// Tasks that were reserved, and neither given back nor bound.
+    /// Reserved tasks that were neither unreserved nor bound.
     pub(crate) open: BTreeSet<TaskId>,
     pub(crate) reserved: usize,
     pub(crate) unreserved: usize,
     pub(crate) bound: usize,
 }
 
-/// A plugin that keeps the books: every claim is reserved once, and then given back or bound once.
-/// It must be the first that reserves. Clones share the book.
+/// A plugin that checks the calls: every claim is reserved once, and then unreserved or bound once. It must be the
+/// first that reserves. Clones share the book.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 

@@ -1,5 +1,5 @@
-//! Plugins in a bad mood at every point, in a random world, over connections that break: nothing
-//! leaks, every reservation is ended once, and in the end what fits is placed.
+//! Plugins with random answers at every point, in a random world with broken connections: nothing leaks, every
+//! reservation ends once, and in the end everything that fits is placed.
 
 use crate::histories::seeds;
 use crate::points_fixtures::{Ledger, Says, with_both};

@@ -1,4 +1,4 @@
-//! The pool: schedulers on threads of their own, over a connection that breaks.
+//! The pool: schedulers on threads of their own, over broken connections.
 
 use crate::small::{add_machine, amounts, assert_settled, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View, Wake};
@@ -68,7 +68,7 @@ fn four_workers_place_every_task_once_over_a_connection_that_breaks() {
     let clock = Ticks::default();
     let total = AtomicUsize::new(0);
     let (done, all_placed) = channel();
-    // As many tasks as there is room for.
+    // As many tasks as fit.
     let jobs: Vec<JobId> = (0..40).map(|i| submit(&cell, job(&format!("j{i}"), 50, 1))).collect();
     let mut ended = std::thread::scope(|scope| {
         let observer = || Count { placed: &total, wanted: 2000, done: done.clone() };
@@ -105,7 +105,7 @@ fn a_pool_stops_while_it_works_and_while_it_sleeps() {
     }
 }
 
-/// A cell that wakes the schedulers of one name, and counts the syncs of all.
+/// A cell that wakes the schedulers of one name, and counts all syncs.
 struct Watching {
     cell: SharedCell,
     watched: &'static str,
@@ -164,7 +164,7 @@ fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
     let schedulers = ["watched", "looks"].map(scheduler);
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, &cell, &clock, schedulers.into());
-        // One looks each millisecond, and the other each quarter of a second, on a slow machine, too.
+        // Even on a slow machine, one syncs every millisecond, and the other every quarter of a second.
         while cell.syncs("looks") < 100 {
             std::thread::yield_now();
         }
@@ -176,7 +176,7 @@ fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
         while placed(&cell.cell, id) == 0 {
             std::thread::yield_now();
         }
-        // The cell still has the function, which does not keep the workers from ending.
+        // The cell still has the wake function, which does not keep the workers from ending.
         pool.stop()
     });
     assert!(ended.iter().all(|worker| worker.error.is_none()));
@@ -214,7 +214,7 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
         pool.wake();
         pool.stop()
     });
-    // The other worker has no jobs, and went on looking for some.
+    // The other worker has no jobs, and kept looking for some.
     assert_eq!(ended.len(), 2);
     assert_eq!(ended[1].error, None);
     assert!(matches!(

@@ -32,7 +32,7 @@ fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTas
     fits_now(&view, row, group)
 }
 
-/// Whether it may run there as it is, and its tenant may have it.
+/// Whether it may run there now, within its tenant's limits.
 fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
     view.judge(row, group).is_ok() && view.quota_room(group, 1) > 0
 }
@@ -92,8 +92,8 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// Tasks among these whose eviction together the cell rejects, because others need them by runtime
-/// affinity: the most important ones.
+/// The tasks among these whose eviction the cell rejects, because others need them by runtime affinity: the most
+/// important ones.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
         return Vec::new();
@@ -167,7 +167,7 @@ fn the_candidate_that_hurts_least_is_chosen() {
         let victims = victims.iter().map(|(precedence, number)| task(*precedence, *number));
         Candidate { row, victims: victims.collect(), violations }
     };
-    // Each heartbeats all before it: by budgets, highest precedence, sum, number, age.
+    // Each is better than all before it: by budgets, highest precedence, sum, number, age.
     let candidates = [
         candidate(0, &[(1, 1)], 1),
         candidate(1, &[(5, 2)], 0),
@@ -180,7 +180,7 @@ fn the_candidate_that_hurts_least_is_chosen() {
         let chosen = best(&candidates[..count]).map(|candidate| candidate.row);
         assert_eq!(chosen, Some(count - 1), "of the first {count}");
     }
-    // Equally good: the first.
+    // Of equals, the first.
     let equal = [candidate(7, &[(4, 8)], 0), candidate(8, &[(4, 8)], 0)];
     assert_eq!(best(&equal).map(|candidate| candidate.row), Some(7));
     assert_eq!(best(&[]), None);

@@ -1,8 +1,7 @@
-//! Documentation of profile files against the registry: the schema, the table of
-//! plugins, and the examples.
+//! Documentation of profile files against the registry: the schema, the table of plugins, and the examples.
 //!
-//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: read
-//! them before you commit them.
+//! `OMEGA_BLESS=1 cargo test -p omega-tests --test it profile_docs` writes the first two: review them before you
+//! commit.
 
 use crate::json_schema::allows;
 use omega_core::Kinds;
@@ -45,23 +44,22 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
 
 /// Every plugin of the library.
 fn table() -> String {
-    let mut text = "| name | also known as | point | arguments | what it does |\n".to_owned();
-    text += "|---|---|---|---|---|\n";
+    let mut text = "| name, alias | point | arguments | effect |\n|---|---|---|---|\n".to_owned();
     let schema = schema(&Registry::built_in());
     for plugin in Registry::built_in().plugins() {
-        let quoted: Vec<String> = plugin.aliases().map(|name| format!("`{name}`")).collect();
-        let (name, point, aliases) = (plugin.name(), plugin.point(), quoted.join(", "));
+        let names = std::iter::once(plugin.name()).chain(plugin.aliases());
+        let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         let arguments = match plugin.presence() {
             Presence::Always => "always there".to_owned(),
-            Presence::Optional => arguments(&schema, plugin.point(), name),
+            Presence::Optional => arguments(&schema, plugin.point(), plugin.name()),
         };
-        let what = plugin.sentence();
-        text += &format!("| `{name}` | {aliases} | {point} | {arguments} | {what} |\n");
+        let (names, point, effect) = (quoted.join(", "), plugin.point(), plugin.sentence());
+        text += &format!("| {names} | {point} | {arguments} | {effect} |\n");
     }
     text
 }
 
-/// The arguments of a plugin with their defaults, as the schema has them.
+/// The arguments of a plugin with their defaults, from the schema.
 fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let entries = schema["definitions"][point.name()]["oneOf"].as_array().unwrap();
     let entry = entries.iter().find(|entry| entry["properties"]["plugin"]["enum"][0] == name);
@@ -70,15 +68,15 @@ fn arguments(schema: &Value, point: Point, name: &str) -> String {
     let fields = arguments["properties"].as_object().into_iter().flatten();
     let described: Vec<String> = fields
         .map(|(name, field)| match field.get("default") {
-            Some(Value::Null) => format!("`{name}`, optional"),
+            Some(Value::Null) => format!("`{name}` (optional)"),
             Some(default) => format!("`{name} = {}`", as_toml(default)),
-            None => format!("`{name}`, required"),
+            None => format!("`{name}` (required)"),
         })
         .collect();
-    if described.is_empty() { "none".to_owned() } else { described.join(", ") }
+    described.join(", ")
 }
 
-/// A value as it is written in one line of TOML.
+/// A value as one line of TOML.
 fn as_toml(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -94,7 +92,7 @@ fn as_toml(value: &Value) -> String {
     }
 }
 
-/// A file must be accepted by the parser, by a cell with standard kinds, and by the schema.
+/// Checks that the parser, a cell with standard kinds, and the schema accept a file.
 fn check_example(name: &str, text: &str) {
     let profiles = Profiles::parse(text, &Registry::built_in());
     let profiles = profiles.unwrap_or_else(|why| panic!("{name}:{why}"));

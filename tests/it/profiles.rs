@@ -1,5 +1,5 @@
-//! Profile files: they make the profile that code makes, wrong ones are told by their place, and
-//! the schema allows what the parser takes.
+//! Profile files: they give the same profiles as code, errors name their place, and the schema allows exactly what the
+//! parser accepts.
 
 use crate::json_schema::allows;
 use crate::placement::{claimed, how, rng};
@@ -44,7 +44,7 @@ const SCORES: [Known; 14] = [
     ("avoid_marked", |p, _, w| p.with_score(AvoidMarked, w)),
 ];
 
-/// The name that a score has by itself.
+/// The name that a score has by default.
 fn own_name(name: &str) -> String {
     let registry = Registry::built_in();
     registry.find(Point::Score, name).expect("it is registered").name().to_owned()
@@ -116,7 +116,7 @@ fn check_same(seed: u64) {
     assert_eq!(place(&read), place(&code), "{file}");
 }
 
-/// Changes a file a little: a byte, a line or a word of it, in most cases to something wrong.
+/// Changes a byte, a line or a word of a file, in most cases to something invalid.
 fn spoil(dice: &mut Dice, file: &str) -> String {
     const WORDS: [(&str, &str); 12] = [
         ("name", "nam"),
@@ -174,7 +174,7 @@ fn check_spoiled(seed: u64) {
     let allowed = allows(&schema, &schema, &json);
     match read {
         Ok(_) => assert!(allowed, "the schema forbids what the parser takes:\n{file}"),
-        // What a schema cannot say, and what it could.
+        // Errors that a schema cannot express, and those that it can.
         Err(error) => match error.fault {
             Fault::Malformed(what) if what.contains("named twice") => {}
             Fault::Malformed(_)
@@ -244,7 +244,7 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
         "8:12: profile[0].score[0].args.kinds[0].name: the cell has no kind \"fpga\"; \
          it has: cpu, memory, disk, gpu"
     );
-    // What is left out has no place of its own.
+    // A missing field has no place of its own.
     let file =
         "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.score]]\nplugin = 'most_allocated'\n";
     let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
@@ -252,7 +252,7 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
     assert_eq!((error.line, error.column), (5, 10), "{error}");
 }
 
-/// Machines whose name begins so.
+/// Machines with a name prefix.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -357,14 +357,14 @@ fn no_two_plugins_of_a_point_have_one_name() {
         let taken = Registry::built_in().with(again).unwrap_err();
         assert_eq!((taken.point, taken.name.as_str()), (Point::Filter, name));
     }
-    // At another point it is another plugin.
+    // A plugin of this name at another point is another plugin.
     let filter = Plugin::filter("balanced", |_: &Named, _: &Kinds| {
         Ok(PerMachine(Named { prefix: String::new() }))
     });
     assert!(Registry::built_in().with(filter).is_ok());
 }
 
-/// A plugin at two points that keeps its arguments: jobs of a tenant wait, and so do their tasks.
+/// A plugin at two points that keeps its arguments: a tenant's jobs wait, and so do their tasks.
 #[derive(Clone)]
 struct Closed(Named);
 
@@ -473,7 +473,7 @@ fn arguments_that_make_no_sense_are_refused() {
     }
     let empty = label("exists", "values = []").replace("'k'", "''");
     check_refused(affinity, &empty, (at, "has in [0] an empty key"));
-    // Each point has the half that it asks.
+    // Each point has the half of the arguments that it uses.
     check_refused(affinity, "preferred = []", ("preferred", "unknown field"));
     check_refused(("score", "node_affinity"), "required = []", ("required", "unknown field"));
     for (point, has, lacks) in

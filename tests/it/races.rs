@@ -1,5 +1,5 @@
-//! Two schedulers that each see room for their own task, and would break a rule together: exactly
-//! one of them wins, whoever commits first, and the other one hears why.
+//! Two schedulers that each see room for their own task, and together would break a rule: exactly one wins, whichever
+//! commits first, and the other gets the reason.
 
 use crate::small::{add_machine, amounts, cell, job, placed, step, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -54,7 +54,7 @@ fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     let beside = TaskRule::MaxColocated { of: web(), level: zone(), count: 1 };
     let mut other = ruled("b", beside.clone());
     other.groups[0].rules.tasks.clear();
-    // The first of its kind may go anywhere; the second only to the first.
+    // The first task of its kind may run anywhere; the second only near the first.
     let near = TaskRule::Affinity(vec![Near { tasks: web(), level: zone() }]);
     vec![
         ("ports", [with_port("a"), with_port("b")], Reason::PortTaken),
@@ -80,7 +80,7 @@ fn of_two_claims_that_break_a_rule_together_exactly_one_is_taken() {
                 let (scheduler, next) = cell.register(job.name.clone()).unwrap();
                 claims.push((id, View::new(scheduler, next), if apart { index * 2 } else { 0 }));
             }
-            // Both look before either commits.
+            // Both sync before either commits.
             let mut transactions = Vec::new();
             for (id, view, row) in &mut claims {
                 view.sync(&cell).unwrap();
@@ -130,7 +130,7 @@ fn schedulers_that_race_never_break_a_rule() {
                 .filter_map(|id| cell.read(|cell| cell.task(TaskId { job: *id, index: 0 })))
                 .filter_map(|state| Some(state.machine()?.row()))
                 .collect();
-            // There is a place for both.
+            // There is room for both.
             assert_eq!(rows.len(), 2, "{what}, round {round}");
             assert_eq!(ids.iter().map(|id| placed(&cell, *id)).sum::<usize>(), 2);
             let holds = match reason {

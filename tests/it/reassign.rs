@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A watch that never ends a search.
+/// A clock that never ends a search.
 struct Endless;
 
 impl Watch for Endless {
@@ -17,7 +17,7 @@ impl Watch for Endless {
     }
 }
 
-/// Search in so many steps by two walks.
+/// Settings of a search with a number of steps by two walks.
 fn in_steps(seed: u64, steps: u64) -> Settings {
     Settings { seed, walks: 2, budget: Budget::Steps(steps) }
 }

@@ -1,4 +1,4 @@
-//! Proposals and effects of a pass in cells that are small enough to compute by hand.
+//! Plans and effects of a rebalancing pass in cells small enough to compute by hand.
 
 use crate::rebalance_reference::{naive, running};
 use crate::small::{add_machine, amounts, cell, job, submit};
@@ -34,7 +34,7 @@ fn planned(cell: &SharedCell, settings: Settings) -> (Rebalancer, Plan) {
     (rebalancer, plan)
 }
 
-/// Plans, and carries out all of it.
+/// Plans, and applies the whole plan.
 fn pass(cell: &SharedCell, settings: Settings) -> Plan {
     let (mut rebalancer, plan) = planned(cell, settings);
     let done = rebalancer.apply_plan(cell, &plan).unwrap();
@@ -78,7 +78,7 @@ fn what_cannot_leave_a_drained_machine_is_told_with_the_reason() {
     assert_eq!(plan.moves().count(), 0);
 }
 
-/// Three machines in two zones; the first drains, and its task is runtime affinity for one of the second.
+/// Three machines in two zones; the first drains, and a task on the second needs its task by runtime affinity.
 fn with_runtime_affinity(spare: &str) -> (SharedCell, JobId) {
     let cell = cell(&[]);
     for (name, zone) in [("m0", "a"), ("m1", "a"), ("m2", spare)] {
@@ -112,7 +112,7 @@ fn who_is_runtime_affinity_stays_near_those_who_need_it() {
     assert_eq!(why, Hindrance::RuntimeAffinity);
 }
 
-/// A machine drains whose task fits nowhere until a smaller one goes elsewhere.
+/// A draining machine whose task fits nowhere until a smaller task moves.
 fn needs_room() -> SharedCell {
     let cell = cell(&[8, 8, 4]);
     runs(&cell, job("wide", 1, 6), &[0]);
@@ -142,7 +142,7 @@ fn where_room_is_transient_the_other_task_goes_a_wave_before() {
     assert_eq!(waves, [vec![Why::MakesRoom], vec![Why::Gain(Term::Misplaced)]]);
 }
 
-/// Two machines, one with all the processor and one with all the memory in use: only an exchange helps.
+/// Two machines, one with all its CPU and one with all its memory in use: only an exchange helps.
 fn lopsided() -> SharedCell {
     let cell = cell(&[8, 8]);
     let task = |name: &str, cores: u64, gib: u64| {
@@ -344,7 +344,7 @@ fn a_plan_that_is_out_of_date_conflicts_and_breaks_nothing() {
 const THREADS: usize = 3;
 const CELL: usize = 40;
 
-/// A scheduler that claims and releases at random, while a pass works.
+/// A scheduler that claims and releases at random during a pass.
 fn churn(cell: &SharedCell, thread: usize, stop: &AtomicBool) -> usize {
     let mut dice = Dice::new(thread as u64);
     let (id, number) = cell.register(format!("churn{thread}").into()).unwrap();

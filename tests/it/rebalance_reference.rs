@@ -1,7 +1,7 @@
-//! The objective of a pass the long way: from the cell's own list of who runs where, machine by machine, with
-//! nothing kept up; and a pass on random cells, compared with it after each step.
+//! The objective of a rebalancing pass, computed naively from the cell's list of placed tasks; and passes on random
+//! cells, compared with it after each step.
 //!
-//! `OMEGA_SEED=7 cargo test -p omega-tests rebalance` runs one history alone.
+//! `OMEGA_SEED=7 cargo test -p omega-tests rebalance` runs a single history.
 
 use crate::histories::seeds;
 use crate::small::submit;
@@ -20,7 +20,7 @@ use omega_tests::reference::claimed_together;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Resources that a machine has of each kind, and what its tasks claim of it.
+/// Resources of a machine of each kind, and the claims of its tasks.
 struct Use<'c> {
     id: MachineId,
     takes_tasks: bool,
@@ -34,7 +34,7 @@ fn request(job: &Job, group: usize, kind: usize) -> i128 {
     i128::from(job.groups[group].request.get(KindId(kind as u8)))
 }
 
-/// Every task that runs, with its job's group and machine.
+/// Every running task, with its group and machine.
 pub(crate) fn running(cell: &Cell) -> Vec<(TaskId, usize, MachineId)> {
     let tasks = cell.jobs().flat_map(|(id, _)| cell.tasks(id));
     let placed = tasks.filter_map(|(id, state)| Some((id, state.machine()?)));
@@ -65,7 +65,7 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
     cell.machines().map(of).collect()
 }
 
-/// A million parts are what the machines that have any have on average.
+/// A million is the mean over the machines that have the kind.
 fn mean(uses: &[Use<'_>], kind: usize) -> i128 {
     let some: Vec<i128> = uses.iter().map(|u| u.claimable[kind]).filter(|c| *c > 0).collect();
     if some.is_empty() { 1 } else { (some.iter().sum::<i128>() / some.len() as i128).max(1) }
@@ -75,15 +75,15 @@ fn parts(amount: i128, of: i128) -> i128 {
     (amount.max(0) * i128::from(MACHINE) / of).min(i128::from(PARTS_MAX))
 }
 
-/// Whether the machine would not accept the task by its labels and taints.
+/// Whether the machine would reject the task by its labels and taints.
 fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let mut alone = cell.clone();
-    // Nothing else runs, and everything has room: what is left is what the machine is.
+    // Nothing else runs, and everything fits: only the machine itself can reject the task.
     let others: Vec<JobId> = alone.jobs().map(|(id, _)| id).collect();
     let mut job = (**cell.job(task.job).unwrap()).clone();
     let group = cell.task_group(task).unwrap();
     others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
-    // That a machine is kept for others by and by is not what it is: who runs there stays.
+    // Reservations are removed, because running tasks stay on a reserved machine.
     let reserved: Vec<_> = alone.reservations().map(|one| one.name.clone()).collect();
     reserved.into_iter().for_each(|name| drop(alone.apply(Command::Unreserve { name })));
     job.name = "alone".into();
@@ -97,7 +97,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].demand_profiles.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
-    // A program names some of these ports.
+    // A program refers to some of these ports.
     job.groups[0].run = None;
     let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {
         panic!("a job that was there is taken again");
@@ -110,7 +110,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     view.judge(machine.row(), group).is_err()
 }
 
-/// The weighted costs of a cell as it is: without those of moving.
+/// The weighted costs of the present cell, without those of moves.
 pub(crate) fn naive(cell: &Cell, objectives: &Objectives) -> i128 {
     let uses = uses(cell);
     let kinds = cell.kinds().count();
@@ -228,7 +228,7 @@ fn settings(dice: &mut Dice) -> Settings {
     }
 }
 
-/// Whether only the cell can reject it: gangs and quotas are not checked by views.
+/// Whether only the cell can reject it: views do not check gangs and quotas.
 fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
@@ -377,7 +377,7 @@ fn assert_moves_once(plan: &Plan, per_job: u32) {
     assert!(by_job.into_values().all(|count| count <= per_job));
 }
 
-/// In transient kinds, all moves of a wave fit beside everything allocated when it begins.
+/// In transient kinds, all moves of a wave fit beside everything allocated at its start.
 fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId]) {
     let uses = uses(cell);
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {

@@ -1,4 +1,4 @@
-//! Plans carried out on cells that answer as served ones may: a check against an older state, and lost answers.
+//! Plans applied on cells that behave like served ones: pre-checks against an older state, and lost replies.
 
 use crate::rebalance_reference::running;
 use crate::small::{cell, job, submit};
@@ -7,8 +7,8 @@ use omega_core::{Command, Commit, MachineId, SchedulerId, TaskId, Text, Transact
 use omega_schedulers::rebalance::{Fate, Move, Objectives, Rebalancer, Settings, Step, Term, Why};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cell in which transactions that are sent together are first checked against the state before all of them, as by the
-/// pre-check of a leader. The answers of the first `lost` transactions that commit are lost.
+/// A cell that checks transactions sent together first against the state before all of them, like the pre-check of a
+/// leader, and loses the replies of the first `lost` committed ones.
 struct Served<'a> {
     cell: &'a SharedCell,
     lost: AtomicUsize,
@@ -47,7 +47,7 @@ impl CellHandle for Served<'_> {
     }
 }
 
-/// A chain of tasks over machines with room for one each and an empty machine at its end: each moves into the room that
+/// A chain of tasks on machines with room for one each, with an empty machine at its end: each moves into the room that
 /// the one before it leaves.
 fn chain(length: u32) -> (SharedCell, Vec<Step>) {
     let cell = cell(&vec![4; length as usize + 1]);

@@ -1,4 +1,4 @@
-//! A cell at the other end of a socket: a scheduler cannot tell it from one of its own process.
+//! A cell behind a socket, which a scheduler cannot distinguish from one in its own process.
 
 use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -50,7 +50,7 @@ impl Served {
         Served { cell, address, runtime, host, _end: end }
     }
 
-    /// Applies a command as the server's own calls do, so that open watches are woken.
+    /// Applies a command like the server's own calls, so that open watches are woken.
     pub(crate) fn apply(&self, command: Command) -> Outcome {
         let until = Instant::now() + Duration::from_secs(60);
         self.runtime.block_on(self.host.apply(command, until)).unwrap()
@@ -103,7 +103,7 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
         assert!(view.now_ms() >= now_ms, "time goes back to {}", view.now_ms());
         assert_eq!((view.resources(), view.version()), (&resources, version));
     }
-    // That time goes on is no new version, and the view hears of it all the same.
+    // An advance of time is no new version, but the view gets it all the same.
     cell.apply(Command::Expire { now_ms: 2_000_000 }).unwrap();
     assert_eq!(cell.read(Cell::version), version);
     while view.now_ms() < 2_000_000 {
@@ -125,7 +125,7 @@ fn a_watcher_is_woken_for_each_change_and_finds_it() {
     view.sync(&remote).unwrap();
     for name in ["a", "b", "c"] {
         served.cell.apply(machine(name)).unwrap();
-        // It may be woken for the time as well.
+        // An advance of time may wake it, too.
         while view.machine_by_name(name).is_none() {
             woken.recv().unwrap();
             view.sync(&remote).unwrap();
@@ -220,7 +220,7 @@ fn a_transaction_that_cannot_be_judged_says_why() {
     let version = served.cell.read(Cell::version);
     let said = TransactionError::BaseFromFuture { base: Version(99), version };
     assert_eq!(remote.commit(&future), Err(HandleError::Refused(said)));
-    // The stream goes on, and the number is free.
+    // The stream continues, and the number is unused.
     let mine = Transaction::new(id, Version(0), vec![claim]);
     assert_eq!(remote.commit(&mine).unwrap().conflicts.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! A replicated cell on threads and real disks, as a scheduler sees it.
+//! A replicated cell on threads and real disks, as seen by a scheduler.
 
 use omega_cellstate::CellHandle;
 use omega_core::{
@@ -25,7 +25,7 @@ fn identity(id: ReplicaId) -> Identity {
     Identity { origin, replica: id, engine: EngineKind::Segment }
 }
 
-/// Makes a replica's folder, with the first state if it founds the cell.
+/// Creates a replica's directory, with the initial state if it bootstraps the cell.
 fn make(folder: &Path, id: ReplicaId, founders: Option<&Membership>) {
     let path = folder.join(id.to_string());
     let directory = Directory::create(Arc::new(RealDisk), &path, identity(id)).unwrap();
@@ -46,7 +46,7 @@ fn run(folder: &Path, id: ReplicaId, incarnation: u64, network: &Network) -> Run
 
 const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
-/// Founds a cell of three replicas and runs them.
+/// Bootstraps and runs a cell of three replicas.
 fn run_three(folder: &Path, network: &Network) -> Vec<Running> {
     let founders = Membership::founding(IDS);
     IDS.iter().for_each(|id| make(folder, *id, Some(&founders)));
@@ -103,13 +103,13 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// Only the leader advances this cell's time, by commands.
+/// The leader advances this cell's time by commands of its own.
 #[test]
 fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
     let folder = tempfile::tempdir().unwrap();
     let network = Network::default();
     let running = run_three(folder.path(), &network);
-    // Whichever of them leads.
+    // One handle for each replica, whichever leads.
     let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
     cells[0].apply(machine()).unwrap();
     let now_ms = |cell: &ReplicatedCell| {
@@ -147,7 +147,7 @@ fn three_replicas_go_on_without_one() {
     network.disconnect(IDS[leader]);
     running.remove(leader).end();
     let cell = ReplicatedCell::new(&running[0]);
-    // A read waits for the next leader; a command that was sent to the last one would be in doubt.
+    // A read waits for the next leader; the outcome of a command to the previous one would be unknown.
     cell.catch_up_with_all().unwrap();
     let Outcome::Job(job) = cell.apply(job("after", 5)).unwrap() else { panic!("a job") };
     let txn = place(&cell, 7, job);
@@ -177,7 +177,7 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     make(folder.path(), new, None);
     running.push(run(folder.path(), new, 1, &network));
     change(MemberStep::AddLearner(new)).unwrap();
-    // It is told so until it has what the leader has.
+    // It is rejected until the learner has caught up.
     while change(MemberStep::Promote(new)).is_err() {
         std::thread::yield_now();
     }
@@ -187,7 +187,7 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
-/// It runs on, hears from nobody, and once went on sending what it was asked to the leader.
+/// A removed replica runs on without messages; it once kept forwarding requests to the leader.
 #[test]
 fn a_replica_that_was_removed_takes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn a_replica_that_was_removed_takes_nothing() {
     let change = MembershipChange::one(MemberStep::Remove(IDS[removed]));
     cells[(removed + 1) % 3].change_membership(&change).unwrap();
     let refused = AskError::Unavailable(Again::Removed);
-    // The first may be one that it had sent on before it was told; whatever comes later is refused.
+    // The first request may have been forwarded before it learned of the removal; later ones are rejected.
     while cells[removed].apply(job("late", 1)) != Err(refused.clone()) {}
     assert_eq!(cells[removed].catch_up_with_all(), Err(refused.clone()));
     assert_eq!(cells[removed].apply(job("later", 1)), Err(refused));
@@ -208,7 +208,7 @@ fn a_replica_that_was_removed_takes_nothing() {
     assert!(!taken);
 }
 
-/// Its log says so: it has no vote to ask for, so nobody else hears from it and tells it.
+/// Its own log contains the removal; without a vote it sends no vote requests, so no other replica tells it.
 #[test]
 fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
     let mut host = Host::new(ReplicaId(1), 1, 8 << 10);

@@ -1,4 +1,4 @@
-//! Requests to a replica alone, step by step: what is refused early, and what never is.
+//! Requests to a single replica, step by step: which ones the pre-check rejects, and which it never does.
 
 use omega_cellstate::Cell;
 use omega_core::{
@@ -39,7 +39,7 @@ fn persist(replica: &mut Replica, output: &Output) {
     output.writes.iter().for_each(|write| replica.persisted(write.number));
 }
 
-/// A transaction that puts one of the tasks onto the machine.
+/// A transaction that claims the machine for one of the tasks.
 fn claim(replica: &Replica, number: u64, index: u32) -> Command {
     let state = replica.applied().lock();
     let (job, _) = state.cell.jobs().next().unwrap();
@@ -66,7 +66,7 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     let second = replica.proceed();
     assert_eq!((first.writes.len(), second.writes.len()), (1, 1));
 
-    // The machine is full now, and the transaction on its way.
+    // The machine is full now, and the transaction in flight.
     persist(&mut replica, &first);
     assert_eq!(conflicts(&replica.proceed(), other), Some(0));
     let again = replica.ask(Ask::Retry(asked));
@@ -82,7 +82,8 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     assert_eq!(conflicts(&output, again), Some(1));
 }
 
-/// An early rejection is no record: docs/api.md says that a retry may be accepted after it, and then for good.
+/// An early rejection leaves no record: docs/api.md says that a retry may be accepted after it, and that its result is
+/// final.
 #[test]
 fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     let mut replica = alone();
@@ -128,7 +129,7 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
     let mut replica = alone();
     let first = replica.ask(Ask::Command(claim(&replica, 0, 0)));
     let asked = claim(&replica, 1, 1);
-    // Marked as a retry, it is not checked early, and so recorded.
+    // A retry is not pre-checked, and so recorded.
     let second = replica.ask(Ask::Retry(asked.clone()));
     let output = replica.proceed();
     persist(&mut replica, &output);
@@ -147,7 +148,7 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
     assert_eq!(conflicts(&replica.proceed(), again), Some(1), "the first outcome is final");
 }
 
-/// It once made the leader look at it for ever.
+/// A forwarded read once caused an endless loop in the leader.
 #[test]
 fn a_read_of_another_replica_is_no_request() {
     let mut replica = alone();

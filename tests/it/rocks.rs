@@ -1,5 +1,5 @@
-//! The log in RocksDB against the naive one, and what becomes of it when its files are damaged, cut or
-//! gone: all that was synced, or a refusal; never less, and never other entries.
+//! The log in RocksDB against the naive one, with damaged, truncated or missing files: opening yields all synced
+//! entries, or fails; never fewer or other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, check};
@@ -26,7 +26,7 @@ fn a_log_in_rocksdb_is_as_the_naive_one() {
 #[test]
 fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    // The word is in RocksDB's messages about locks; it must not be taken for one here.
+    // The path contains a word from RocksDB's lock errors, which must not be mistaken for one.
     let path = folder.path().join("lock hold by");
     assert!(matches!(RocksLog::open(&path, OWNER), Err(OpenError::Missing(_))));
     let log = RocksLog::create(&path, OWNER).unwrap();
@@ -41,17 +41,17 @@ fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     assert!(matches!(error, OpenError::Library { .. }), "{error}");
 }
 
-/// A log with tables, a file list and WALs, and its content.
+/// A log with tables, a list of files and WALs, and its content.
 struct Case {
     folder: TempDir,
-    /// Its history since it was last opened.
+    /// Its history since it was opened last.
     naive: NaiveLog,
-    /// Time for which the WAL was after the last sync.
+    /// Length of the WAL after the last sync.
     synced_bytes: u64,
 }
 
 impl Case {
-    /// Work in three lives of the process; the last has steps after its last sync.
+    /// Work of three runs of the process; the last has steps after its last sync.
     fn new(seed: u64, unsynced: usize) -> Case {
         let folder = tempfile::tempdir().unwrap();
         let (mut worker, mut naive) = (Worker::new(seed, 80), NaiveLog::default());
@@ -97,8 +97,8 @@ fn work(log: &mut RocksLog, naive: &mut NaiveLog, worker: &mut Worker, steps: us
     }
 }
 
-/// Every file in a folder, in the order of their names. While a log is open, RocksDB makes and removes
-/// files: only the names can be asked for then.
+/// Every file in a folder, in the order of names. RocksDB creates and removes files while a log is open, so only their
+/// names are read.
 fn names(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> = files.collect();
@@ -112,7 +112,7 @@ fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     names(folder).into_iter().map(read).collect()
 }
 
-/// RocksDB's own log that is written now.
+/// RocksDB's current WAL.
 fn wal(folder: &Path) -> PathBuf {
     names(folder).into_iter().rfind(|path| is_wal(path)).unwrap()
 }
@@ -131,7 +131,7 @@ fn is_refused(result: &Result<Held, OpenError>, what: &str) -> bool {
     }
 }
 
-/// Checks that lost bytes of each file are detected; every file of RocksDB's and ours, byte after byte.
+/// Checks that changed bytes of each file are detected, in RocksDB's files and in ours, byte by byte.
 #[test]
 fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
     for seed in seeds(1) {
@@ -139,7 +139,7 @@ fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
         let (before, mut refused) = (case.files(), 0);
         for (path, bytes) in &before {
             let name = path.file_name().unwrap().to_string_lossy();
-            // What RocksDB only writes is tried here and there.
+            // Files that RocksDB only writes are tested in places.
             let is_read = !name.starts_with("LOG") && !name.starts_with("OPTIONS");
             for at in (0..bytes.len()).step_by(if is_read { 1 } else { 4999 }) {
                 let what = format!("seed {seed}, {name}, byte {at} of {}", bytes.len());
@@ -156,7 +156,7 @@ fn a_bit_that_flips_in_any_file_is_found_or_does_no_harm() {
     }
 }
 
-/// The kind of a record becomes one that RocksDB would read again and again.
+/// The kind of a record becomes one on which RocksDB would loop forever.
 #[test]
 fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     let case = Case::new(1, 0);
@@ -178,7 +178,7 @@ fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     }
 }
 
-/// Opening it for writing finds the same, before anything is changed.
+/// Opening for writing finds the same error, before anything is changed.
 #[test]
 fn a_damaged_log_in_rocksdb_is_refused_as_often_as_it_is_opened() {
     let mut refused = 0;
@@ -246,7 +246,7 @@ fn a_torn_tail_costs_only_what_was_not_synced() {
         seen.dedup();
         assert!(seen.len() > 3, "{seen:?}");
         assert_eq!(seen.last(), Some(&case.naive.now.last()));
-        // One byte of the last batch that was synced is missing.
+        // One byte of the last synced batch is missing.
         std::fs::write(&path, &bytes[..case.synced_bytes as usize - 1]).unwrap();
         let error = RocksLog::open(case.folder.path(), OWNER).unwrap_err();
         assert!(error.to_string().contains("it lost its end"), "{error}");

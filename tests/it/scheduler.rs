@@ -1,4 +1,4 @@
-//! The scheduler's loop on a quiet connection, step by step on small cells.
+//! The scheduler's loop without faults, step by step on small cells.
 
 use crate::small::{
     LONG, add_machine, amounts, assert_settled, cell, cell_that_remembers, job, placed, report,
@@ -12,7 +12,7 @@ use omega_core::{
 use omega_schedulers::plugins::LeastAllocated;
 use omega_schedulers::{Observer, Profile, Scheduler, Search, Settings, Unobserved};
 
-/// Writes down which jobs were decided, and the claims of each transaction.
+/// Records the decided jobs, and the claims of each transaction.
 #[derive(Default)]
 struct Notes {
     decided: Vec<JobId>,
@@ -220,7 +220,7 @@ fn an_explanation_is_given_of_groups_that_there_are() {
     assert_eq!(scheduler.explain(JobId(99), 0), None);
 }
 
-/// The ready-made profiles score free processors and memory; a cell may have neither kind.
+/// The built-in profiles score free processors and memory; a cell may lack both kinds.
 #[test]
 fn the_ready_made_profiles_serve_a_cell_of_one_kind() {
     let kind = ResourceKind { name: "slots".into(), unit: Unit::Count, compressible: false };

@@ -1,4 +1,4 @@
-//! The scheduler's loop when others are faster, jobs change under it, and connections break.
+//! The scheduler's loop with faster competitors, changing jobs, and broken connections.
 
 use crate::histories::seeds;
 use crate::small::{
@@ -15,15 +15,15 @@ fn try_step(scheduler: &mut Scheduler, cell: &impl CellHandle) -> Result<usize, 
     scheduler.step(cell, 0, &mut Unobserved).map(|step| step.placed)
 }
 
-/// A job of the scheduler of the same name.
+/// A job of the scheduler with the same name.
 fn own_job(name: &str, tasks: u32, cores: u64) -> omega_core::Job {
     let mut job = job(name, tasks, cores);
     job.scheduler = name.into();
     job
 }
 
-/// A scheduler that has decided, but whose transaction has not arrived yet: what is done now comes
-/// between its decision and its commit.
+/// A scheduler that has decided, and whose transaction has not arrived yet: what follows happens between its decision
+/// and its commit.
 fn decided(scheduler: &mut Scheduler, cell: &SharedCell) {
     let lost = FaultyCell::scripted(cell, &[Fault::RequestLost]);
     assert_eq!(try_step(scheduler, &lost), Err(HandleError::Unknown));
@@ -65,7 +65,7 @@ fn a_job_killed_or_resized_after_the_decision_is_let_go() {
     }
 }
 
-/// Another scheduler places the task first, and it loses its machine before the next look.
+/// Another scheduler places the task first, and it loses its machine before the next sync.
 #[test]
 fn a_task_placed_by_another_and_lost_again_is_placed() {
     let cell = cell(&[8]);
@@ -119,7 +119,7 @@ fn a_cell_that_is_away_loses_nothing() {
     assert_settled(&mut scheduler, &cell, LONG);
 }
 
-/// The view falls off the end of the changes while a transaction is under way.
+/// The view falls behind the change log while a transaction is in flight.
 #[test]
 fn a_snapshot_in_mid_run_doubles_and_loses_nothing() {
     for answer in [Fault::None, Fault::RequestLost, Fault::AnswerLost, Fault::Refused] {
@@ -272,7 +272,7 @@ fn in_the_end_every_task_that_can_be_placed_is_placed_once() {
     }
 }
 
-/// The cell passes the audit, all views agree, and pending tasks fit nowhere.
+/// Checks that the cell passes the audit, all views agree, and no pending task fits anywhere.
 pub(crate) fn check_the_end(cell: &SharedCell, schedulers: &mut [Scheduler], seed: u64) {
     cell.read(|cell| cell.audit_no_overcommit()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for scheduler in schedulers.iter_mut() {

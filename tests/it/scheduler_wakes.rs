@@ -1,4 +1,4 @@
-//! Wake-ups of unschedulable jobs: each is tried again as soon as it can be placed.
+//! Wake-ups of unschedulable jobs: each is retried as soon as it can be placed.
 
 use crate::small::{
     LONG, add_machine, amounts, assert_settled, cell, job, placed, report, rows, run, scheduler,
@@ -13,8 +13,7 @@ use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
 };
 
-/// Tries a job without success twice, so that it waits only for news; causes the news; then it must
-/// be placed.
+/// Fails a job twice, so that it waits only for events; causes the event; then it must be placed.
 fn wakes(
     scheduler: &mut Scheduler,
     cell: &omega_cellstate::SharedCell,
@@ -133,7 +132,7 @@ fn room_that_only_seemed_taken() {
     submit(&cell, poor);
     let other = submit(&cell, job("other", 2, 1));
     let mut scheduler = scheduler(&cell, "default");
-    // The job over its quota comes first each time, and waits a second at most.
+    // The job over its quota always comes first, and waits at most a second.
     for i in 0..40 {
         run(&mut scheduler, &cell, i * 300_000_000);
     }
@@ -224,7 +223,7 @@ fn a_job_over_its_quota_has_no_turn_until_its_tenant_claims_less_or_may_claim_mo
         run(&mut scheduler, &cell, LONG);
         let before = if gang_min.is_some() { 0 } else { 1 };
         assert_eq!((placed(&cell, first), placed(&cell, second)), (3, before));
-        // Neither time nor what others give back helps it.
+        // Neither time nor other tasks' resources help it.
         report(&cell, task(free, 0), TaskReport::Finished);
         assert_eq!((2..20).map(|now| turns(&mut scheduler, &cell, now * LONG)).sum::<usize>(), 0);
         report(&cell, task(first, 0), TaskReport::Finished);

@@ -1,7 +1,6 @@
-//! Runs every script in `tests/scripts/` and compares what it prints.
+//! Runs every script in `tests/scripts/`, and compares its output.
 //!
-//! `OMEGA_BLESS=1 cargo test -p omega-tests scripts` writes what they print into the files: read it
-//! before you commit it.
+//! `OMEGA_BLESS=1 cargo test -p omega-tests scripts` writes the output into the files: review it before you commit.
 
 use omega_tests::script;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ fn disk() -> SimulatedDisk {
     SimulatedDisk::new(1)
 }
 
-/// Contents of a file after a crash, over many random draws.
+/// The possible contents of a file after a crash, over many random draws.
 fn left(prepare: impl Fn(&SimulatedDisk), path: &str) -> BTreeSet<Option<Vec<u8>>> {
     let mut seen = BTreeSet::new();
     for seed in 0..2000 {

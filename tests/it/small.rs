@@ -7,15 +7,15 @@ use omega_core::{
 };
 use omega_schedulers::{Nanos, Profile, Scheduler, Search, Settings, Step, Unobserved};
 
-/// Longer than any wait of a queue.
+/// Longer than any backoff of a queue.
 pub(crate) const LONG: Nanos = 10_000_000_000;
 
-/// A cell with machines `m0`, `m1`, ... of so many cores.
+/// A cell with machines `m0`, `m1`, ... of these numbers of cores.
 pub(crate) fn cell(cores: &[u64]) -> SharedCell {
     cell_that_remembers(1000, cores)
 }
 
-/// A cell that remembers a number of changes.
+/// A cell whose change log keeps a number of changes.
 pub(crate) fn cell_that_remembers(changes: usize, cores: &[u64]) -> SharedCell {
     let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), changes));
     for (i, cores) in cores.iter().enumerate() {
@@ -36,7 +36,7 @@ pub(crate) fn add_machine(cell: &SharedCell, machine: Machine) -> MachineId {
     }
 }
 
-/// A job of the scheduler `default`: so many tasks of so many cores.
+/// A job of the scheduler `default`, with a number of tasks of a number of cores.
 pub(crate) fn job(name: &str, tasks: u32, cores: u64) -> Job {
     Job::batch(name, TaskGroup::new(tasks, Amounts::new([cores * 1000])))
 }
@@ -48,7 +48,7 @@ pub(crate) fn submit(cell: &SharedCell, job: Job) -> JobId {
     }
 }
 
-/// A scheduler with the first best machine for the jobs of its name.
+/// A scheduler that uses the first feasible machine, for the jobs of its name.
 pub(crate) fn scheduler(cell: &impl CellHandle, name: &str) -> Scheduler {
     let settings = Settings::new(name).with_search(Search::Full);
     Scheduler::new(cell, Profile::first_fit(), settings).unwrap()
@@ -71,7 +71,7 @@ pub(crate) fn run(scheduler: &mut Scheduler, cell: &impl CellHandle, now: Nanos)
     panic!("there is no end to it");
 }
 
-/// The rows on which the tasks of a job are, by task.
+/// The row of each task of a job.
 pub(crate) fn rows(cell: &SharedCell, job: JobId) -> Vec<Option<u32>> {
     cell.read(|cell| cell.tasks(job).map(|(_, state)| state.machine().map(|m| m.slot)).collect())
 }
@@ -90,8 +90,7 @@ pub(crate) fn task(job: JobId, index: u32) -> TaskId {
     TaskId { job, index }
 }
 
-/// The cell passes the audit, the scheduler has no open claims, and both know the same pending
-/// tasks.
+/// Checks that the cell passes the audit, the scheduler has no open claims, and both agree on the pending tasks.
 pub(crate) fn assert_settled(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos) {
     run(scheduler, cell, now);
     cell.read(Cell::audit).expect("the cell is right");

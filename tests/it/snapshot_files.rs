@@ -1,5 +1,5 @@
-//! Snapshots in a folder: they come back, and whatever is done to a file, what is read is the state
-//! that was saved, or an error that names the file and the place.
+//! Snapshots in a folder: they can be read back, and after any damage of a file the result is the saved state, or an
+//! error that names the file and the place.
 //!
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests snapshot_files` searches longer.
 
@@ -103,7 +103,7 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     let mut repeated = bytes.clone();
     repeated[chunk(2)].copy_from_slice(&bytes[chunk(1)]);
     assert!(matches!(damage(folder.load(&repeated).unwrap_err()), SnapshotDamage::Chunk(2)));
-    // A chunk of another snapshot of the same state is another chunk.
+    // A chunk of another snapshot of the same state is not accepted.
     folder.snapshots.save(&meta(8), &large_image()).unwrap();
     let mut foreign = bytes.clone();
     foreign[chunk(1)].copy_from_slice(&folder.bytes(8)[chunk(1)]);
@@ -113,8 +113,7 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
-/// An image without what the state's hash leaves out: when loads were reported, what was claimed then, and
-/// when tasks were placed.
+/// An image without the fields that the state hash leaves out: times and claims of load reports, and placement times.
 fn hashed(mut image: Image) -> Image {
     for (_, report) in &mut image.loads {
         (report.at_ms, report.claimed) = (0, Amounts::zero());
@@ -123,7 +122,7 @@ fn hashed(mut image: Image) -> Image {
     image
 }
 
-/// Forged bytes: all checksums are right, the content is not.
+/// Forged bytes: all checksums are right, but the content is not.
 #[test]
 fn a_forged_snapshot_is_refused_or_sound() {
     let folder = Folder::with(&rich_image());
@@ -143,7 +142,7 @@ fn a_forged_snapshot_is_refused_or_sound() {
         match folder.load(&forged.clone().resized()) {
             Ok(image) => assert_eq!(hashed(image), hashed(rich_image()), "seed {seed}"),
             Err(LoadError::Corrupt { damage, .. }) => {
-                // Whoever can forge checksums can forge the state's hash as well.
+                // Whoever can forge checksums can also forge the state hash.
                 if let SnapshotDamage::State { found, .. } = *damage {
                     known += 1;
                     let _ = folder.load(&forged.with_word(48, found).resized());
@@ -239,7 +238,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert_eq!(folder.names(), names, "what is newer than what is saved stays");
     std::fs::remove_file(folder.snapshots.path(at(9_999_999))).unwrap();
 
-    // A half-written one and files of others are no snapshots.
+    // Incomplete files and other programs' files are no snapshots.
     let path = folder.folder.path();
     std::fs::write(path.join("00000000000000000040-00000003.partial"), b"OMEGASNP").unwrap();
     std::fs::write(path.join("+40-3.snapshot"), b"").unwrap();
@@ -256,7 +255,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert!(error.to_string().contains("00030-00000003.snapshot is corrupt at byte"), "{error}");
     assert_eq!(again.newest_before(at(30)).unwrap().unwrap().meta, meta(20));
     assert_eq!(again.newest_before(at(20)).unwrap(), None);
-    // A term of more than eight digits is a term, too.
+    // A term of more than eight digits is valid, too.
     let far = Position { index: LogIndex(u64::MAX), term: Term(u64::MAX) };
     again.save(&Meta { position: far, ..meta(0) }, &rich_image()).unwrap();
     assert_eq!(again.newest().unwrap().unwrap().meta.position, far);
@@ -303,7 +302,7 @@ fn golden(format: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/snapshot-v{format}.txt"))
 }
 
-/// Bytes of a format, which never change.
+/// The bytes of a format never change.
 #[test]
 fn the_bytes_of_a_format_never_change() {
     let folder = Folder::with(&rich_image());

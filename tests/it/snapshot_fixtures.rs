@@ -1,5 +1,4 @@
-//! A folder for snapshots that a test can damage, a second and plain maker of snapshot files, and a
-//! disk that fails once.
+//! A folder of snapshots that a test can damage, an independent writer of snapshot files, and a disk that fails once.
 
 use omega_cellstate::Image;
 use omega_store::log::{LogIndex, Position, Term};
@@ -27,7 +26,7 @@ pub(crate) fn meta(index: u64) -> Meta {
     Meta { cell: CELL, position: at(index), membership: (&b"one two three"[..]).into() }
 }
 
-/// A folder of its own with snapshots in it.
+/// A temporary folder with snapshots.
 pub(crate) struct Folder {
     pub(crate) folder: TempDir,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -44,7 +43,7 @@ impl Folder {
         Folder { folder, snapshots }
     }
 
-    /// One with a snapshot of this image.
+    /// A folder with a snapshot of this image.
     pub(crate) fn with(image: &Image) -> Folder {
         let folder = Folder::new();
         folder.snapshots.save(&meta(7), image).unwrap();
@@ -55,14 +54,14 @@ impl Folder {
         std::fs::read(self.snapshots.path(at(index))).unwrap()
     }
 
-    /// Puts bytes in the place of a snapshot and reads it in every way.
+    /// Replaces a snapshot by these bytes, and reads it in every way.
     pub(crate) fn load(&self, bytes: &[u8]) -> Result<Image, LoadError> {
         std::fs::write(self.snapshots.path(at(7)), bytes).unwrap();
         let loaded = self.snapshots.load(at(7));
         let restored = self.snapshots.restore(at(7));
         match &restored {
             Ok((_, cell)) => drop(cell.audit().unwrap()),
-            // What cannot be restored may still be an image, but not one of another state.
+            // An image that cannot be restored may be readable, but not with another state's hash.
             Err(LoadError::Corrupt { damage, .. }) if loaded.is_ok() => {
                 assert!(damage.to_string().contains("the image"), "{damage}");
             }
@@ -121,23 +120,23 @@ impl Parts {
         [header, chunks, hash.to_vec()].concat()
     }
 
-    /// Snapshot with the length that it then has in the header.
+    /// The snapshot with its present length in the header.
     pub(crate) fn resized(self) -> Vec<u8> {
         let length = self.sealed().len() as u64;
         self.with_word(56, length).sealed()
     }
 }
 
-/// Expected failure.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Writes, for want of room.
+    /// Writes fail for lack of space.
     Full,
-    /// Writes, syncs, renames and syncs of folders.
+    /// Writes, syncs, renames and syncs of folders fail.
     Broken,
 }
 
-/// The files of this computer, until a number of operations.
+/// The file system of this computer, which fails after a number of operations.
 #[derive(Debug)]
 pub(crate) struct FailingDisk {
     left: Arc<AtomicI64>,
@@ -162,7 +161,7 @@ impl FailingDisk {
     }
 }
 
-/// Counts an operation, and fails once its turn has come.
+/// Counts an operation, which fails if its turn has come.
 fn count(left: &AtomicI64, fault: Fault, writes: bool) -> io::Result<()> {
     match left.fetch_sub(1, Ordering::SeqCst) {
         1.. => Ok(()),
@@ -215,7 +214,7 @@ impl DiskFile for FailingFile {
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = count(&self.left, self.fault, true) {
-            // A part of it may be there.
+            // A part of it may be written.
             self.file.write_at(offset, &bytes[..bytes.len() / 2])?;
             return Err(error);
         }

@@ -1,4 +1,4 @@
-//! Snapshots on their way to a peer: pieces that come twice, late, damaged or not at all.
+//! Transfers of snapshots: pieces that arrive twice, late, damaged or not at all.
 
 use crate::images::rich_image;
 use crate::snapshot_files::large_image;
@@ -69,7 +69,7 @@ fn receiving_goes_on_after_a_crash_with_what_is_good() {
         let name = receiver.names().remove(0);
         let path = receiver.folder.path().join(&name);
         let mut partial = std::fs::read(&path).unwrap();
-        // What was not synced may be lost, or be something else, or have never been written.
+        // Unsynced bytes may be lost, changed, or never written.
         let safe = dice.below(partial.len() + 1);
         match dice.below(3) {
             0 => partial.truncate(safe),
@@ -81,7 +81,7 @@ fn receiving_goes_on_after_a_crash_with_what_is_good() {
         let mut incoming = again.receive(outgoing.offer()).unwrap();
         let wanted = incoming.wanted().unwrap_or(outgoing.offer().pieces());
         assert!(wanted as usize <= count, "seed {seed}");
-        // All whole chunks before the damage are kept, and so the pieces in them.
+        // All complete chunks before the damage are kept, and so the pieces in them.
         assert!(wanted + 2 > safe as u64 >> 20, "seed {seed}: {wanted} of {safe} bytes");
         send(&outgoing, &mut incoming, usize::MAX);
         incoming.finish().unwrap();
@@ -127,7 +127,7 @@ fn a_snapshot_that_is_sent_may_be_replaced_by_newer_ones() {
     assert_eq!(receiver.snapshots.load(at(7)).unwrap().1, large_image());
 }
 
-/// A peer that offers one thing and sends another.
+/// A peer that sends another snapshot than it offered.
 #[test]
 fn what_is_not_what_was_offered_is_thrown_away() {
     let sender = Folder::with(&rich_image());

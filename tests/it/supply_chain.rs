@@ -1,7 +1,7 @@
-//! The dependencies against `deny.toml`: their sources, their licenses, and the advisories that are accepted.
+//! The dependencies against `deny.toml`: their sources, their licenses, and the accepted advisories.
 //!
-//! Reads `Cargo.lock` and what `cargo metadata` says without the network. New advisories need their database:
-//! `cargo deny check advisories`.
+//! Reads `Cargo.lock` and the offline output of `cargo metadata`. New advisories need their database: `cargo deny check
+//! advisories`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +143,7 @@ fn licenses_are_allowed() {
     cargo.args(["metadata", "--format-version", "1", "--locked", "--offline"]);
     let output = cargo.current_dir(root()).output().unwrap();
     if !output.status.success() {
-        // Crates of other platforms may never have been downloaded: then nothing is known of them here.
+        // Crates of other platforms may not have been downloaded; then nothing is known about them here.
         let why = String::from_utf8_lossy(&output.stderr);
         assert!(why.contains("--offline"), "{why}");
         eprintln!("skipped: `cargo fetch --locked` has not run");

@@ -1,5 +1,5 @@
-//! The most tasks of a tenant on one machine: schedulers spread them and wait for one to end, two that race place no
-//! more, and a maximum that is set later counts what is there.
+//! The most tasks of a tenant on one machine: schedulers spread them and wait for one to end, two racing schedulers do
+//! not exceed it, and a later maximum counts existing tasks.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -8,13 +8,13 @@ use omega_core::{
 };
 use omega_schedulers::explain::describe_obstacle;
 
-/// Sets how many tasks of the tenant `red` a machine may have.
+/// Sets the maximum number of tasks of the tenant `red` on a machine.
 fn set_max(cell: &SharedCell, tasks_per_machine_max: Option<u32>) {
     let tenant_config = TenantConfig { tasks_per_machine_max, ..TenantConfig::default() };
     cell.apply(Command::SetTenant { tenant: "red".into(), tenant_config }).unwrap();
 }
 
-/// So many tasks of the tenant `red` that request nothing: only their number counts.
+/// A job of the tenant `red` whose tasks request nothing, so that only their number counts.
 fn red(name: &str, tasks: u32) -> Job {
     let mut job = Job { tenant: "red".into(), ..job(name, tasks, 1) };
     job.groups[0].request = Amounts::zero();
@@ -64,7 +64,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(spread(&cell, after), on.map(|there| 3 - there));
     cell.read(Cell::audit).unwrap();
-    // A view that comes now counts as one that was there.
+    // A new view counts like an existing one.
     let mut late = View::new(scheduler.view().scheduler(), 0);
     late.sync(&cell).unwrap();
     let spec = cell.read(|cell| cell.job(after).unwrap().clone());
@@ -76,7 +76,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     set_max(&cell, None);
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, after), 9);
-    // A snapshot has the maximum, and counts again.
+    // A snapshot contains the maximum, and a restored cell counts again.
     set_max(&cell, Some(5));
     let restored = cell.read(|cell| Cell::from_image(cell.image())).unwrap();
     restored.audit().unwrap();

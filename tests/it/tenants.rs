@@ -1,4 +1,4 @@
-//! Tenants that share a cell: whose turn it is, what is given back, and that no scheduler gets past a limit.
+//! Tenants that share a cell: turns, reclaiming, and limits.
 
 use crate::small::{LONG, amounts, cell, job, placed, report, run, submit, task};
 use omega_cellstate::SharedCell;
@@ -42,7 +42,7 @@ fn reclaiming(cell: &SharedCell, name: &str) -> Scheduler {
     Scheduler::new(cell, profile, Settings::new(name).with_search(Search::Full)).unwrap()
 }
 
-/// Notes the tenants in the order of their turns.
+/// Records the tenants in the order of their turns.
 struct Turns<'a>(&'a SharedCell, Vec<Text>);
 
 impl Observer for Turns<'_> {
@@ -79,7 +79,7 @@ fn tenants_with_one_large_job_have_what_they_weigh() {
     }
     run(&mut fair(&cell), &cell, 0);
     assert_eq!(["a", "b", "c"].map(|tenant| used(&cell, tenant)), [200, 400, 600]);
-    // One that comes later, when others have left, catches up.
+    // A tenant that comes later, after others have left, catches up.
     for i in 0..300 {
         report(&cell, task(JobId(2), i), TaskReport::Finished);
     }
@@ -121,7 +121,7 @@ fn without_standings_the_older_job_goes_first() {
     assert_eq!([zoo, urgent, late].map(|job| placed(&cell, job)), [1, 1, 0]);
 }
 
-/// The dominant share of every tenant by the book, from what runs.
+/// The tenant whose turn it is, by dominant shares computed from the running tasks.
 fn naive_turn(used: &BTreeMap<Text, [u128; 2]>, whole: [u128; 2], waiting: &[Text]) -> Text {
     let share = |name: &Text| {
         let used = used[name];
@@ -144,7 +144,7 @@ fn each_turn_goes_to_the_least_dominant_share() {
         let mut requests = BTreeMap::new();
         let mut waiting: BTreeMap<Text, usize> = BTreeMap::new();
         for name in &names {
-            // Tasks of one tenant are alike, so that its order within does not matter.
+            // Tasks of one tenant are equal, so their order does not matter.
             let request = [1000 * (1 + dice.below(3) as u64), (1 + dice.below(2) as u64) << 30];
             requests.insert(name.clone(), request);
             let jobs = 1 + dice.below(8);
@@ -209,7 +209,7 @@ fn what_was_lent_comes_back_and_no_more() {
     cell.read(|cell| cell.audit().unwrap());
 }
 
-/// Checks that a victim does not evict in turn: tasks within a guarantee stay.
+/// Checks that victims do not evict in turn: tasks within a guarantee stay.
 #[test]
 fn nobody_takes_turns_at_evicting() {
     let cell = cell(&[4]);
@@ -256,7 +256,7 @@ fn limit(cell: &SharedCell, tenant: &str, cores: u64) {
     cell.apply(Command::SetQuota { tenant: tenant.into(), limit }).unwrap();
 }
 
-/// Actions of a limit not allow is not tried: a scheduler knows it as the cell does, and nothing is refused.
+/// A scheduler knows the limits as the cell does, and tries nothing that a limit rejects.
 #[test]
 fn no_more_is_claimed_than_a_limit_leaves() {
     let cell = cell(&[20]);
@@ -276,18 +276,18 @@ fn no_more_is_claimed_than_a_limit_leaves() {
     };
     assert_eq!(steps(0), 0);
     assert_eq!((placed(&cell, one), placed(&cell, other), used(&cell, "red")), (4, 1, 5));
-    // What ends makes room, and the job that waits hears of it.
+    // An ended task makes room, and wakes the pending job.
     crate::small::report(&cell, crate::small::task(one, 2), TaskReport::Finished);
     assert_eq!((steps(LONG), placed(&cell, other)), (0, 2));
     limit(&cell, "red", 8);
     assert_eq!((steps(2 * LONG), placed(&cell, other), used(&cell, "red")), (0, 5, 8));
-    // Without a limit all of it is placed; one that comes afterwards takes nothing away.
+    // Without a limit the whole job is placed; a later limit evicts nothing.
     cell.apply(Command::SetQuota { tenant: "red".into(), limit: None }).unwrap();
     assert_eq!((steps(3 * LONG), used(&cell, "red")), (0, 12));
     limit(&cell, "red", 3);
     let late = submit(&cell, of("crawl", "late", 1));
     assert_eq!((steps(4 * LONG), placed(&cell, late)), (0, 0));
-    // And who waits is told for what.
+    // The explanation of a pending job names its limit.
     let kinds = cell.read(|cell| cell.kinds().clone());
     let (reason, machines) = scheduler.explain(late, 0).unwrap().refused[0];
     assert_eq!((describe(reason, &kinds).as_str(), machines), ("quota of cpu used up", 1));
@@ -298,7 +298,8 @@ fn no_more_is_claimed_than_a_limit_leaves() {
     assert_eq!(remedy, "with 10 cpu more in the quota of tenant red: 1 machine would take it");
 }
 
-/// A limit of all together is full of what one has borrowed: the other has it given back, though machines are free.
+/// The limit of a parent is exhausted by one tenant's borrowing: the other reclaims its guarantee, even though machines
+/// are free.
 #[test]
 fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     let cell = cell(&[4, 4, 4]);
@@ -317,8 +318,7 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
 }
 
-/// Only evictions that count against the full limit help, and they are found among many other
-/// borrowers.
+/// Only evictions that count against the exhausted limit help, and they are found among many other borrowers.
 #[test]
 fn the_few_that_a_full_limit_holds_for_are_found() {
     let cell = cell(&[1; 200]);
@@ -338,7 +338,7 @@ fn the_few_that_a_full_limit_holds_for_are_found() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue"), used(&cell, "partner")), (0, 5, 195));
 }
 
-/// In a full limit, precedence makes room among its own tasks, and nowhere else.
+/// Within an exhausted limit, precedence makes room only among the limit's own tasks.
 #[test]
 fn in_a_full_limit_a_tenant_displaces_its_own() {
     let cell = cell(&[4, 4]);
@@ -355,15 +355,15 @@ fn in_a_full_limit_a_tenant_displaces_its_own() {
         run(&mut scheduler, &cell, round * LONG);
     });
     assert_eq!((placed(&cell, low), placed(&cell, high), placed(&cell, others)), (1, 2, 3));
-    // One of lower precedence than all that the limit holds for waits.
+    // A job of lower precedence than all tasks within the limit stays pending.
     let lowest = Job { precedence: Precedence(-1), ..of("red", "lowest", 1) };
     let lowest = submit(&cell, lowest);
     run(&mut scheduler, &cell, 5 * LONG);
     assert_eq!((placed(&cell, lowest), placed(&cell, others)), (0, 3));
 }
 
-/// Schedulers of all sorts on one cell, each on its own thread: limits hold at every version, and
-/// at the end every tenant has at least its guarantee, as far as requested.
+/// Various schedulers on one cell, each on its own thread: limits hold at every version, and in the end every tenant
+/// has at least its guarantee, as far as requested.
 #[test]
 fn schedulers_that_race_break_no_limit() {
     for seed in 0..4 {
@@ -404,7 +404,7 @@ fn schedulers_that_race_break_no_limit() {
     }
 }
 
-/// Ends a task of a tenant now and then.
+/// Occasionally ends a task of a tenant.
 fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
     if !dice.chance(20) {
         return;
@@ -416,7 +416,7 @@ fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
     });
     if let Some((task, machine)) = running {
         let report = TaskReport::Finished;
-        // It may have been evicted meanwhile: then the report is late.
+        // It may have been evicted meanwhile; then the report is rejected.
         drop(cell.apply(Command::ReportTask { task, machine, report }));
     }
 }

@@ -31,7 +31,7 @@ fn shared_cell() -> SharedCell {
     }
     for thread in 0..THREADS {
         let mut group = TaskGroup::new(TASKS, Amounts::new([500, 1]));
-        // Two schedulers each want the same port.
+        // Each port is requested by two schedulers.
         group.rules.ports.push(Port::tcp((thread / 2) as u16));
         let level = TopologyLevel::Label("rack".into());
         group.rules.tasks.push(TaskRule::MaxPerDomain {
@@ -44,7 +44,7 @@ fn shared_cell() -> SharedCell {
     cell
 }
 
-/// One scheduler: claims on random machines, commits, lets some tasks finish.
+/// One scheduler, which claims on random machines, commits, and ends some tasks.
 struct Scheduler {
     cell: SharedCell,
     view: View,
@@ -94,7 +94,7 @@ impl Scheduler {
             txn.granularity = Granularity::AllOrNothing;
         }
         let commit = self.cell.commit(&txn).unwrap();
-        // Some answers are lost on the way: the same again must not place anything twice.
+        // Some replies are lost: the retry must not place anything twice.
         assert!(!self.dice.chance(20) || self.cell.commit(&txn) == Ok(commit.clone()));
         if self.dice.chance(30) {
             self.view.sync(&self.cell).unwrap();
@@ -119,7 +119,7 @@ impl Scheduler {
         self.told.finished += 1;
     }
 
-    /// Checks that the answers to a scheduler are what the cell has.
+    /// Checks that the results of a scheduler agree with the cell.
     fn check(mut self) -> Told {
         self.view.sync(&self.cell).unwrap();
         let mut fresh = View::new(self.view.scheduler(), 0);

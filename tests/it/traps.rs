@@ -18,7 +18,7 @@ fn machine(name: &str, cpu: u64) -> Command {
     Command::RegisterMachine(Machine::new(name, Amounts::new([cpu])))
 }
 
-/// A cell after these commands, all of which are accepted.
+/// A cell after these commands, all of which must be accepted.
 fn cell(commands: impl IntoIterator<Item = Command>) -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "me".into() }).unwrap();
@@ -66,12 +66,12 @@ fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
     assert_ne!(one.state_hash(), other.state_hash());
 }
 
-/// A text that no name may have.
+/// A text that is no valid name.
 fn bad() -> Text {
     Text::from("a\u{202e}b")
 }
 
-/// Commands with this text in each place of a machine or a job, except for those of a task group.
+/// Commands with this text in each place of a machine or a job, except in task groups.
 fn bad_machines_and_jobs() -> Vec<Command> {
     let job = |change: &dyn Fn(&mut Job)| {
         let mut job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
@@ -99,7 +99,7 @@ fn bad_machines_and_jobs() -> Vec<Command> {
     ]
 }
 
-/// Jobs with such a text in each place of a task group.
+/// Jobs with this text in each place of a task group.
 fn bad_groups() -> Vec<Command> {
     let near = |tasks, level| Near { tasks, level };
     let group = |change: &dyn Fn(&mut TaskGroup)| {
@@ -222,7 +222,7 @@ fn a_full_cell_takes_a_machine_for_one_that_was_removed() {
     assert_eq!(cell.apply(machine("one more", 1)), Ok(Outcome::Machine(replaced)));
 }
 
-/// A whole block of sixty-four machines with a negative free amount.
+/// A block of 64 machines with a negative free amount.
 #[test]
 fn a_kind_that_is_not_asked_for_never_hides_a_block() {
     let two = |cpu, memory| Amounts::new([cpu, memory]);

@@ -1,11 +1,10 @@
-//! Compatibility: files of earlier versions are read, and the API only grows.
+//! Compatibility: files of earlier versions are readable, and the API only grows.
 //!
-//! `tests/golden/data/` has, for each set of format versions that this program reads, the directory of a replica,
-//! a backup of its cell, and what state both lead to. A change of a format makes a folder of its own, by
-//! `OMEGA_BLESS=1`; one that is there is never written again, for it stands for the disks of those who have not
-//! upgraded yet.
+//! `tests/golden/data/` has, for each set of format versions that this program reads, the directory of a replica, a
+//! backup of its cell, and the expected state of both. After a change of a format, `OMEGA_BLESS=1` creates a new
+//! folder. An existing folder is never rewritten, because it represents the disks of users who have not upgraded yet.
 //!
-//! `tests/golden/api.txt` has every message, field, value and call of the API. Lines are only ever added.
+//! `tests/golden/api.txt` has every message, field, value and call of the API. Lines are only added.
 
 use omega_client::proto::DESCRIPTORS;
 use omega_core::{Command, Version};
@@ -36,7 +35,7 @@ fn is_blessed() -> bool {
     std::env::var_os("OMEGA_BLESS").is_some()
 }
 
-/// The formats that this program writes, as the folder of their golden files is called.
+/// The present formats, as the name of the folder of their golden files.
 fn formats() -> String {
     format!(
         "directory{}-log{}-snapshot{}-command{}",
@@ -80,7 +79,7 @@ fn make(place: &Path) {
         for some in commands.chunks(7) {
             drop(cell.apply_all(some.to_vec()));
         }
-        // The last version has one state.
+        // The last version has exactly one state.
         cell.apply(Command::RegisterScheduler { name: "the last one".into() }).unwrap();
     });
     let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
@@ -97,7 +96,7 @@ fn make(place: &Path) {
     std::fs::write(place.join("state.txt"), told((cell.version(), cell.state_hash()))).unwrap();
 }
 
-/// A copy that may be changed.
+/// Copies a directory, so that the copy may be changed.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -129,14 +128,14 @@ fn directories_and_backups_of_every_format_lead_to_the_same_state() {
         let backup = read_backup(&ReadOnlyDisk::default(), &place.join("backup")).unwrap();
         let restored = (backup.cell.version(), backup.cell.state_hash());
         assert_eq!(told(restored), expected, "{}: its backup", place.display());
-        // A replica goes on from it.
+        // A replica continues from it.
         let opened = Directory::open(Arc::new(RealDisk), &dir, Expected::default()).unwrap();
         run(opened, |cell| {
             let after = cell.apply(Command::RegisterScheduler { name: "after it".into() });
             drop(after.unwrap());
         });
         assert_eq!(told(state(&dir, Some(before.0))), expected, "{}: gone on", place.display());
-        // The time, which its leader writes first, may be a version of its own.
+        // The time command that its leader writes first may start a version of its own.
         assert!(state(&dir, None).0 > before.0, "{}", place.display());
     }
 }
@@ -174,7 +173,7 @@ fn enum_lines(within: &str, one: &EnumDescriptorProto, lines: &mut BTreeSet<Stri
     }
 }
 
-/// All that the API promises, a line for each thing.
+/// The elements of the API, one line for each.
 fn api() -> BTreeSet<String> {
     let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let mut lines = BTreeSet::new();

@@ -1,7 +1,6 @@
-//! Views: whatever deltas brought one up to date, it equals a view that was filled at once; and
-//! what it answers is what the cell answers.
+//! Views: after any deltas, a view equals one that was filled at once, and its checks agree with the cell's.
 //!
-//! `OMEGA_SEED=7 cargo test -p omega-tests views` runs one history alone.
+//! `OMEGA_SEED=7 cargo test -p omega-tests views` runs a single history.
 
 use crate::histories::seeds;
 use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, NEVER, Share, SharedCell, View};
@@ -15,7 +14,7 @@ use omega_tests::reference::{Reference, ReferenceJob};
 /// Id of an additional scheduler with handwritten transactions.
 const PROBE: SchedulerId = SchedulerId(0);
 
-/// A shared cell with a short list of changes, and the reference that the generator reads.
+/// A shared cell with a short change log, and the reference model that the generator reads.
 pub(crate) struct World {
     pub(crate) cell: SharedCell,
     pub(crate) reference: Reference,
@@ -28,11 +27,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64) -> World {
         let generator = Generator::new(seed).with_reservations(seed).with_cluster_resources(seed);
-        // In every other world tasks come to hold something else than their group's request.
+        // Every other world has allocations that differ from the request.
         let generator = if seed.is_multiple_of(2) { generator } else { generator.with_held(seed) };
-        // And in every fourth pair, cores to themselves: then few tasks find room.
+        // Every fourth pair of worlds has exclusive cores, so that few tasks fit.
         let generator = if seed % 8 < 6 { generator } else { generator.with_cores(seed) };
-        // In every third there are calendars of peaks.
+        // Every third world has peak calendars.
         let generator = if seed.is_multiple_of(3) { generator.with_peaks(seed) } else { generator };
         let mut dice = Dice::new(seed ^ 0xD1CE);
         let kinds = generator.kinds();
@@ -55,7 +54,7 @@ impl World {
         self.cell.apply(command)
     }
 
-    /// Never forgets a job from here on.
+    /// Never forgets a job from now on.
     pub(crate) fn keep_jobs(&mut self) {
         self.keeps_jobs = true;
     }
@@ -84,7 +83,7 @@ impl World {
         view
     }
 
-    /// The groups of every job that is not over.
+    /// The groups of every job that has not ended.
     pub(crate) fn groups(&self) -> Vec<(JobId, usize)> {
         let living = self.reference.jobs().iter().filter(|(_, job)| job.alive() > 0);
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
@@ -198,7 +197,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let simple = open & affinity & block.set(need.tolerated) & fits;
             let pieces = block.cores_fit(need, block.devices_fit(need, simple));
             let word = block.rules_allow(need, pieces);
-            // What belongs to no machine is there for all rows or for none.
+            // Cluster resources suffice for all rows or for none.
             let word = if view.cell_room(group) > 0 { word } else { 0 };
             for row in index * BLOCK..(index + 1) * BLOCK {
                 let judged = view.judge(row, group);
@@ -223,7 +222,7 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
             for (view, percent) in views.iter_mut().zip([100, 40, 8]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
-                    // Whoever hears over a network that nothing happened is told the same.
+                    // A delta without changes, as sent over a network, has the same effect.
                     let told = view.delta().nothing_since();
                     view.sync(&world.cell).unwrap();
                     assert_eq!(*view.delta(), told, "seed {seed}");
@@ -258,7 +257,7 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
     }
 }
 
-/// Knowledge of a reader of deltas of jobs.
+/// State of a reader of job deltas.
 #[derive(Default)]
 struct Heard {
     interest: Interest,
@@ -316,7 +315,7 @@ impl Heard {
     }
 }
 
-/// Result of one claim alone, without committing it: a second part always conflicts.
+/// The result of one claim alone, without committing it: a second item always conflicts.
 fn probe(cell: &mut Cell, number: u64, task: TaskId, machine: MachineId) -> Option<Reason> {
     let unknown = TaskId { job: JobId(u64::MAX), index: 0 };
     let claim = |task| Claim::new(task, machine, Default::default());

@@ -126,7 +126,7 @@ fn a_late_claim_takes_the_smallest_volume_that_the_machine_reaches() {
     assert_eq!((state.volume.as_deref(), state.is_final), (Some("fits"), true));
     assert_eq!(state.users, [task(id, 0)]);
     assert_eq!(stage.volumes.attached("m1"), ["fits".into()]);
-    // What ended uses it no more, but the claim keeps it.
+    // An ended task does not use the volume any more, but its claim keeps it.
     report(&stage.cell, task(id, 0), TaskReport::Finished);
     stage.run();
     let state = stage.volumes.claim("c").unwrap();
@@ -185,7 +185,7 @@ fn one_task_at_a_time_uses_what_is_for_one() {
     let mut stage = Stage::new(&["a"], 3);
     stage.volumes.put_volume(volume("v", 10, Reach::Everywhere)).unwrap();
     stage.volumes.put_claim(VolumeClaim { modes: AccessModes::ONE_TASK, ..claim("c") }).unwrap();
-    // Both are decided before the first is reserved.
+    // Both tasks are decided before the first is reserved.
     let id = submit(&stage.cell, job("j", 2, &["c"]));
     assert_eq!(stage.run(), 1);
     assert_eq!(stage.run(), 0);

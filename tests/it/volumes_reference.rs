@@ -56,7 +56,7 @@ struct Naive {
     volumes: BTreeMap<Text, Volume>,
     made: BTreeSet<Text>,
     claims: BTreeMap<Text, VolumeClaim>,
-    /// By claim: its volume, and whether that is final.
+    /// The volume of each claim, and whether the choice is final.
     has: BTreeMap<Text, (Text, bool)>,
     limits: BTreeMap<(Text, Text), u32>,
     uses: BTreeMap<TaskId, Used>,
@@ -71,7 +71,7 @@ impl Naive {
         self.uses.values().filter(move |used| used.claims.contains(claim))
     }
 
-    /// The volume of each claim that has none, for a task on a machine: an empty name is a new one.
+    /// Chooses volumes for all unbound claims of a task on a machine; an empty name is a volume to be provisioned.
     fn choose(&self, claims: &[Text], machine: &Machine) -> Option<BTreeMap<Text, Text>> {
         let mut choices = BTreeMap::new();
         let mut open = Vec::new();
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// Someone has placed it: as it was reserved, or not.
+    /// Records that a scheduler has placed the task, with or without the reservation.
     fn runs(&mut self, task: TaskId) {
         let known = self.naive.uses.get(&task).cloned();
         let machine = self.machines[self.dice.below(self.machines.len())].name.clone();

@@ -1,5 +1,5 @@
-//! Jobs that wait for machines that they prefer, and transactions that wait for more claims: as long as they should,
-//! never longer, and without a look more than needed.
+//! Jobs that wait for preferred machines, and transactions that wait for more claims: they wait as long as they should,
+//! never longer, and without needless steps.
 
 use crate::small::{add_machine, amounts, cell, job, placed, report, rows, step, submit, task};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MS: Nanos = 1_000_000;
 
-/// Machines of one core, `m0` to `m5`; two share a rack, and each has a label of its own.
+/// Machines of one core, `m0` to `m5`; two each share a rack, and each has a label of its own.
 fn racks() -> SharedCell {
     let cell = cell(&[]);
     for i in 0..6 {
@@ -26,7 +26,7 @@ fn racks() -> SharedCell {
     cell
 }
 
-/// Tasks that had better run on a machine.
+/// A job that prefers a machine.
 fn prefers(name: &str, tasks: u32, machine: u32) -> Job {
     let mut job = job(name, tasks, 1);
     let machines = MachineSelector::label("is", format!("m{machine}"));
@@ -179,8 +179,8 @@ fn a_gang_waits_together() {
     assert_eq!(on, [Some(2), Some(3)]);
 }
 
-/// Random jobs come and end; whoever has its turn when it is told that something is to be done places as much as who
-/// looks all the time, and nobody waits longer than both waits once there is room.
+/// Random jobs come and end: a scheduler that steps only when told that something is due places as many as one that
+/// steps all the time, and no job waits longer than both waits once there is room.
 #[test]
 fn nobody_waits_longer_than_it_should() {
     for seed in 0..60 {
@@ -213,7 +213,7 @@ fn nobody_waits_longer_than_it_should() {
             }
             now = end;
         }
-        // All that came is placed once what runs has ended, and room is let pass for 50 ms in all.
+        // All jobs are placed once the running ones have ended, and no free room is skipped for more than 50 ms in all.
         for _ in 0..200 {
             settle(&mut scheduler, &cell, now);
             let running: Vec<_> = came
@@ -232,7 +232,7 @@ fn nobody_waits_longer_than_it_should() {
     }
 }
 
-// --- Transactions that are held ----------------------------------------------------------------
+// --- Delayed transactions ------------------------------------------------------------------------
 
 /// A cell that counts commits.
 struct Counting {
@@ -272,7 +272,7 @@ fn jobs_that_come_soon_share_a_transaction() {
     assert_eq!(step(&mut scheduler, &counting, 3 * MS).until, Some(6 * MS), "from the first on");
     assert_eq!(step(&mut scheduler, &counting, 6 * MS).placed, 2);
     assert_eq!(commits(), 1);
-    // A full one goes at once.
+    // A full transaction is sent at once.
     submit(&counting.cell, job("c", 4, 1));
     assert_eq!(step(&mut scheduler, &counting, 7 * MS).placed, 4);
     assert_eq!((placed(&counting.cell, a), placed(&counting.cell, b), commits()), (1, 1, 2));
@@ -281,7 +281,7 @@ fn jobs_that_come_soon_share_a_transaction() {
 
 #[test]
 fn what_is_held_survives_what_happens_meanwhile() {
-    // A cell that remembers three changes gives everything again.
+    // A cell whose change log keeps only three changes sends full deltas.
     for changes in [3, 1000] {
         let cell = crate::small::cell_that_remembers(changes, &[8, 8]);
         let mut scheduler = holding(&cell, 5 * MS, 100);

@@ -1,7 +1,7 @@
-//! Waking only the jobs that an event may help leaves nobody asleep who would be placed.
+//! Waking only the jobs that an event may help leaves no job unscheduled that could be placed.
 //!
-//! A scheduler hears of a random history as it comes. After each look, a new scheduler, for whom
-//! every job is new, tries all of them on a copy of the cell: it must place nothing.
+//! A scheduler follows a random history. After each of its steps, a new scheduler, for which every job is new, tries
+//! all jobs on a copy of the cell: it must place none.
 
 use crate::histories::seeds;
 use crate::placement_world::{random_group, random_machine, ruled_group};
@@ -17,7 +17,7 @@ use omega_schedulers::{
 };
 use omega_tests::random::Dice;
 
-/// Rejects machines with little use: only more use makes one fit.
+/// Rejects machines with little use, so that only more use makes one feasible.
 struct Used;
 
 impl MachineFilter for Used {
@@ -166,14 +166,14 @@ fn run(scheduler: &mut Scheduler, cell: &SharedCell, now: Nanos, tries: &mut Tri
 
 fn scheduler(cell: &SharedCell, seed: u64, name: &str) -> Scheduler {
     let base = [Profile::first_fit, Profile::batch, Profile::service][(seed % 3) as usize];
-    // Filters that look at jobs keep those of a class from sparing each other the search.
+    // Filters that read the job disable the sharing of failures within a class.
     let profile = match seed % 2 {
         0 => base().with_filter(PerMachine(Used)).with_filter(PerMachine(Calm)),
         _ => base(),
     };
     let settings = Settings {
         takes: "default".into(),
-        // Nobody waits from one look to the next.
+        // No backoff from one step to the next.
         patience: Patience { backoff_min: 1, backoff_max: 1, ..Patience::default() },
         ..Settings::new(name)
     };
@@ -187,13 +187,13 @@ fn nobody_sleeps_who_would_be_placed_if_everybody_were_woken() {
         let cell = small::cell_that_remembers(if seed % 5 == 0 { 3 } else { 1000 }, &[]);
         let mut history = History::new(&cell, seed);
         let mut scheduler = self::scheduler(&cell, seed, "ours");
-        // It hears nothing of the tasks of another one, but for what they take and their rules.
+        // It receives nothing of the other scheduler's tasks except their claims and rules.
         let mut other = small::scheduler(&cell, "other");
         let mut now = 0;
         for round in 1..40 {
             (0..=history.dice.below(3)).for_each(|_| history.step());
             small::run(&mut other, &cell, round * small::LONG);
-            // A look may be news for those that failed just before it.
+            // A step may bring events for jobs that failed just before it.
             for quiet in 0.. {
                 now += 10;
                 let placed = run(&mut scheduler, &cell, now, &mut ours);

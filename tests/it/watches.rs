@@ -1,4 +1,4 @@
-//! Watches of jobs against the cell: whoever follows a stream knows every task.
+//! Watches of jobs against the cell: a reader of the stream knows every task.
 
 use crate::remote::Served;
 use omega_client::convert;
@@ -11,7 +11,7 @@ use omega_core::{
 use std::collections::BTreeMap;
 use tonic::Streaming;
 
-/// A job as its reader knows it: its description, and the phase and slot of each task.
+/// The state of a reader: each job's description, and the phase and row of each task.
 type Known = BTreeMap<u64, (proto::Job, BTreeMap<u32, (i32, Option<u32>)>)>;
 
 /// The reader of a watch.
@@ -22,7 +22,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until a version is known whole.
+    /// Reads until a version is complete.
     async fn reach(&mut self, version: Version) {
         let mut more = self.version < version.0;
         while more {
@@ -83,11 +83,11 @@ fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
 fn a_watch_tells_of_every_task() {
     let served = Served::start();
     let apply = |command| served.apply(command);
-    // Jobs that have ended stay.
+    // Ended jobs are kept.
     apply(Command::SetPolicy(Policy { ttl_after_finished_ms: u64::MAX / 2, ..Policy::default() }));
     apply(Command::RegisterScheduler { name: "s".into() });
     apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 30]))));
-    // More tasks and more jobs than one message holds.
+    // More tasks and jobs than fit into one message.
     let large = submit(&served, "large", 2500);
     (0..150).for_each(|index| _ = submit(&served, &format!("small{index}"), 3));
     let url = format!("http://{}", served.address);

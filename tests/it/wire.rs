@@ -1,5 +1,4 @@
-//! Messages between replicas as bytes: they come back equal, stay the same from version to version, and
-//! what is no message is refused.
+//! Encoding of messages between replicas: round trips, stable bytes across versions, and rejection of foreign bytes.
 
 use crate::histories::seeds;
 use omega_store::CodecError;
@@ -8,8 +7,8 @@ use omega_tests::fuzz::random_message;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The bytes on record. If this fails, replicas of two versions do not understand each other: raise
-/// [`VERSION`], and read and write both until the older one is gone.
+/// Compares with the recorded bytes. If this fails, replicas of two versions cannot communicate: raise [`VERSION`], and
+/// read and write both versions until the older one is gone.
 #[test]
 fn the_bytes_of_a_version_never_change() {
     let path =

@@ -1,4 +1,4 @@
-//! Counters of a view for scores and families of rules, against walking all tasks.
+//! Counters of a view for scores and families of rules, compared with a scan of all tasks.
 
 use crate::histories::seeds;
 use crate::views::World;
@@ -20,8 +20,7 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     wished.collect()
 }
 
-/// Preferences for the machine in a row: if required affinities of others count nothing, and
-/// if they count seven.
+/// Attraction of the machine in a row, with required affinities of others weighted by zero and by seven.
 pub(crate) fn draw(view: &View, need: &Need, row: usize) -> [i64; 2] {
     let draws = view.draws(need);
     [0, 7].map(|required| draws.of_block(view.block(row / BLOCK), required)[row % BLOCK])
@@ -63,7 +62,7 @@ fn assert_wish(
     }
 }
 
-/// The families say together what the rules say.
+/// Checks that the families of rules together agree with all rules.
 fn assert_families(world: &World, view: &View, group: GroupRef) {
     let need = view.need(group);
     for index in 0..view.blocks() {

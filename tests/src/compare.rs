@@ -1,4 +1,4 @@
-//! A cell and its reference side by side: everything that is public of a cell must be equal.
+//! Comparison of a cell with its reference model: all public state must be equal.
 
 use crate::reference::{Reference, ReferenceJob, ReferenceTask};
 use omega_cellstate::{Cell, MachineStatus};
@@ -118,10 +118,10 @@ fn equal<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Compares what is public of both.
+/// Compares the public state of both.
 ///
 /// # Errors
-/// The first thing that differs, with both sides.
+/// The first difference, with both sides.
 pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal::<Version>("version", &cell.version(), &reference.version())?;
     equal::<Policy>("policy", cell.policy(), reference.policy())?;
@@ -181,7 +181,7 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     Ok(())
 }
 
-/// The calendars of peaks and, while there are any, what batch holds.
+/// Compares the peak calendars and the batch allocations.
 fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
     let calendars = reference.peak_calendars();
     equal("calendars of peaks", &cell.peak_calendars().collect(), &calendars)?;
@@ -202,10 +202,10 @@ fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal("machines where batch holds too much", &cell.machines_over_peak(), &over)
 }
 
-/// Compares two answers but for the words in a refusal, which are for people.
+/// Compares two results, except for the text of a rejection, which is for people.
 ///
 /// # Errors
-/// Both answers, if they differ.
+/// Both results, if they differ.
 pub fn compare_answers(
     cell: Result<Outcome, Rejection>,
     reference: Result<Outcome, Rejection>,

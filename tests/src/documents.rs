@@ -1,6 +1,6 @@
 //! Examples of the README and of the pages about libraries, compiled and run by `cargo test --doc`.
 //!
-//! They are here because the pages are not in the archives of the crates that they describe.
+//! They are here because the archives of the described crates do not contain the pages.
 
 #![cfg(doctest)]
 #![doc = include_str!("../../README.md")]

@@ -1,5 +1,5 @@
-//! One durable replica under load, on any disk: every transaction that it acknowledges counts one
-//! version up, so what was lost or done twice shows.
+//! One durable replica under load, on any disk. Every acknowledged transaction raises the version by one, so lost and
+//! repeated ones are detected.
 
 use omega_cellstate::Cell;
 use omega_core::{
@@ -15,19 +15,19 @@ use omega_store::{CellId, Disk, Origin};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Commands before the first transaction, each of which is one version.
+/// Number of commands before the first transaction, each of which is one version.
 pub const BEFORE: u64 = 3;
 
-/// Tasks that are placed and released in turn.
+/// Number of tasks that are placed and released in turn.
 const TASKS: u64 = 50;
 
-/// Time for which a log may become while no snapshot is saved.
+/// Maximum length of the log while no snapshot is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// Size of the segments: small, so that there are many.
 pub const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 
-/// Settings with which snapshots are taken all the time.
+/// Settings with frequent snapshots.
 #[must_use]
 pub fn settings() -> Settings {
     let (snapshot_bytes, log_keep_bytes, log_bytes_max) = (4000, 1000, LOG_BYTES_MAX);
@@ -45,7 +45,7 @@ pub fn setup() -> [Command; 3] {
     ]
 }
 
-/// A transaction: an even one places a task, the next one releases it.
+/// A transaction: an even one places a task, and the next one releases it.
 #[must_use]
 pub fn transaction(cell: &Cell, number: u64) -> Transaction {
     let task = TaskId { job: JobId(first_job(cell)), index: (number / 2 % TASKS) as u32 };
@@ -64,10 +64,10 @@ fn first_job(cell: &Cell) -> u64 {
     cell.jobs().next().expect("there is one").0.0
 }
 
-/// Makes the directory of the only replica of a cell.
+/// Creates the directory of the only replica of a cell.
 ///
 /// # Errors
-/// Why not.
+/// The reason of a failure.
 pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<(), String> {
     let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
     let identity = Identity { origin, replica: ReplicaId(1), engine };
@@ -77,17 +77,17 @@ pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<()
     found(&directory, &alone).map_err(|error| error.to_string())
 }
 
-/// Opens and starts it.
+/// Opens and starts the replica.
 ///
 /// # Errors
-/// Why not.
+/// The reason of a failure.
 pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
     let directory = Directory::open(disk, path, Expected::default());
     let directory = directory.map_err(|error| error.to_string())?.with_options(SEGMENTS);
     start(directory, settings()).map_err(|error| error.to_string())
 }
 
-/// The replica in one thread, step by step.
+/// The replica in a single thread, driven step by step.
 #[derive(Debug)]
 pub struct Lone {
     /// The started replica.
@@ -97,10 +97,10 @@ pub struct Lone {
 }
 
 impl Lone {
-    /// Starts it and finds out how far it came.
+    /// Starts the replica and determines how far it came.
     ///
     /// # Errors
-    /// Why it does not start, or what is wrong with its state.
+    /// The reason why it does not start, or the error in its state.
     pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Lone, String> {
         let mut lone = Lone { started: open(disk, path)?, next: 0 };
         lone.drive();
@@ -114,10 +114,10 @@ impl Lone {
         Ok(lone)
     }
 
-    /// Number of transactions that were taken. Checks the whole state.
+    /// Number of accepted transactions. Audits the state.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The error in the state.
     pub fn count(&mut self) -> Result<u64, String> {
         let register = Command::RegisterScheduler { name: "load".into() };
         let answer = self.ask(Ask::Command(register));
@@ -133,7 +133,7 @@ impl Lone {
         }
     }
 
-    /// Why it has stopped, if it has.
+    /// Reason why it has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         self.started.replica.stopped().map(ToString::to_string)
@@ -145,10 +145,10 @@ impl Lone {
         self.started.replica.applied().lock().cell.version().0
     }
 
-    /// Asks for the next transaction. The answer is whether it was acknowledged.
+    /// Submits the next transaction. Returns whether it was acknowledged.
     ///
     /// # Panics
-    /// If it was refused: nothing is in its way.
+    /// If it was rejected, which must not happen.
     pub fn work(&mut self) -> bool {
         let txn = transaction(&self.started.replica.applied().lock().cell, self.next);
         match self.ask(Ask::Retry(Command::Commit(txn))) {
@@ -171,7 +171,7 @@ impl Lone {
         self.drive_for(Some(id))
     }
 
-    /// Does all that there is to do.
+    /// Carries out all pending effects.
     pub fn drive(&mut self) {
         self.drive_for(None);
     }

@@ -1,4 +1,4 @@
-//! A cell behind a connection that breaks: requests and answers are lost, refused and delayed.
+//! A cell behind a faulty connection: requests and replies are lost, rejected and delayed.
 
 use crate::random::Dice;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -6,28 +6,28 @@ use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-/// Fault of one transaction on its way.
+/// Fault of one transaction in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is checked, and the reply arrives.
     None,
-    /// It is rejected: nothing was done.
+    /// It is rejected, and nothing is done.
     Refused,
-    /// It is lost, and the sender does not know.
+    /// The request is lost, with an unknown outcome.
     RequestLost,
     /// It is checked, and the reply is lost.
     AnswerLost,
-    /// It seems lost, but is checked some time later.
+    /// It seems lost, but is delivered later.
     Delayed,
 }
 
 const FAULTS: [Fault; 4] = [Fault::Refused, Fault::RequestLost, Fault::AnswerLost, Fault::Delayed];
 
-/// A handle with faults, by script and then by the dice. Share it by reference.
+/// A handle with scripted faults, and then random ones. Share it by reference.
 #[derive(Debug)]
 pub struct FaultyCell {
     cell: SharedCell,
-    /// Guards the faults; taken before the cell's lock, if both are.
+    /// Locked before the cell, if both are locked.
     state: Mutex<State>,
 }
 
@@ -62,7 +62,7 @@ impl FaultyCell {
         handle
     }
 
-    /// Breaks no more; what was delayed arrives now.
+    /// Stops all faults, and delivers the delayed transactions.
     pub fn heal(&self) {
         let mut state = self.state();
         state.percent = 0;
@@ -105,7 +105,7 @@ impl CellHandle for FaultyCell {
         state.sent.push(txn.clone());
         if !state.delayed.is_empty() && state.dice.chance(50) {
             let late = state.delayed.remove(0);
-            // Its answer reaches nobody.
+            // Its reply is lost.
             drop(self.cell.commit(&late));
         }
         let percent = state.percent;

@@ -1,12 +1,13 @@
-//! Histories: commands applied to two cells and a reference, and made short when they fail.
+//! Histories: commands applied to two cells and a reference model, and shortened when they fail.
 
 use crate::compare::{compare, compare_answers};
+use crate::events;
 use crate::random::Generator;
 use crate::reference::Reference;
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds, Outcome, Rejection};
 
-/// A cell, a replica of it, and their reference.
+/// A cell, a replica of it, and their reference model.
 #[derive(Debug)]
 pub struct Trio {
     cell: Cell,
@@ -18,26 +19,25 @@ impl Trio {
     /// Three empty cells.
     #[must_use]
     pub fn new(kinds: &Kinds) -> Trio {
-        Trio {
-            cell: Cell::new(kinds.clone()),
-            replica: Cell::new(kinds.clone()),
-            reference: Reference::new(kinds.clone()),
-        }
+        let mut cell = Cell::new(kinds.clone());
+        // The replica keeps none, so it shows that they change nothing.
+        cell.keep_history(events::BYTES);
+        Trio { cell, replica: Cell::new(kinds.clone()), reference: Reference::new(kinds.clone()) }
     }
 
-    /// The cell, for schedulers to look at.
+    /// The cell, for schedulers.
     #[must_use]
     pub fn cell(&self) -> &Cell {
         &self.cell
     }
 
-    /// The reference, for a generator to look at.
+    /// The reference model, for a generator.
     #[must_use]
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
 
-    /// Applies a command everywhere and compares.
+    /// Applies a command to all three, and compares them.
     ///
     /// # Errors
     /// The difference, or the finding of the audit.
@@ -45,7 +45,7 @@ impl Trio {
         self.answer(command).map(drop)
     }
 
-    /// Applies the command and returns the answer.
+    /// Applies a command to all three, compares them, and returns the result.
     ///
     /// # Errors
     /// The difference, or the finding of the audit.
@@ -64,11 +64,12 @@ impl Trio {
         compare_answers(answer.clone(), self.reference.apply(command.clone()))?;
         compare(&self.cell, &self.reference)?;
         self.cell.audit().map_err(|error| format!("audit: {error}"))?;
+        events::check(&self.cell)?;
         Ok(answer)
     }
 }
 
-/// A history that went wrong.
+/// A failed history.
 #[derive(Debug)]
 pub struct Failure {
     /// The resource kinds of its cell.
@@ -79,8 +80,8 @@ pub struct Failure {
     pub what: String,
 }
 
-/// Tasks hold something else than their group's request in every other history, and have cores to themselves in every
-/// other pair; in every third there are calendars of peaks.
+/// A generator for a seed: every other history has allocations that differ from the request, every other pair exclusive
+/// cores, and every third peak calendars.
 fn generator(seed: u64) -> Generator {
     let generator =
         Generator::with_holders(seed).with_reservations(seed).with_cluster_resources(seed);
@@ -99,7 +100,7 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
     let mut reference = Reference::new(generator.kinds());
     let mut next = || {
         let command = generator.next(&reference);
-        // A refusal is part of the history, too.
+        // A rejection is part of the history, too.
         drop(reference.apply(command.clone()));
         command
     };
@@ -110,7 +111,7 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
 /// Runs a random history of this many commands.
 ///
 /// # Errors
-/// If it goes wrong.
+/// If it fails.
 pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
     let mut generator = generator(seed);
     let kinds = generator.kinds();
@@ -157,7 +158,7 @@ fn replay(kinds: &Kinds, mut commands: Vec<Command>) -> Option<Failure> {
     None
 }
 
-/// Turns a panic into a failure, so that a history that panics is made short, too.
+/// Converts a panic into a failure, so that such a history is shortened, too.
 fn guarded(step: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(step));
     caught.unwrap_or_else(|_| Err("a panic; its message is above".to_owned()))

@@ -1,22 +1,23 @@
-//! The test kit: what the tests of several crates share.
+//! The test kit, shared by the tests of several crates.
 //!
 //! ```text
 //!   random ──commands──▶ Cell ──┐
-//!      ▲        │               ├── compare: equal answers, equal states
+//!      ▲        │               ├── compare: equal results, equal states
 //!      │        └─────▶ Reference ──┘
-//!      └── looks at the reference, to ask for what makes sense
+//!      └── reads the reference model, for mostly valid commands
 //! ```
 //!
-//! - [`mod@reference`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
-//! - [`random`]: commands by the dice, the sensible and the senseless.
-//! - [`compare`]: everything that is public of a cell and of its reference, side by side.
-//! - [`history`]: runs a history on both, and makes one that fails short.
-//! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
-//! - [`faulty`]: a cell behind a connection that breaks.
-//! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
+//! - [`mod@reference`]: a slow and simple cell, written from the documentation of `omega-core` alone.
+//! - [`random`]: random commands, valid and invalid.
+//! - [`compare`]: comparison of the public state of a cell and of its reference model.
+//! - [`events`]: the events of a cell against its state.
+//! - [`history`]: histories on both, and their shortening on failure.
+//! - [`cluster`]: whole cells of replicas in one thread, with all kinds of faults.
+//! - [`faulty`]: a cell behind a faulty connection.
+//! - [`disk`]: a disk in memory that fails, loses and damages data on demand.
 //! - [`durable`]: one durable replica under load.
-//! - [`fire`]: cells of real processes, whose replicas are killed, paused and cut off.
-//! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
+//! - [`fire`]: cells of real processes, whose replicas are killed, paused and partitioned.
+//! - [`fuzz`]: random bytes for every decoder.
 //! - [`log_reference`]: a naive log, and random work for logs.
 //! - [`ports`]: ports for processes that tests start.
 //! - [`roadef`]: a checker of the machine reassignment contest, and random instances of it.
@@ -29,6 +30,7 @@ pub mod disk;
 #[cfg(doctest)]
 mod documents;
 pub mod durable;
+pub mod events;
 pub mod faulty;
 pub mod fire;
 pub mod fuzz;

@@ -1,8 +1,7 @@
 //! Reference model of a log: a naive log, random work for both, and the comparison.
 //!
-//! The naive log keeps every batch that it was given, and which of them were synced. After a crash
-//! it can say which logs the promises of [`omega_store::log`] allow: those of a prefix of the
-//! batches that has all the synced ones.
+//! The naive log keeps every batch, and which of them were synced. After a crash it computes the contents that the
+//! guarantees of [`omega_store::log`] allow: those of any prefix of the batches that contains all synced ones.
 
 use crate::random::Dice;
 use omega_store::log::{
@@ -10,20 +9,20 @@ use omega_store::log::{
     WriteError,
 };
 
-/// Request of a log.
+/// An operation on a log.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A batch.
+    /// Appends a batch.
     Append(Batch),
-    /// A new base.
+    /// Sets a new base.
     Compact(Position),
-    /// A new beginning, synced at once.
+    /// Restarts the log, synced at once.
     Restart(Position, HardState),
-    /// All before is safe.
+    /// Syncs everything before.
     Sync,
 }
 
-/// Contents of a log, kept as simply as can be.
+/// Contents of a log, in the simplest form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// The entry before the first.
@@ -41,7 +40,7 @@ impl Held {
         self.entries.last().map_or(self.base, |entry| entry.position)
     }
 
-    /// Does a step.
+    /// Applies an operation.
     pub fn apply(&mut self, step: &Step) {
         match step {
             Step::Sync => {}
@@ -62,10 +61,10 @@ impl Held {
         }
     }
 
-    /// Contents of a log, read from it.
+    /// Reads the contents of a log.
     ///
     /// # Panics
-    /// If it cannot be read, or reading in pieces differs.
+    /// If it cannot be read, or reading in pieces gives a different result.
     pub fn of(log: &mut dyn LogEngine) -> Held {
         let Bounds { base, last } = log.bounds();
         let mut entries = Vec::new();
@@ -82,7 +81,7 @@ pub struct Worker {
     dice: Dice,
     /// Maximum size of entries.
     bytes_max: usize,
-    /// So that no two entries are equal by chance.
+    /// Makes all entries different.
     counter: u64,
 }
 
@@ -93,7 +92,7 @@ impl Worker {
         Worker { dice: Dice::new(seed), bytes_max, counter: 0 }
     }
 
-    /// The next step.
+    /// The next operation.
     pub fn next(&mut self, held: &Held) -> Step {
         let last = held.last();
         match self.dice.below(100) {
@@ -112,10 +111,10 @@ impl Worker {
         }
     }
 
-    /// The next step, which is a batch.
+    /// The next operation, which is a batch.
     pub fn batch(&mut self, held: &Held) -> Step {
         let last = held.last();
-        // A new leader may replace what is not committed.
+        // A new leader may replace uncommitted entries.
         let kept = match self.dice.chance(15) {
             true => held.entries.len() - self.dice.below(held.entries.len().min(8) + 1),
             false => held.entries.len(),
@@ -157,7 +156,7 @@ impl Worker {
     }
 }
 
-/// Does a step to an engine.
+/// Performs an operation on an engine.
 ///
 /// # Errors
 /// Those of the engine.
@@ -175,13 +174,13 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
 pub struct NaiveLog {
     /// Current contents.
     pub now: Held,
-    /// Contents when it was last synced, and the steps since.
+    /// Contents at the last sync, followed by the operations since.
     safe: Held,
     since: Vec<Step>,
 }
 
 impl NaiveLog {
-    /// A step that an engine has done.
+    /// Records an operation that an engine has performed.
     pub fn done(&mut self, step: Step) {
         self.now.apply(&step);
         if matches!(step, Step::Sync | Step::Restart(..)) {
@@ -192,16 +191,16 @@ impl NaiveLog {
         }
     }
 
-    /// A step that an engine may have done, without having reported it as durable.
+    /// Records an operation that an engine may have performed without confirming it as durable.
     pub fn perhaps(&mut self, step: Step) {
         self.now.apply(&step);
         self.since.push(step);
     }
 
-    /// Continues with the content found on reopening.
+    /// Continues with the contents found on reopening.
     ///
     /// # Errors
-    /// The allowed and the found content, if the latter is not allowed.
+    /// The allowed and the found contents, if the latter are not allowed.
     pub fn reopened(&mut self, found: Held) -> Result<(), String> {
         let mut allowed = self.safe.clone();
         let mut seen = vec![allowed.clone()];
@@ -221,10 +220,10 @@ impl NaiveLog {
     }
 }
 
-/// Compares all that an engine tells with the naive log.
+/// Compares everything that an engine returns with the naive log.
 ///
 /// # Errors
-/// What differs.
+/// The first difference.
 pub fn compare(log: &mut dyn LogEngine, held: &Held, dice: &mut Dice) -> Result<(), String> {
     let bounds = Bounds { base: held.base, last: held.last() };
     same("bounds", &log.bounds(), &bounds)?;

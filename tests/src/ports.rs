@@ -1,7 +1,7 @@
 //! Ports for processes that tests start.
 //!
-//! A process is told its port before it listens, so nothing else may take the port in between: not another test, of this
-//! process or of another, and not a connection to which the system gives any free port.
+//! A process gets its port before it listens, so nothing else may take the port in between: no other test, of this
+//! process or another, and no outgoing connection, to which the system assigns any free port.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
@@ -11,8 +11,8 @@ use std::sync::Mutex;
 /// Ports below the ephemeral range.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
-/// Claims of this process, which end with it. A port is claimed by listening under its name: the system sees to it
-/// that one process at a time does.
+/// Claimed ports, released with this process. A claim is an abstract Unix socket named after the port, which only one
+/// process can bind at a time.
 static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 fn claim(port: u16) -> Option<UnixListener> {
@@ -22,7 +22,7 @@ fn claim(port: u16) -> Option<UnixListener> {
 
 /// Returns free ports that no other test gets before this process ends.
 pub fn ports(count: usize) -> Vec<u16> {
-    // Tests of several processes begin at different places, so that few meet a claim.
+    // Processes begin at different ports, so that claims rarely collide.
     let start = std::process::id() as usize * 977 % PORTS.len();
     let mut claims = CLAIMS.lock().expect("nothing panics with it");
     let all = PORTS.cycle().skip(start).take(PORTS.len());
@@ -41,12 +41,12 @@ pub fn ports(count: usize) -> Vec<u16> {
     found
 }
 
-/// Returns such ports as addresses of this machine alone.
+/// Returns such ports as loopback addresses.
 pub fn addresses(count: usize) -> Vec<SocketAddr> {
     ports(count).into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect()
 }
 
-/// Returns one such address.
+/// Returns one such loopback address.
 pub fn address() -> SocketAddr {
     addresses(1)[0]
 }

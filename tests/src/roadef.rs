@@ -1,6 +1,6 @@
-//! Checker of the ROADEF/EURO challenge 2012, written from the contest's rules alone: its own reader, its own sums.
+//! Checker of the ROADEF/EURO challenge 2012, written from the contest's rules alone, with a reader of its own.
 //!
-//! It shares no code with `omega-reassign`, recounts everything for every assignment, and says which rule is broken.
+//! It shares no code with `omega-reassign`, recounts everything for every assignment, and names the broken rule.
 //! [`random_model`] writes small instances in the contest's format, tight enough that all rules matter.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Process of a model.
+/// A process.
 #[derive(Debug)]
 struct Process {
     service: usize,
@@ -17,7 +17,7 @@ struct Process {
     move_cost: i128,
 }
 
-/// Machine of a model.
+/// A machine.
 #[derive(Debug)]
 struct Machine {
     neighbourhood: i128,
@@ -27,14 +27,14 @@ struct Machine {
     move_costs: Vec<i128>,
 }
 
-/// Service of a model.
+/// A service.
 #[derive(Debug)]
 struct Service {
     spread_min: usize,
     dependencies: Vec<usize>,
 }
 
-/// Balance objective of a model.
+/// A balance objective.
 #[derive(Debug)]
 struct Balance {
     resources: [usize; 2],
@@ -42,7 +42,7 @@ struct Balance {
     weight: i128,
 }
 
-/// Model of the contest.
+/// An instance of the contest.
 #[derive(Debug)]
 pub struct Model {
     transient: Vec<bool>,
@@ -314,7 +314,7 @@ fn random_assignment(
 }
 
 /// Writes services whose spread and dependencies hold: each minimum is at most the present spread, and dependencies are
-/// kept of those that hold.
+/// chosen from those that hold.
 fn write_services(
     rng: &mut impl Rng,
     text: &mut String,

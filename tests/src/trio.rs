@@ -1,12 +1,12 @@
-//! Three replicas of a cell under load, in one thread and round by round, on disks of any kind of mood.
+//! Three replicas of a cell under load, in one thread and round by round, on any disks.
 //!
 //! ```text
-//!   a round:  the client asks ─▶ each replica works, writes and saves ─▶ what they said arrives
+//!   a round:  the client sends ─▶ each replica works, writes and saves ─▶ messages arrive
 //! ```
 //!
-//! Unlike [`crate::cluster`] there is no chance in when things happen: a run differs from another only
-//! by what its caller does to it. A replica that panics or stops loses its power and starts again. All
-//! transactions count one version up, so what was lost or done twice shows.
+//! Unlike in [`crate::cluster`], the timing is fixed: runs differ only in the actions of their caller. A replica that
+//! panics or stops loses power and starts again. Every transaction raises the version by one, so lost and repeated ones
+//! are detected.
 
 use crate::disk::SimulatedDisk;
 use crate::durable::{BEFORE, LOG_BYTES_MAX, SEGMENTS, setup, transaction};
@@ -24,31 +24,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where each replica is on its disk.
+/// Directory of each replica on its disk.
 pub const FOLDER: &str = "/replica";
 
 /// Rounds between two ticks.
 const TICK: u64 = 2;
 
-/// Rounds that the client waits for an answer.
+/// Rounds for which the client waits for a reply.
 const PATIENCE: u64 = 60;
 
-/// Rounds without faults after which all must agree: time for many elections.
+/// Rounds without faults after which all must agree: enough for many elections.
 const AGREE: u64 = 2_000;
 
-/// Three replicas in one process; see the head of the file.
+/// Three replicas in one process. See the module documentation.
 pub struct Trio {
-    /// State of each replica.
+    /// Disk of each replica.
     pub disks: [SimulatedDisk; 3],
     /// Running replicas.
     pub up: [Started; 3],
     /// Replicas that are partitioned from all others.
     pub cut: Option<usize>,
-    /// Called with the replica that works next; `None` in between.
+    /// Called with the replica that works next, and with `None` in between.
     pub at_work: fn(Option<usize>),
     /// Number of times a replica was started again.
     pub restarts: u64,
-    /// The number of the next transaction: those before it were acknowledged.
+    /// Number of the next transaction; all before it were acknowledged.
     pub next: u64,
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
@@ -66,10 +66,10 @@ struct Asked {
 }
 
 impl Trio {
-    /// Three replicas that have elected a leader and know the machine and the job.
+    /// Three replicas with an elected leader, a machine and a job.
     ///
     /// # Panics
-    /// If they do not come to that.
+    /// If they do not get there.
     #[must_use]
     pub fn new() -> Trio {
         let disks = [1, 2, 3].map(SimulatedDisk::new);
@@ -114,7 +114,7 @@ impl Trio {
         }
     }
 
-    /// The leader with all that was committed.
+    /// The leader, once it has applied all committed entries.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         let leads = |at: &usize| self.up[*at].replica.node().leads_with_all();
@@ -196,8 +196,7 @@ impl Trio {
         }
     }
 
-    /// Runs the replicas until all have applied the same entries, audits and compares them, and
-    /// counts the operations done.
+    /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the operations.
     ///
     /// # Panics
     /// If they do not agree, or anything acknowledged is lost or done twice.
@@ -205,7 +204,7 @@ impl Trio {
         self.cut = None;
         let (mut last, mut still) = (self.states(), 0);
         let end = self.round + AGREE;
-        // A round in which nothing moves may be one in which messages are on their way.
+        // Messages may be in flight in a round without changes.
         while still < PATIENCE {
             assert!(self.round < end, "they do not come to agree: {last:?}");
             self.work(None);
@@ -221,12 +220,12 @@ impl Trio {
             state.cell.state_hash()
         });
         assert_eq!(hashes, [hashes[0]; 3], "at {last:?}");
-        // One may have been under way; none is lost, none is done twice.
+        // One may have been in flight; none is lost or repeated.
         let versions = [0, 1].map(|more| BEFORE + self.next + more);
         assert!(versions.contains(&last[0].1), "{last:?} after {}", self.next);
     }
 
-    /// The last entry and the version of each.
+    /// The last entry and the version of each replica.
     fn states(&self) -> [(u64, u64); 3] {
         [0, 1, 2].map(|at| {
             let state = self.up[at].replica.applied().lock();
@@ -248,7 +247,7 @@ fn restart(disk: &SimulatedDisk, incarnation: u64) -> Result<Started, StartError
     let settings = Settings {
         node,
         incarnation,
-        // So often that whoever is cut off for a while needs one.
+        // So frequent that a partitioned replica soon needs one.
         snapshot_bytes: 1500,
         log_keep_bytes: 500,
         log_bytes_max: LOG_BYTES_MAX,

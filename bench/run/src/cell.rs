@@ -1,7 +1,7 @@
-//! The cell of a run: in memory, or kept by replicas.
+//! The cell of a run: in memory, or replicated.
 //!
-//! The run is the same for both. What differs is what a command may answer: a cell in memory is
-//! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
+//! The run is the same for both, except that replicas may not answer. A run cannot continue without
+//! an answer, so it ends with the error.
 
 use super::kept::{Answer, KeepError, KeptCell};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
@@ -51,10 +51,11 @@ impl RunCell {
         }
     }
 
-    /// Applies commands in order, without waiting for a disk after each.
+    /// Applies commands in order, and does not wait for a disk after each.
     ///
     /// # Errors
-    /// If the cell does not answer one of them.
+    ///
+    /// If the cell does not answer a command.
     pub(crate) fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
@@ -68,13 +69,13 @@ impl RunCell {
     }
 }
 
-/// Ends of tasks that are told with the lock of a cell in memory taken once: commits wait for them, for less than a
-/// commit of a few hundred claims takes.
+/// Number of task ends that are applied under one lock of a cell in memory. Commits wait meanwhile,
+/// for less time than a commit of a few hundred claims takes.
 const ENDS: usize = 256;
 
 impl RunCell {
-    /// Tells a cell in memory that tasks have finished. The answer is how many of them ran; `None` for a cell that is kept
-    /// by replicas, to which that goes as commands do.
+    /// Tells a cell in memory that tasks have finished. Returns the number of them that ran; `None`
+    /// for a replicated cell, which gets them as commands.
     pub(crate) fn finish(&self, tasks: &[(TaskId, MachineId)]) -> Option<u64> {
         let RunCell::Memory(cell) = self else { return None };
         let report = TaskReport::Finished;
@@ -88,8 +89,8 @@ impl RunCell {
     }
 }
 
-/// Transactions that a scheduler has on their way to disks: beyond it, the wait for a disk is
-/// hardly any part of what a transaction costs.
+/// Maximum number of a scheduler's in-flight transactions. With more, the wait for a disk is a
+/// negligible part of a transaction's time already.
 const IN_FLIGHT: usize = 16;
 
 impl RunCell {

@@ -1,4 +1,4 @@
-//! Clients of a run that are no schedulers: frameworks that are offered resources, and applications that ask for
+//! Clients of the frontends in a run: frameworks that get offers, and applications that request
 //! containers.
 //!
 //! ```text
@@ -6,8 +6,9 @@
 //!   jobs for `asks`   ─▶ an application for each job     ── asks ─▶ front ─▶ cell
 //! ```
 //!
-//! Each front has a thread, which lets its clients speak and steps it. What it commits is measured and told to the
-//! feeder as what a scheduler commits: the cell does not tell them apart, and neither does a report.
+//! Each frontend has a thread, which runs its clients and steps it. Its commits are measured and
+//! reported to the feeder like those of a scheduler: neither the cell nor the report distinguishes
+//! them.
 
 mod asks;
 mod offers;
@@ -44,11 +45,11 @@ struct Round {
     version: Version,
     /// Tasks that wait.
     waiting: usize,
-    /// Rounds without a placement after which none comes, as long as the cell does not change.
+    /// Number of rounds without a placement after which none is expected until the cell changes.
     patience: u32,
 }
 
-/// The cell of a front: its commits are measured and told.
+/// The cell of a frontend, which measures and reports its commits.
 struct Watched<'a> {
     cell: &'a RunCell,
     meter: Mutex<Meter>,
@@ -142,7 +143,7 @@ impl<'scope> Fronts<'scope> {
         all
     }
 
-    /// Number of those that have not ended yet.
+    /// Number of frontends that have not ended.
     pub(super) fn running(&self) -> usize {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
@@ -164,9 +165,9 @@ impl<'scope> Fronts<'scope> {
 /// Actions of a front in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
-    /// Something, or something may come of the next round.
+    /// A result, or one is possible in the next round.
     Work,
-    /// Nothing, and nothing comes of the next round if the cell does not change.
+    /// No result, and none is possible in the next round unless the cell changes.
     Nothing,
     /// The cell did not answer, or rejects it: [`Front::is_running`].
     NoAnswer,

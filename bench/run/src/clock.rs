@@ -4,8 +4,8 @@ use omega_schedulers::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The monotonic clock, from its start. For the schedulers it can skip what nobody needs to wait
-/// for.
+/// The monotonic clock, from its start. For the schedulers it can skip time in which nothing
+/// happens.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     start: Instant,
@@ -19,7 +19,7 @@ impl RunClock {
 
     /// Puts the schedulers' time a second forward.
     pub(crate) fn skip_a_second(&self) {
-        // Only a number that grows: nothing else is read by it.
+        // Only this number is shared, so no ordering is needed.
         self.skipped_s.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time for which the feeder waits for a message before it looks at the clock again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The schedulers' time that a round in lock step takes: about that of a transaction with a few claims.
+/// Schedulers' time per round in lock step: about that of a transaction with a few claims.
 const ROUND: Nanos = 10_000;
 
 /// Length of an idle round, in which a worker on a thread would sleep.
@@ -23,7 +23,7 @@ pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
 
 /// Schedulers of a run.
 pub(crate) trait Drive {
-    /// Tells the workers that there may be something to do.
+    /// Wakes the workers, because there may be something to do.
     fn wake(&mut self);
 
     /// Number of workers that have not ended.
@@ -52,10 +52,11 @@ pub(crate) struct Threads<'a> {
 }
 
 impl Threads<'_> {
-    /// Ends the workers, and returns what they had.
+    /// Stops the workers, and returns their results.
     ///
     /// # Errors
-    /// If a front ended early, because the cell rejects it.
+    ///
+    /// If a frontend ended early, because the cell rejected it.
     pub(super) fn stop(self) -> Result<Done, RunError> {
         let (workers, served) = (self.pool.stop(), self.fronts.stop());
         Ok((workers, served?))
@@ -94,7 +95,7 @@ pub(crate) struct Stepped<'a> {
 }
 
 impl<'a> Stepped<'a> {
-    /// Takes the workers of a run.
+    /// Takes over the workers of a run.
     pub(super) fn new(
         cell: &'a RunCell,
         schedulers: Vec<feeder::Measured>,
@@ -103,10 +104,11 @@ impl<'a> Stepped<'a> {
         Stepped { cell, schedulers: LockStep::new(schedulers), fronts, now: 0 }
     }
 
-    /// Ends the workers, and returns what they had.
+    /// Stops the workers, and returns their results.
     ///
     /// # Errors
-    /// If a front ended early, because the cell rejects it.
+    ///
+    /// If a frontend ended early, because the cell rejected it.
     pub(super) fn stop(self) -> Result<Done, RunError> {
         let served = self.fronts.into_iter().map(Front::stop).collect::<Result<_, _>>()?;
         Ok((self.schedulers.stop(), served))

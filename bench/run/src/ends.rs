@@ -7,11 +7,11 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Tasks that end together.
 pub(crate) type Ending = Vec<(TaskId, MachineId)>;
 
-/// Ends of tasks with the version at which they were placed: those that were evicted since do not end.
+/// Ends of tasks, with the version of their placement: tasks that were evicted since do not end.
 pub(crate) type Since = (Version, Ending);
 
-/// The ends to come. Tasks that end together are kept together: most jobs are many tasks of one
-/// run time, and what is sorted is small.
+/// The ends to come. Tasks with one end are stored together: most jobs are many tasks with the same
+/// run time, so there is little to sort.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     /// The time of each end, with the number of its tasks' list.
@@ -34,7 +34,7 @@ impl Ends {
         self.times.peek().map(|Reverse((at_ms, _))| *at_ms)
     }
 
-    /// Takes tasks that have ended by now, those that ended first.
+    /// Removes tasks that have ended by now, those that ended first.
     pub(crate) fn pop(&mut self, now_ms: u64) -> Option<Since> {
         let Reverse((_, number)) = *self.times.peek().filter(|end| end.0.0 <= now_ms)?;
         self.times.pop();

@@ -16,7 +16,7 @@ use omega_schedulers::explain::{
 };
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 
-/// Number of jobs that are explained if none is named: what comes after waits for less.
+/// Number of jobs explained if none is named. Later jobs are mostly pending because of these.
 const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended.
@@ -47,10 +47,11 @@ fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> W
     WaitingJob { refused, ..job(&feeder.cell, Some(&mut worker.scheduler), name) }
 }
 
-/// Explains why a job waits in a cell as it is, by the profile of its scheduler or a ready-made one. It
-/// places nothing. The answer is `None` if the cell has no such job.
+/// Explains why a job is pending in the present cell, by the profile of its scheduler or a built-in
+/// one. It places nothing. `None` if the cell has no such job.
 ///
 /// # Errors
+///
 /// If the profile does not suit the cell's kinds.
 pub fn explain_cell(
     cell: Cell,
@@ -151,7 +152,8 @@ fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
 fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
-    // One that has fewer places than it needs holds them, or has run and lost some: it is as far from complete.
+    // An incomplete gang keeps its places, or has run and lost some: in both cases the same number
+    // is missing.
     let holds =
         job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
     Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })

@@ -1,4 +1,4 @@
-//! Feeds a workload to a cell: submits what arrives, ends what has run its time.
+//! Feeds a workload to a cell: submits arriving jobs, and ends tasks after their run time.
 
 mod messages;
 
@@ -25,10 +25,10 @@ use omega_schedulers::{Profile, Scheduler, Settings, Volumes};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use std::collections::{HashMap, VecDeque};
 
-/// Number of samples a run takes over the workload's time.
+/// Number of samples of a run over the workload's time.
 const SAMPLES: u64 = 240;
 
-/// A scheduler with what measures it.
+/// A scheduler and its meter.
 pub(crate) type Measured = (Scheduler, Meter);
 
 /// Outcome of a task that was evicted.
@@ -40,12 +40,12 @@ pub(crate) struct Evicted {
     pub(crate) times: u32,
 }
 
-/// The feeder, and what it counted.
+/// The feeder and its counters.
 pub(crate) struct Feeder {
     pub(crate) cell: RunCell,
     /// Volumes, for profiles with volume plugins.
     pub(super) volumes: Volumes,
-    /// Whether it holds claims. Without them nobody looks at volumes who is not told to.
+    /// Whether the workload has volume claims. Without them no volumes are read.
     any_claims: bool,
     pub(crate) name: String,
     pub(crate) notes: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Feeder {
     pub(crate) lost: u64,
     /// Tasks that were evicted.
     pub(crate) evicted: HashMap<TaskId, Evicted>,
-    /// Number of times, over all of them.
+    /// Total number of evictions.
     evictions: u64,
     conflicts: u64,
     pub(crate) series: Vec<Sample>,
@@ -79,7 +79,7 @@ pub(crate) struct Feeder {
     pub(super) clients: Vec<(&'static str, Vec<Job>)>,
     changed: Version,
     lane: Lane,
-    /// Why a command was not taken that had to be.
+    /// The error of a required command.
     failed: Option<RunError>,
     /// Whether tasks were evicted, or commands answered, since the schedulers were woken last.
     stirred: bool,
@@ -212,7 +212,7 @@ impl Feeder {
         };
         let profile = match options.evict {
             Evict::AsProfilesSay => profile,
-            // One that has it keeps its arguments.
+            // A profile that has it keeps its arguments.
             Evict::Always if profile.post_filters().next().is_some() => profile,
             Evict::Always => profile.with_post_filter(DefaultPreemption::default()),
         };
@@ -221,7 +221,7 @@ impl Feeder {
         Ok((profile, settings))
     }
 
-    /// Submits what is there at the start.
+    /// Submits the jobs that exist at the start.
     pub(super) fn submit_now(&mut self, arrivals: Vec<Arrival>) -> Result<Vec<JobId>, RunError> {
         let names: Vec<Text> = arrivals.iter().map(|one| one.job.name.clone()).collect();
         let commands: Vec<Command> =
@@ -230,7 +230,7 @@ impl Feeder {
         names.into_iter().zip(answers).map(|(name, answer)| submitted(name, answer)).collect()
     }
 
-    /// The command that submits a job, whose tasks are counted.
+    /// The command that submits a job. Counts its tasks.
     fn submission(&mut self, arrival: Arrival) -> Command {
         let tasks = arrival.job.task_count();
         self.submitted += tasks;
@@ -240,7 +240,7 @@ impl Feeder {
         Command::SubmitJob(arrival.job)
     }
 
-    /// Takes the arrivals up to a time off the list.
+    /// Removes and returns the arrivals up to a time.
     pub(super) fn arrived(&mut self, at_ms: u64) -> Vec<Arrival> {
         let mut arrived = Vec::new();
         while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms <= at_ms) {
@@ -285,10 +285,10 @@ impl Feeder {
                 None if next.is_none() && self.caught_up() && self.settled() => return Ok(()),
                 None if self.wait_for(workers) => {}
                 None if workers.running() < self.idle.len() => return Ok(()),
-                // Schedulers try for ever what a replica that has stopped does not answer.
+                // Schedulers retry for ever if a replica has stopped.
                 None if workers.check().is_err() => return workers.check(),
                 None if !pace.is_timed() && next.is_none() && self.caught_up() => {
-                    // What found no room often is tried again up to a second later.
+                    // Jobs with many failures are retried up to a second later.
                     workers.skip_a_second();
                 }
                 None => {}
@@ -311,7 +311,7 @@ impl Feeder {
         may.then_some(at)
     }
 
-    /// Notes what the workers did until they ended, and takes the last sample.
+    /// Counts what the workers did until they ended, and takes the last sample.
     pub(crate) fn close(&mut self, clock: &RunClock) {
         self.receive();
         self.sample(clock);
@@ -334,7 +334,7 @@ impl Feeder {
         arrival.into_iter().chain(machine).chain(end).min()
     }
 
-    /// Does all that happens at a time.
+    /// Applies all events of a time.
     fn advance(&mut self, at_ms: u64, clock: &RunClock) -> Result<(), RunError> {
         self.now_ms = self.now_ms.max(at_ms);
         while self.sampled * self.span_ms < self.now_ms * SAMPLES {
@@ -367,7 +367,7 @@ impl Feeder {
         Ok(())
     }
 
-    /// Notes the version that has what was changed so far.
+    /// Records the version that has all changes so far.
     fn note_version(&mut self) {
         self.changed = self.cell.read(Cell::version);
         if self.lane.on_the_way() == 0 {
@@ -411,7 +411,8 @@ impl Feeder {
         for (purpose, answer) in done.purposes.into_iter().zip(done.answers?) {
             match purpose {
                 Purpose::Submit(name) => _ = submitted(name, answer)?,
-                // A task that was lost with its machine has not finished: the cell refuses it.
+                // The cell rejects the end of a task that was lost with its machine: it has not
+                // finished.
                 Purpose::End => self.finished += u64::from(answer.is_ok()),
                 Purpose::Expire => {}
             }
@@ -430,7 +431,7 @@ impl Feeder {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Changes a machine. What is changed depends on what was done before, so that must be done.
+    /// Changes a machine. The change depends on earlier commands, so these must have been applied.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
         self.drain()?;
         self.window.changed(1);
@@ -484,8 +485,8 @@ impl Feeder {
             && self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
-    /// Whether nothing that waits would find room if the run went on. What was tried often in
-    /// vain is tried again up to a second later; the end waits for it.
+    /// Whether no pending task would be placed if the run went on. Jobs with many failures are
+    /// retried up to a second later; the end waits for it.
     fn settled(&self) -> bool {
         self.idle.iter().all(|idle| idle.settled)
     }
@@ -520,7 +521,7 @@ pub(super) fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Resul
     }
 }
 
-/// Registers the machines that are there at the start.
+/// Registers the machines that exist at the start.
 fn register(cell: &RunCell, machines: Vec<Machine>) -> Result<Vec<MachineId>, RunError> {
     let names: Vec<Text> = machines.iter().map(|machine| machine.name.clone()).collect();
     let answers = cell.apply_all(machines.into_iter().map(Command::RegisterMachine))?;

@@ -26,10 +26,11 @@ pub type Answer = Result<Outcome, Rejection>;
 
 /// Storage that can be asked to make a new cell.
 pub trait Keeper: Debug + Send + Sync {
-    /// Makes a new cell with these kinds, ready to take commands.
+    /// Creates a cell with these kinds, ready for commands.
     ///
     /// # Errors
-    /// If the storage cannot be made.
+    ///
+    /// If the storage cannot be created.
     fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError>;
 }
 
@@ -59,9 +60,10 @@ pub trait KeptCell: CellHandle + Debug {
     /// Shows the replica's copy of the cell.
     fn look(&self, look: &mut dyn FnMut(&Cell));
 
-    /// Applies commands in order, and waits once for all of them to be safe.
+    /// Applies commands in order, and waits once until all of them are durable.
     ///
     /// # Errors
+    ///
     /// Per command, if the replicas do not answer it.
     fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>>;
 }

@@ -1,4 +1,4 @@
-//! The way of the feeder's commands to the cell.
+//! Sends the feeder's commands to the cell.
 //!
 //! ```text
 //!   feeder ──some commands──▶ ┌──────┐ ──all that have gathered──▶ replicas
@@ -6,10 +6,10 @@
 //!                             └──────┘
 //! ```
 //!
-//! A cell in memory answers at once. Replicas answer when a disk is done; if the feeder waited for it at each
-//! moment of the workload, a trace of many moments would take as long as that many syncs. So a thread of its own
-//! sends what has gathered, in order, while the feeder goes on. No more is different: the feeder still waits for
-//! the answers before it takes the schedulers to have caught up.
+//! A cell in memory answers at once. Replicas answer after a disk sync. If the feeder waited at
+//! each time step of the workload, a trace would take one disk sync per step. So a separate thread
+//! sends all queued commands, in order, while the feeder continues. Nothing else differs: the
+//! feeder waits for the answers before it considers the schedulers caught up.
 
 use super::cell::RunCell;
 use super::kept::{Answer, KeepError};
@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_core::{Command, Text};
 use std::thread::JoinHandle;
 
-/// Commands on their way beyond which the feeder waits: a few rounds of those that replicas take together.
+/// Number of unanswered commands from which the feeder waits: a few batches of the replicas.
 pub(super) const ON_THE_WAY_MAX: usize = 4096;
 
 /// Purpose of a command.
@@ -26,13 +26,13 @@ pub(super) const ON_THE_WAY_MAX: usize = 4096;
 pub(crate) enum Purpose {
     /// To submit the job of this name.
     Submit(Text),
-    /// To tell that a task has ended.
+    /// Reports that a task has ended.
     End,
     /// To forget jobs that have ended.
     Expire,
 }
 
-/// A command, and what it is for.
+/// A command and its purpose.
 pub(super) type Errand = (Purpose, Command);
 
 /// Commands that were answered, in order; or that were not all answered.
@@ -52,7 +52,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A way to a cell. What is not answered at once is told by a message.
+    /// A lane to a cell. Later answers are sent as messages.
     pub(super) fn new(cell: RunCell, messages: Sender<Message>) -> Lane {
         let thread = matches!(cell, RunCell::Replica(_)).then(|| {
             let (to, inbox) = unbounded();
@@ -64,7 +64,8 @@ impl Lane {
         Lane { cell, thread, on_the_way: 0 }
     }
 
-    /// Sends commands after those before them. The answer is theirs, if it is there already.
+    /// Sends commands after all earlier ones. Returns their answers if the cell has answered
+    /// already.
     pub(super) fn send(&mut self, errands: Vec<Errand>) -> Option<Done> {
         let Some((to, _)) = &self.thread else { return Some(apply(&self.cell, errands)) };
         self.on_the_way += errands.len();
@@ -79,12 +80,12 @@ impl Lane {
         self.on_the_way
     }
 
-    /// Notes that so many were answered.
+    /// Notes a number of answers.
     pub(super) fn answered(&mut self, count: usize) {
         self.on_the_way -= count;
     }
 
-    /// Goes on with the panic of the thread, if it had one.
+    /// Resumes the panic of the thread, if it had one.
     pub(super) fn check(&mut self) {
         if let Some((_, thread)) = self.thread.take_if(|(_, thread)| thread.is_finished())
             && let Err(panic) = thread.join()
@@ -98,7 +99,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         if let Some((to, thread)) = self.thread.take() {
             drop(to);
-            // Of a panic of the thread the feeder has heard, or it does not matter any more.
+            // The feeder has resumed the thread's panic, or it no longer matters.
             let _ = thread.join();
         }
     }
@@ -109,13 +110,14 @@ fn apply(cell: &RunCell, errands: Vec<Errand>) -> Done {
     Done { purposes, answers: cell.apply_all(commands) }
 }
 
-/// Report on commands after one that was not answered: they are not sent, to keep the order.
+/// Result of commands that were not sent, to keep the order, because an earlier one was not
+/// answered.
 fn not_sent(errands: Vec<Errand>, error: &KeepError) -> Done {
     let purposes = errands.into_iter().map(|(purpose, _)| purpose).collect();
     Done { purposes, answers: Err(error.clone()) }
 }
 
-/// The thread: all that has gathered at once, until nobody sends any more.
+/// The thread: sends all queued commands at once, until the feeder closes the channel.
 fn work(cell: &RunCell, inbox: &Receiver<Vec<Errand>>, messages: &Sender<Message>) {
     let mut failed = None;
     while let Ok(first) = inbox.recv() {

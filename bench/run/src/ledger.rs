@@ -1,7 +1,8 @@
 //! Accounting of each tenant and each scheduler: waits, shares over time, evictions, preferences.
 //!
-//! All times are the workload's. The wait of a task is from its job's arrival to its placement, and after an
-//! eviction or the loss of its machine from that: what a user feels, whatever the schedulers did meanwhile.
+//! All times are the workload's. The wait of a task is from its job's arrival to its placement, and
+//! again from an eviction or the loss of its machine to the next placement: the wait that a user
+//! sees.
 
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;
@@ -11,10 +12,10 @@ use omega_schedulers::dominant::Totals;
 use omega_workload::fragments::Requests;
 use std::collections::{BTreeMap, HashMap};
 
-/// The longest wait that is told apart: a year.
+/// Maximum recorded wait: a year.
 const WAIT_MS_MAX: u64 = 365 * 86_400_000;
 
-/// Tenants whose shares over time are kept for the report: as many as a plot has colours.
+/// Number of tenants whose shares over time are in the report: one per colour of a plot.
 const SERIES_MAX: usize = 8;
 
 /// See the head of the file.
@@ -25,7 +26,7 @@ pub(crate) struct Ledger {
     tenants: Vec<Book>,
     by_name: BTreeMap<Text, usize>,
     schedulers: Vec<Book>,
-    /// Since when each task runs, where somebody may evict it.
+    /// Start times of running tasks, if any scheduler evicts.
     since: Option<HashMap<TaskId, u64>>,
     /// When tasks that wait again began to.
     again: HashMap<TaskId, u64>,
@@ -50,11 +51,11 @@ struct Book {
     placements: u64,
     wait_ms: Histogram<u64>,
     evicted: u64,
-    /// Of those, for somebody's guarantee.
+    /// The evictions for other tenants' guarantees.
     reclaimed: u64,
     /// Time for which evicted tasks had run.
     lost_ms: u64,
-    /// Weights of the preferences of placed tasks, and of those that were met.
+    /// Weights of the preferences of placed tasks, and of the satisfied preferences.
     asked: u64,
     met: u64,
     /// Dominant shares, one for each sample.
@@ -103,13 +104,13 @@ pub(super) struct Leavers<'a> {
 }
 
 impl Ledger {
-    /// For so many schedulers, which evict or do not.
+    /// Starts the accounts of schedulers; `evict` tells whether they evict.
     pub(super) fn begin(&mut self, schedulers: usize, evict: bool) {
         self.schedulers = (0..schedulers).map(|_| Book::new()).collect();
         self.since = evict.then(HashMap::new);
     }
 
-    /// Notes the next job: jobs are numbered as they come.
+    /// Records the next job. Jobs are numbered by arrival.
     pub(super) fn came(&mut self, job: &Job, at_ms: u64) {
         let tenant = self.tenant(&job.tenant);
         let book = &mut self.tenants[tenant];
@@ -174,8 +175,8 @@ impl Ledger {
         }
     }
 
-    /// Notes tasks that were evicted for those that a scheduler placed. An eviction that the precedence of
-    /// these does not allow was for a guarantee.
+    /// Records tasks that were evicted for a scheduler's placed tasks. If precedence does not allow
+    /// an eviction, it was for a guarantee.
     pub(super) fn evicted(
         &mut self,
         scheduler: usize,
@@ -200,7 +201,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what each tenant has of the cell.
+    /// Records each tenant's share of the cell.
     pub(super) fn sample(&mut self, cell: &Cell) {
         let totals = Totals::of_cell(cell);
         let taken = self.tenants.iter().map(|book| book.shares.len()).max().unwrap_or(0);
@@ -209,13 +210,13 @@ impl Ledger {
             let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
             let share = totals.share([&used], omega_schedulers::dominant::Weight::ONE);
             let shares = &mut self.tenants[tenant].shares;
-            // It came since the last sample.
+            // Its job arrived after the last sample.
             shares.resize(taken, 0.0);
             shares.push(share.fraction());
         }
     }
 
-    /// Adds what a scheduler got to its report.
+    /// Adds a scheduler's totals to its report.
     pub(super) fn tell_scheduler(&self, scheduler: usize, report: &mut SchedulerReport) {
         let Some(book) = self.schedulers.get(scheduler) else { return };
         report.wait_s_p50 = book.wait_s(0.5);
@@ -280,7 +281,7 @@ impl Ledger {
     }
 }
 
-/// The weights of what a task would rather have, and of those that its machine is like.
+/// The total weight of a task's preferences, and of those that its machine satisfies.
 pub(super) fn preferences(cell: &Cell, task: TaskId, machine: MachineId) -> Option<(u64, u64)> {
     let job = cell.job(task.job)?;
     let Affinity { preferred, .. } = &job.groups.get(cell.task_group(task)?)?.rules.affinity;
@@ -345,7 +346,7 @@ mod tests {
         let leavers = Leavers { tasks: &[task(0, 1)], placed: &placed };
         ledger.evicted(0, &leavers, 7000, &cell);
         ledger.sample(&cell);
-        // A task whose machine is lost waits from then on, not since its job came.
+        // After the loss of its machine, a task's wait starts then, not at its job's arrival.
         ledger.lost(&[task(1, 0)], 9000);
         ledger.placed(0, &[(task(1, 0), machine)], 9500, |_, _| None);
         let mut scheduler = SchedulerReport::default();

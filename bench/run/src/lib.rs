@@ -7,12 +7,12 @@
 //!        └───────────────── placements, by channel ◀────────────────┘
 //! ```
 //!
-//! The schedulers run freely and in parallel; nothing is simulated but the passing of time and
-//! the tasks themselves. The feeder holds the workload's clock: it submits what arrives and ends
-//! what has run its time. As fast as possible, the clock jumps from event to event, and waits only
-//! while it is too far ahead of the schedulers (see [`WINDOW_MAX`]), so that the workload's order
-//! and times keep their meaning. In turns, it waits for them before each event. In trace time it
-//! follows the wall clock.
+//! The schedulers run freely and in parallel; only time and the tasks are simulated. The feeder has
+//! the workload's clock, submits arriving jobs, and ends tasks after their run time. With
+//! [`Pace::Fastest`], the clock jumps from event to event, and waits only while it is too far ahead of
+//! the schedulers (see [`WINDOW_MAX`]), so that the workload's order and times keep their meaning.
+//! With [`Pace::InTurns`], it waits for them before each event. With [`Pace::Speed`], it follows
+//! the wall clock.
 
 mod cell;
 mod clients;
@@ -56,14 +56,16 @@ pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
-/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or while four times as many came or
-/// ended that not every scheduler has seen: this, or two for five machines if that is less. Enough that every scheduler has work, and
-/// little against what runs, so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
-/// workload is all there before its first task has ended.)
+/// Window of the clock at full pace. The clock waits for the schedulers while this many tasks are
+/// pending, or while four times as many have arrived or ended unseen by some scheduler; in small
+/// cells the limit is two tasks for five machines. Every scheduler then has work, and the window is
+/// small compared with the running tasks, so that tasks are placed and end hardly later than in
+/// trace time. (Without a limit, all jobs of a small workload would arrive before its first task
+/// ends.)
 pub const WINDOW_MAX: usize = 4096;
 
-/// Names of clients that are no schedulers: jobs for `offers` are placed by frameworks that are offered resources,
-/// one for each tenant, and each job for `asks` is an application that asks for containers.
+/// Names of clients that are no schedulers. Jobs for `offers` are placed by frameworks that get
+/// offers, one per tenant; each job for `asks` is an application that requests containers.
 pub const CLIENTS: [&str; 2] = ["offers", "asks"];
 
 /// Speed of the workload's time.
@@ -71,15 +73,15 @@ pub const CLIENTS: [&str; 2] = ["offers", "asks"];
 pub enum Pace {
     /// As fast as the schedulers keep up.
     Fastest,
-    /// As fast as that, but nothing happens before the schedulers have tried all that there is: where the order in
-    /// which several of them commit does not matter, the same input gives the same run.
+    /// As fast as possible, but the schedulers try all pending jobs before each event. If the order
+    /// of their commits does not matter, the same input gives the same run.
     InTurns,
-    /// So many seconds of the workload in one second.
+    /// Number of seconds of the workload in one second.
     Speed(f64),
 }
 
 impl Pace {
-    /// Whether the wall clock says when something happens.
+    /// Whether the wall clock determines the times of events.
     fn is_timed(self) -> bool {
         matches!(self, Pace::Speed(_))
     }
@@ -88,7 +90,8 @@ impl Pace {
 /// Concurrency of the schedulers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// Each on a thread of its own. Which of two that want the same room commits first depends on the processors.
+    /// Each on its own thread. If two claim the same room, thread timing decides which commits
+    /// first.
     #[default]
     Threads,
     /// In lock step on one thread: the same input and seed give the same placements, conflicts and samples. Only for a
@@ -99,7 +102,7 @@ pub enum Workers {
 /// Schedulers that may evict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evict {
-    /// The schedulers whose profiles have a plugin for it.
+    /// The schedulers whose profiles have a plugin that evicts.
     #[default]
     AsProfilesSay,
     /// Every scheduler.
@@ -111,13 +114,13 @@ pub enum Evict {
 pub struct RunOptions {
     /// Schedulers for the jobs named `service`.
     pub service_schedulers: u32,
-    /// Schedulers for the jobs named `batch`, each with a share of them.
+    /// Number of schedulers for the jobs named `batch`; each gets a part of the jobs.
     pub batch_schedulers: u32,
     /// Claims in one transaction.
     pub claims_max: usize,
     /// Time for which a scheduler keeps a transaction open when no job has its turn, in nanoseconds.
     pub hold: Nanos,
-    /// Whether a transaction is taken in parts.
+    /// Whether transactions may be committed in part.
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
@@ -220,7 +223,7 @@ pub enum RunError {
         /// Why.
         why: omega_cellstate::HandleError,
     },
-    /// Schedulers in lock step were asked for where disks or the wall clock decide what comes first.
+    /// Lock step was requested with disks or the wall clock, whose timing decides the order.
     #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
     NoLockStep,
     /// The storage of the cell could not be made, does not answer, or is damaged.
@@ -231,9 +234,10 @@ pub enum RunError {
     Audit(#[from] omega_cellstate::AuditError),
 }
 
-/// Runs a workload to its last arrival, and until the schedulers have tried all that came.
+/// Runs a workload to its last arrival, and until the schedulers have tried all jobs.
 ///
 /// # Errors
+///
 /// If the cell refuses a part of the workload.
 pub fn run(
     workload: Workload,
@@ -253,9 +257,10 @@ pub enum Which<'a> {
     EachReason,
 }
 
-/// Runs a workload as [`run`] does, and explains why jobs wait at its end.
+/// Runs a workload as [`run`] does, and explains why jobs are pending at its end.
 ///
 /// # Errors
+///
 /// If the cell refuses a part of the workload.
 pub fn explain(
     workload: Workload,
@@ -316,10 +321,11 @@ fn run_to_the_end(
     Ok(Ended { feeder, kept, workers, served, wall_s, cpu_s })
 }
 
-/// Brings schedulers that were interrupted up to the cell: what the report says of pending jobs comes from their queues.
+/// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their
+/// queues.
 fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
     for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
-        // A replica that does not answer any more is told by the checks that follow.
+        // The following checks report a replica that no longer answers.
         let _ = worker.scheduler.look(cell, clock.now());
     }
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Message of a worker, or of the command thread, to the driver.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A transaction that was decided at a version was answered at another: these tasks have machines, these have none any
-    /// more, so many claims were refused.
+    /// A transaction was decided at one version and answered at another; with its placed tasks, its
+    /// removed tasks, and the number of rejected claims.
     Committed {
         worker: usize,
         base: Version,
@@ -22,7 +22,7 @@ pub(crate) enum Message {
         evicted: Vec<TaskId>,
         refused: usize,
     },
-    /// A worker has tried all that there was at a version.
+    /// A worker has tried all jobs of a version.
     Idle { worker: usize, state: IdleState },
     /// A worker has seen a version, and its jobs wait for some time to pass.
     Synced { worker: usize, version: Version },
@@ -30,14 +30,14 @@ pub(crate) enum Message {
     Done(Done),
 }
 
-/// Where a worker stands that has nothing to try at the moment.
+/// State of a worker that has nothing to try at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleState {
     /// Newest cell version that it has seen.
     pub(crate) version: Version,
     /// Number of its tasks find no room.
     pub(crate) unplaceable: usize,
-    /// Whether it has tried them since room came free last, and not only before.
+    /// Whether it has tried them again since room last became free.
     pub(crate) settled: bool,
 }
 
@@ -53,22 +53,23 @@ pub(crate) struct Meter {
     pub(crate) claims: u64,
     pub(crate) conflicts: u64,
     pub(crate) reasons: Vec<(Reason, u64)>,
-    /// Why claims of a job were refused last, if not for what others did in the meantime.
+    /// The last reason for which claims of a job were rejected, except for changes by other
+    /// schedulers.
     pub(crate) refused: HashMap<JobId, Reason>,
     pub(crate) deciding: Duration,
     pub(crate) wasted: Duration,
     began: Instant,
-    /// Time spent deciding what is in the open transaction.
+    /// Time spent on decisions for the open transaction.
     open: Duration,
     told: Option<IdleState>,
-    /// The version that was told last of a worker whose jobs wait for time to pass.
+    /// The last reported version of a worker whose jobs wait for time to pass.
     synced: Version,
-    /// Decisions since something was placed, or was heard of the cell.
+    /// Number of decisions since the last placement or news of the cell.
     unschedulable: u64,
 }
 
-/// After so many tries of each job that waits, with nothing else going on, no more is expected: the
-/// waits between them have grown to a second by then.
+/// Number of tries of each pending job, without other changes, after which none is expected to
+/// succeed: by then the waits between tries have grown to a second.
 const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
@@ -96,14 +97,15 @@ impl Meter {
         }
     }
 
-    /// Whether nothing will come of what waits. A plugin that refuses until some time has passed,
-    /// and always, would keep a run from its end.
+    /// Whether no pending job is expected to be placed. Otherwise a plugin that always refuses for
+    /// some time would prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
             || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64
     }
 
-    /// Notes that a front has made a round since [`Observer::deciding`], and placed so many tasks.
+    /// Records that a frontend has made a round since [`Observer::deciding`], and the number of
+    /// tasks it placed.
     pub(super) fn stepped(&mut self, placed: u64) {
         let took = self.began.elapsed();
         self.deciding += took;
@@ -113,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// Tells where a front stands, unless that was told.
+    /// Sends a frontend's state if it has changed.
     pub(super) fn tell(&mut self, state: IdleState) {
         if self.told != Some(state) {
             self.told = Some(state);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// Labels by which a heat map groups machines, the first that a machine has.
 const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
 
-/// The claimed share of the cell's capacity by kind, and how many tasks have a machine.
+/// The claimed share of the cell's capacity by kind, and the number of placed tasks.
 pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     let count = cell.kinds().count();
     let (mut used, mut capacity) = (vec![0i64; count], vec![0u128; count]);
@@ -34,8 +34,8 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     (used.iter().zip(&capacity).map(share).collect(), running)
 }
 
-/// Number of tasks that have no machine. (The feeder does not hear of all that the cell takes off their machines, as it does
-/// with gangs whose time is over.)
+/// Number of tasks without a machine. (The feeder does not see every removal from a machine, such
+/// as those of gangs at their timeout.)
 fn waiting(cell: &Cell) -> usize {
     let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
     cell.jobs().map(|(id, _)| cell.tasks(id).filter(waits).count()).sum()
@@ -108,7 +108,7 @@ fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
     }
 }
 
-/// Pending jobs of a frontend at the end: its clients know no reasons.
+/// Pending jobs of a frontend at the end. Its clients have no reasons.
 fn unserved(feeder: &Feeder, name: &str) -> Option<Unplaced> {
     let reason = match name {
         "offers" => "no offer that its framework could use",
@@ -172,7 +172,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     }
 }
 
-/// Groups that ask a worker for the same are refused for the same reasons.
+/// Groups with equal needs have the same reasons.
 type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
 
 /// Pending jobs at the end, by the reason that excludes most machines.

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Duration of a tick: with the default settings an election takes half a second to a second.
+/// Duration of a tick. With the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Time for which replicas are waited for at the end until all have applied the same: a follower that is
-/// behind gets what it lacks in milliseconds, and a snapshot in seconds.
+/// Maximum wait at the end until all replicas have applied the same commands. A lagging follower
+/// gets missing entries in milliseconds, and a snapshot in seconds.
 const SAME: Duration = Duration::from_secs(60);
 
 /// Appends by which the disk is measured, each of this many bytes.
@@ -39,7 +39,7 @@ pub struct Durability {
     pub engine: EngineKind,
 }
 
-/// Why replicas could not be founded, or did not hold together. One line for the user.
+/// Error of creating, running or comparing replicas. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
     /// Name a folder that is empty or not there.
@@ -102,7 +102,7 @@ pub enum ReplicaError {
     Audit {
         /// Which one.
         id: ReplicaId,
-        /// Mistake.
+        /// The error.
         why: omega_cellstate::AuditError,
     },
 }
@@ -115,12 +115,12 @@ struct Replicas {
     folders: Vec<PathBuf>,
     took: Took,
     fdatasync_us: f64,
-    /// Removed in the end, if nobody named a folder.
+    /// A temporary folder, removed at the end, if the user named no folder.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Replicas {
-    /// Founds a cell of its own, and starts its replicas.
+    /// Creates a new cell and starts its replicas.
     fn found(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
         let (root, temporary) = match &durability.dir {
             Some(dir) => (dir.clone(), None),
@@ -162,7 +162,7 @@ impl Replicas {
         let cells: Vec<ReplicatedCell> =
             running.iter().map(|(_, replica)| ReplicatedCell::new(replica)).collect();
         for cell in &cells {
-            // A leader is elected, and everyone knows it, before the run begins.
+            // Before the run begins, a leader is elected and known to all replicas.
             cell.catch_up_with_all()?;
         }
         let handle = |cell| TimedCell { cell, took: took.clone() };
@@ -170,7 +170,7 @@ impl Replicas {
         Ok(Replicas { running, handles, folders, took, fdatasync_us, _temporary: temporary })
     }
 
-    /// Checks that all replicas go on.
+    /// Checks that all replicas are running.
     fn check(&self) -> Result<(), ReplicaError> {
         for (id, replica) in &self.running {
             if let Some(why) = replica.status().stopped {
@@ -203,8 +203,8 @@ impl Replicas {
         self.running.iter().map(|one| position(one).index).collect()
     }
 
-    /// Audits and compares the cells. The answer is `false` if they went on meanwhile: nobody asks for
-    /// anything any more, but a new leader may begin.
+    /// Audits and compares the cells. Returns `false` if they changed meanwhile: there are no
+    /// commands any more, but a new leader may be elected.
     fn compare(&self) -> Result<bool, ReplicaError> {
         let mut first = None;
         for (id, replica) in &self.running {
@@ -246,10 +246,11 @@ impl Replicas {
 }
 
 impl Durability {
-    /// Finds out whether a cell can be founded as this says, and changes nothing.
+    /// Checks whether a cell can be created with these settings, and changes nothing.
     ///
     /// # Errors
-    /// If the folder holds anything, or this program was built without the engine.
+    ///
+    /// If the folder is not empty, or this program was built without the engine.
     pub fn check(&self) -> Result<(), ReplicaError> {
         if !self.engine.is_built_in() {
             return Err(CreateDirectoryError::EngineMissing(self.engine).into());
@@ -283,16 +284,17 @@ fn dice() -> impl Rng {
     use std::hash::{BuildHasher, RandomState};
     let mut seed = [0; 16];
     for half in seed.chunks_mut(8) {
-        // The standard library's keys come from the system's source of chance.
+        // The standard library takes its hash keys from the system's random source.
         half.copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
     }
     rand_pcg::Pcg64Mcg::from_seed(seed)
 }
 
-/// Time that the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
-/// file that has its room already, as a log has.
+/// Time for which the disk needs to sync four kibibytes, in microseconds: the median of some
+/// appends to a preallocated file, like a log.
 ///
 /// # Errors
+///
 /// Those of the disk.
 pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     let path = folder.join("fdatasync.tmp");
@@ -312,7 +314,7 @@ pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     Ok(took[APPENDS / 2].as_secs_f64() * 1e6)
 }
 
-/// Bytes of all files in a folder and those below it; those that cannot be read count nothing.
+/// Bytes of all files in a folder and its subfolders, without unreadable ones.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! The start of a run: what is there already, and on which machines it runs.
+//! The start of a run: running tasks, and their machines.
 
 use super::RunError;
 use super::feeder::Feeder;
@@ -6,8 +6,8 @@ use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
 use omega_workload::Arrival;
 
 impl Feeder {
-    /// Submits what is there at the start, and has the cell adopt what runs already. No rule is
-    /// asked: a run tells what schedulers do with a cell as it is, and nothing in it is moved.
+    /// Submits the jobs that exist at the start, and has the cell adopt their running tasks. No
+    /// rules are checked: a run starts from the given state of a cell, and moves nothing.
     pub(super) fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
         let mut running = Vec::new();
         let mut with_volumes = Vec::new();
@@ -40,8 +40,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Tells which volumes are in use at the start: a scheduler hears only of tasks of its own, and
-    /// may decide before another has told of those.
+    /// Reports which volumes are in use at the start. A scheduler hears only of its own tasks, and
+    /// may decide before another one has reported its tasks.
     fn tell_of_volumes(&self, jobs: &[(JobId, Job)], adopted: &[(TaskId, MachineId)]) {
         for (task, machine) in adopted {
             let Ok(job) = jobs.binary_search_by_key(&task.job, |(id, _)| *id) else { continue };

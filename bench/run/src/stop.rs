@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to end a run early: it then reports what it did until then. Clones share it.
+/// A request to end a run early, with a report so far. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Requests the end.
     pub fn request(&self) {
-        // Nothing else is read by it.
+        // Only this flag is shared, so no ordering is needed.
         self.0.store(true, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Runs that end although something waits, and what is said of it; and that it is the same on disks.
+//! Runs that end although tasks are pending, their reports, and equal runs on disks.
 
 use super::kept::Keeper;
 use super::replicas::Durability;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Deserialize)]
 struct NoArguments {}
 
-/// Refuses every claim until some time has passed.
+/// Rejects every claim until some time has passed.
 #[derive(Clone)]
 struct Never;
 
@@ -33,7 +33,7 @@ impl Reserve for Never {
     fn unreserve(&mut self, _: &Claimed<'_>) {}
 }
 
-/// A small cell with an hour of work, whose services are placed by this profile.
+/// A small cell with an hour of work, whose services use this profile.
 fn run_with(list: &str) -> RunReport {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 1, utilisation_percent: 30 };
     let workload: Workload = synthesize(&options);
@@ -62,7 +62,7 @@ fn what_a_filter_of_the_profile_refuses_is_laid_to_it() {
     assert!(report.unplaced.iter().all(|entry| !entry.reason.contains("no machines")));
 }
 
-/// Machines that leave and come back, and jobs of which some come and end at once.
+/// Machines that leave and return, and jobs, some of which arrive and end at once.
 fn restless() -> Workload {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 2, utilisation_percent: 20 };
     let mut workload = synthesize(&options);
@@ -87,8 +87,8 @@ fn replicas_are_fed_what_a_cell_in_memory_is() {
     for keeper in [None, on_disks(1), on_disks(3)] {
         let options = RunOptions { keeper, ..RunOptions::default() };
         let report = run(restless(), &options, &mut |_| {}).unwrap();
-        // Each task is placed once, and once more whenever it is lost with its machine. (What a
-        // scheduler places while a machine leaves is not counted as lost.)
+        // Each task is placed once, and again after each loss with its machine. (Tasks placed while
+        // a machine leaves are not counted as lost.)
         let wanted = report.tasks as u64 + report.lost;
         let placed = report.placements + report.placed_at_start as u64;
         let what = format!("{placed} of {wanted} placed, {:?}", options.keeper);
@@ -103,7 +103,7 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     let mut workload = restless();
     let twice = workload.arrivals.last().unwrap().clone();
     let name = twice.job.name.clone();
-    // No tasks: no cell takes it.
+    // No tasks: every cell rejects it.
     workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
     let alone: Arc<dyn Keeper> = Arc::new(alone);

@@ -1,4 +1,4 @@
-//! A replicated cell that tells how long commits took.
+//! A replicated cell that measures commit times.
 
 use hdrhistogram::Histogram;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
@@ -11,12 +11,12 @@ use std::time::Instant;
 /// Latency of commits, from request to reply. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Took {
-    /// In nanoseconds. Held for one look-up.
+    /// In nanoseconds. Locked for one look-up.
     all: Arc<Mutex<Histogram<u64>>>,
 }
 
 impl Took {
-    /// So many of a hundred took at most this many microseconds; to two digits.
+    /// Percentile of commit times in microseconds, to two digits.
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> f64 {
         self.all.lock().value_at_percentile(percent) as f64 / 1000.0
@@ -39,7 +39,7 @@ impl Default for Took {
 /// See the head of the file. Clones share the cell.
 #[derive(Clone, Debug)]
 pub struct TimedCell {
-    /// The cell, for what is no commit.
+    /// The cell, for everything except commits.
     pub cell: ReplicatedCell,
     /// Latency of its commits.
     pub took: Took,

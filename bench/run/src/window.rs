@@ -13,28 +13,29 @@
 use omega_core::Version;
 use std::collections::VecDeque;
 
-/// Changes since the schedulers were woken last after which they are woken again although the feeder goes on.
+/// Number of changes since the last wake after which schedulers are woken although the feeder
+/// continues.
 const WAKE_EACH: u64 = 256;
 
 /// See the head of the file.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Tasks that may wait; four times as many may have come or ended unseen.
+    /// Maximum number of pending tasks; four times as many arrivals or ends may be unseen.
     size: usize,
     /// Newest version that each worker has seen.
     seen: Vec<Version>,
-    /// Tasks that came or ended so far.
+    /// Number of tasks that have arrived or ended so far.
     changes: u64,
-    /// Number of them a version has, for versions that not every worker has seen.
+    /// Number of changes in each version that some worker has not seen.
     applied: VecDeque<(Version, u64)>,
-    /// Number of them every worker has seen.
+    /// Number of changes that every worker has seen.
     seen_by_all: u64,
     woken_at: u64,
     is_closed: bool,
 }
 
 impl Window {
-    /// A window of so many tasks, for so many workers.
+    /// A window of this size for this number of workers.
     pub(super) fn new(size: usize, workers: usize) -> Window {
         Window {
             size,
@@ -47,7 +48,7 @@ impl Window {
         }
     }
 
-    /// Notes that tasks come or end.
+    /// Counts arrivals or ends of tasks.
     pub(super) fn changed(&mut self, tasks: u64) {
         self.changes += tasks;
     }
@@ -61,12 +62,12 @@ impl Window {
         }
     }
 
-    /// Notes what a worker has seen.
+    /// Records the version that a worker has seen.
     pub(super) fn seen(&mut self, worker: usize, version: Version) {
         self.seen[worker] = self.seen[worker].max(version);
     }
 
-    /// Whether more may happen while so many tasks wait.
+    /// Whether the feeder may continue with this many pending tasks.
     pub(super) fn is_open(&mut self, waiting: usize) -> bool {
         let all = self.seen.iter().min().copied().unwrap_or_default();
         while let Some((_, changes)) = self.applied.pop_front_if(|(version, _)| *version <= all) {
@@ -78,12 +79,13 @@ impl Window {
         !self.is_closed
     }
 
-    /// Whether the workers should be woken although the feeder goes on. It is then taken to have been done.
+    /// Whether to wake the workers although the feeder continues. If so, the wake counts as done.
     pub(super) fn is_worth_a_wake(&mut self) -> bool {
         self.changes - self.woken_at >= WAKE_EACH && self.owes_a_wake()
     }
 
-    /// Whether there is something of which the workers were not woken. It is then taken to have been done.
+    /// Whether there are changes for which the workers were not woken. If so, the wake counts as
+    /// done.
     pub(super) fn owes_a_wake(&mut self) -> bool {
         std::mem::replace(&mut self.woken_at, self.changes) != self.changes
     }

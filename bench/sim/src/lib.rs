@@ -1,17 +1,17 @@
 //! The simulator of cells: architectures, policies and traces.
 //!
-//! - [`engine`]: one loop of events, written once for every architecture and every kind of cell;
+//! - [`engine`]: the event loop, for every architecture and every kind of cell;
 //! - [`mod@reference`]: the cell of the reference simulator;
-//! - [`shipped`]: the cell that is shipped, with its views, placer and plugins;
-//! - [`scenario`]: a workload on it under an architecture, and what came of it;
-//! - [`capacity`]: how large a cell must be, searched for by such runs;
-//! - [`what_if`]: a cell as it is, and otherwise;
-//! - [`compat`]: its published runs, made again;
+//! - [`shipped`]: the shipped cell, with its views, placer and plugins;
+//! - [`scenario`]: a run of a workload on it under an architecture, and its report;
+//! - [`capacity`]: capacity planning by a search over such runs;
+//! - [`what_if`]: comparison of a cell with a changed one;
+//! - [`compat`]: repetition of the reference simulator's published runs;
 //! - [`paper`]: the figures of the Omega paper;
 //! - [`swf`]: batch queues on logs; [`fgd`]: tasks that share devices;
-//! - [`trace`]: what is told of traces, and made after them;
-//! - [`plot`], [`sheet`] and [`page`]: what is shown of results;
-//! - [`command`]: the verbs of `omega sim`.
+//! - [`trace`]: statistics of traces, and generation of similar ones;
+//! - [`plot`], [`sheet`] and [`page`]: plots, tables and pages of results;
+//! - [`command`]: the commands of `omega-sim`.
 
 pub mod capacity;
 pub mod command;

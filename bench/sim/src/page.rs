@@ -15,7 +15,7 @@ pub struct Page {
     pub sections: Vec<Section>,
 }
 
-/// A part of a report: one question.
+/// A part of a report, about one question.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// A name for addresses and files: `fig5`.
@@ -26,7 +26,7 @@ pub struct Section {
     pub prose: Vec<String>,
     /// Expectations, and whether they are met.
     pub checks: Vec<Check>,
-    /// Plots, each with the name of its file without an ending.
+    /// Plots, each with its file name without suffix.
     pub plots: Vec<(String, Plot)>,
     /// Tables.
     pub tables: Vec<Table>,
@@ -37,7 +37,7 @@ pub struct Section {
 pub struct Check {
     /// The expectation as a sentence.
     pub claim: String,
-    /// Whether it does.
+    /// Whether it is met.
     pub holds: bool,
     /// The figures behind it.
     pub found: String,
@@ -54,7 +54,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A figure with three digits that matter.
+/// A number with three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
@@ -116,8 +116,7 @@ impl Page {
         )
     }
 
-    /// Converts to Markdown, with plots as files of this folder, relative to the text:
-    /// `plots/NAME.svg`.
+    /// Converts to Markdown, with plots as files in a folder relative to the text: `plots/NAME.svg`.
     #[must_use]
     pub fn markdown(&self, plots: &str) -> String {
         let mut out = format!("# {}\n\n{}\n", self.title, self.lead);

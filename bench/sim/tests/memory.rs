@@ -1,6 +1,7 @@
-//! The memory that a trace takes does not grow with it, and that of a run by little for each job.
+//! Memory of traces and runs: that of a trace does not grow with its length, and that of a run only a little with each
+//! job.
 //!
-//! A test binary of its own: its allocator counts, and no other test may run beside it.
+//! It is a test binary of its own, because its allocator counts all memory, and no other test may run beside it.
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::DecisionTime;
@@ -19,11 +20,11 @@ use std::path::Path;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Memory of a run for each job beside the present ones: 24 bytes of the index, 40 of the records,
-/// 8 of the cell, 32 of its name; buffers that grow by doubling may be twice that.
+/// Memory of a run per job besides the present ones: 24 bytes of the index, 40 of the records, 8 of the cell, 32 of its
+/// name; buffers that grow by doubling may take twice that.
 const JOB_BYTES: usize = 208;
 
-/// Errors of a run here: none occurs.
+/// Error type of a run; none occurs here.
 #[derive(Debug)]
 struct RunError;
 
@@ -65,7 +66,7 @@ fn settings() -> ScenarioSettings {
     }
 }
 
-/// Largest memory in use during some work, beyond that before.
+/// Peak memory of some work, beyond that before it.
 fn peak<T>(what: impl FnOnce() -> T) -> (usize, T) {
     let before = PeakAlloc.current_usage();
     PeakAlloc.reset_peak_usage();
@@ -73,7 +74,7 @@ fn peak<T>(what: impl FnOnce() -> T) -> (usize, T) {
     (PeakAlloc.peak_usage().saturating_sub(before), result)
 }
 
-/// Two tables, with a number of jobs.
+/// Writes two tables with a number of jobs.
 fn write(dir: &Path, jobs: u64) -> std::io::Result<()> {
     std::fs::create_dir(dir)?;
     std::fs::write(dir.join("m.csv"), "name,cpu,memory,count\nm,64,256Gi,100\n")?;
@@ -106,7 +107,7 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     println!("trace info: {little} bytes for 20,000 jobs, {much} for 200,000");
     assert!(much < little * 11 / 10 + (1 << 20), "{little} bytes grew to {much}");
 
-    // A made trace is written as it is drawn; what is held is the sample, of 65,536 rows.
+    // A generated trace is written as it is drawn; only the sample of 65,536 rows is kept.
     let make = |hours: u64| {
         let options = SynthOptions {
             out: dir.path().join(format!("out{hours}")),
@@ -124,7 +125,7 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     assert!(jobs > 150_000, "{jobs}");
     assert!(much < little * 11 / 10 + (1 << 20), "{little} bytes grew to {much}");
 
-    // A run holds what is there at one time, and beside it some numbers for each job.
+    // A run keeps the present jobs, and some numbers for each other job.
     let run = |dir: &Path| {
         let open = || -> Result<_, RunError> { Ok(open(dir)?) };
         simulate_stream(open, &settings()).unwrap().report.schedulers[0].jobs

@@ -1,7 +1,7 @@
 //! Question: what does the network cost, compared with a bare gRPC loop with the same messages?
 //!
-//! Client and server are in this process, so processor time is that of both. The bare server reads
-//! the messages and answers each with a constant; so the ratio is the cost of checks, views and
+//! Client and server are in this process, so processor time includes both. The bare server reads
+//! the messages and answers each with a constant, so the ratio is the cost of checks, views and
 //! order.
 
 use super::Options;
@@ -93,7 +93,7 @@ impl Served {
         let address = listener.local_addr().expect("it is bound");
         match server {
             Server::Omega => {
-                // All that is shipped: the gate before the services, too.
+                // Everything that is released, including the limits before the services.
                 let entrance = Entrance::open(listener);
                 let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
                 let (host, extras) = (Host::memory(cell), Extras::default());

@@ -81,7 +81,7 @@ impl Columns {
     }
 }
 
-/// A small loop body, so that it is compiled for the widest vectors with all that it calls.
+/// A small loop body, so that all code it calls is compiled for the widest vectors.
 impl Columns {
     fn best(&self, block: usize, request: [i64; KINDS]) -> i64 {
         self.arch.dispatch(Best { free: &self.free[block], inverse: &self.inverse[block], request })
@@ -195,8 +195,8 @@ pub(crate) fn commit(machines: usize, claims: usize, seed: u64) -> Figure {
     span.each(claims)
 }
 
-/// Nanoseconds for each placement of a bare loop: copy what changed since the last round, take the
-/// best of a random window of 64 machines for each of `each` tasks, deduct, append to the ring.
+/// Nanoseconds per placement of a bare loop: copy the changes since the last round, choose the best
+/// of a random window of 64 machines for each of `each` tasks, deduct, and append to the ring.
 pub(crate) fn whole(columns: &mut Columns, placements: usize, each: usize, seed: u64) -> Figure {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let blocks = columns.free.len();
@@ -210,8 +210,8 @@ pub(crate) fn whole(columns: &mut Columns, placements: usize, each: usize, seed:
             }
             let window = window(&mut rng, blocks);
             for task in 0..each {
-                // A new window for each task would let the vectors rest; one for all is what a
-                // batch of identical tasks needs.
+                // A new window per task would leave the vector units idle; a batch of identical
+                // tasks needs only one window.
                 let row = columns.best_of((window + task) % blocks);
                 let taken = master.commit((round as u64, task as u32), row as u32);
                 assert!(taken, "the bare master has room");

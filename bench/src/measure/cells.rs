@@ -21,13 +21,13 @@ const FILLERS: [(u64, u64); 4] = [(500, 1), (1000, 4), (2000, 4), (4000, 16)];
 /// Tasks of one job of fillers.
 const FILLER_TASKS: u32 = 1000;
 
-/// Resources that a task that is placed in a measurement claims: little, so that a cell takes many between
-/// 60 and 70 % use.
+/// Request of a task placed in a measurement: small, so that a cell has room for many between 60
+/// and 70 % use.
 pub(crate) fn small_request() -> Amounts {
     Amounts::new([100, 256 << 20, 1 << 30])
 }
 
-/// A cell and who may commit to it.
+/// A cell and the schedulers that commit to it.
 pub(crate) struct Made {
     pub(crate) cell: Cell,
     pub(crate) machines: usize,
@@ -128,7 +128,7 @@ pub(crate) fn fill(
             let group = TaskGroup::new(slots.len() as u32, request(cpu, gib << 30));
             let mut job = Job::batch(format!("filler-{number}"), group);
             job.scheduler = "filler".into();
-            // From a minute to an hour: who plans ahead looks at it, nobody else does.
+            // From a minute to an hour. Only schedulers that plan ahead read it.
             job.runtime_estimate_ms = Some(60_000 * (1 + number % 60));
             let id = submit(&mut made.cell, job);
             let txn = claims_on(&made.cell, (made.filler, number), id, slots);

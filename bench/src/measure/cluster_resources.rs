@@ -1,4 +1,4 @@
-//! Question: what do resources that belong to no machine cost the cell and a scheduler, used and unused?
+//! Question: what do cluster resources cost the cell and a scheduler, used and unused?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

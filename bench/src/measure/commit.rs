@@ -1,4 +1,4 @@
-//! Question: what does the cell spend on a claim, from judging to the change list?
+//! Question: what does the cell spend on a claim, from the check to the change list?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

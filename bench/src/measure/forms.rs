@@ -1,4 +1,5 @@
-//! Question: what does it cost to write a plugin about one machine, and not about 64?
+//! Question: what does a plugin with one machine per call cost, compared with one with 64 machines
+//! per call?
 
 use super::Options;
 use super::clock::{Figure, by_turns, timed};

@@ -1,5 +1,5 @@
-//! Question: what does a task cost through an offer or a request, compared with one that a
-//! scheduler places, on the same cell?
+//! Question: what does a task placed through an offer or a resource request cost, compared with a
+//! scheduler's, on the same cell?
 //!
 //! All three place the same jobs, from their sync until every task has its machine. The framework
 //! behind the offers only puts tasks on offered machines, so the figures are the cost of the

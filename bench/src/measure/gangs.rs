@@ -1,5 +1,5 @@
-//! Question: what does a gang cost that several transactions place, against one that one places; and what do
-//! bands and a cap on evictions cost commits that have nothing to do with them?
+//! Question: what does a gang that several transactions place cost, compared with one transaction?
+//! And what do bands and an eviction limit cost unrelated commits?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -103,8 +103,7 @@ fn service() -> TaskSelector {
     TaskSelector::Labels { tenants: Tenants::Own, labels }
 }
 
-/// One that is spread over zones and machines: a wish, as with every service of Kubernetes, or a
-/// must.
+/// Spread over zones and machines: soft, the default for services in Kubernetes, or hard.
 fn spread(when: WhenUnsatisfiable) -> TaskGroup {
     let mut group = small();
     for (level, skew) in [(TopologyLevel::Machine, 3), (TopologyLevel::Label("zone".into()), 5)] {
@@ -114,7 +113,7 @@ fn spread(when: WhenUnsatisfiable) -> TaskGroup {
     group
 }
 
-/// One that shares no machine with another of its service.
+/// At most one task of its service per machine.
 fn apart() -> TaskGroup {
     let mut group = small();
     let level = TopologyLevel::Machine;
@@ -173,7 +172,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows.push(times.reach(Reach::AtMost(1.5)));
     let made = cell(100_000, 550..650);
     rows.push(run("100,000 machines, 60 % full, 5,000 scored", &made, &small(), DEFAULT));
-    // What a smaller sample costs does not depend on the size of the cell.
+    // The cost of a smaller sample does not depend on the size of the cell.
     let mut costs = Vec::new();
     for (size, made) in [("5,000", &cell(5000, 550..650)), ("100,000", &made)] {
         let figure = decisions(options, made, &small(), placement(Search::Adaptive));
@@ -183,7 +182,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     }
     let times = Row::value("  100,000 machines to 5,000, time", Unit::Times, costs[1] / costs[0]);
     rows.push(times.reach(Reach::AtMost(2.0)));
-    // A scan of so many is split over the cores: the processor time of one thread says nothing.
+    // A scan of this size is split over the cores, so the processor time of one thread is not its
+    // cost.
     let scan = decisions(options, &made, &small(), FULL);
     let wall = Figure { cpu: f64::NAN, ..scan };
     rows.push(Row::time("  all scored, by all cores", Unit::ThousandsPerSecond, wall));

@@ -1,7 +1,8 @@
-//! Question: what does each means of faster decisions, or of fewer conflicts, gain?
+//! Question: how much does each optimisation of decisions or conflicts gain?
 //!
-//! Each is switched off where it matters, with all others at their defaults. The figure is the
-//! processor time of a scheduler's steps, from the sync with the jobs until none has its turn.
+//! Each is switched off in a case where it matters, with all others at their defaults. The figure
+//! is the processor time of a scheduler's steps, from the sync with the jobs until no job has a
+//! turn.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -53,7 +54,8 @@ fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     span.each(jobs.len())
 }
 
-/// The cost of each job by turns with and without what `switch_off` switches off.
+/// The cost of each job with and without the optimisation that `switch_off` switches off, in
+/// alternation.
 fn by_switch(
     options: &Options,
     (made, jobs): (&Made, &[Job]),
@@ -126,7 +128,7 @@ fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
     (Figure::median(&with), Figure::median(&without))
 }
 
-/// Tasks whose memory one machine in a thousand has.
+/// Tasks whose memory only one machine in a thousand has.
 fn bounds(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     let most = machines.iter().map(|machine| machine.capacity.get(KindId::MEMORY)).max();

@@ -1,10 +1,10 @@
-//! Question: what do a machine, a placed task, and a machine of a view take in memory?
+//! Question: how much memory do a machine, a placed task, and a machine of a view use?
 //!
 //! How: this binary starts itself as a child process that builds a cell and prints its resident
-//! set, from `/proc/self/statm`, before and after. Two sizes are built, and the difference divided
-//! by the difference in size: what does not grow with the cell falls out. The allocator is told to
-//! return free pages at once. The figures are a little high: they include the allocator's own
-//! slack.
+//! set, from `/proc/self/statm`, before and after. It builds two sizes, and divides the difference
+//! in memory by the difference in size, which excludes everything that does not grow with the cell.
+//! The allocator is told to return free pages at once. The figures are a little high: they include
+//! the allocator's own slack.
 
 use super::Options;
 use super::cells;
@@ -51,7 +51,7 @@ pub(crate) fn print(build: &Build) {
     if build.view {
         let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
         let mut view = View::new(id, number);
-        // The second time, because until then the view keeps what the first one brought.
+        // A second time, because until then the view still has the data of the first sync.
         for _ in 0..2 {
             view.sync(&cell).expect("a cell in this process answers");
         }
@@ -66,7 +66,7 @@ pub(crate) fn print(build: &Build) {
 fn place(cell: &SharedCell, build: &Build) {
     let (scheduler, _) = cell.register("filler".into()).expect("a scheduler registers");
     let mut slot = 0;
-    // So little that the smallest machine takes a hundred.
+    // So small that the smallest machine has room for a hundred.
     let group = TaskGroup::new(build.job_tasks as u32, Amounts::new([10, 16 << 20]));
     for number in 0..(build.tasks / build.job_tasks) as u64 {
         let job = Job::batch(format!("small-{number}"), group.clone());
@@ -116,7 +116,7 @@ pub(crate) fn rows(_: &Options) -> Vec<Row> {
     let machines = |machines, view| child(Build { machines, tasks: 0, job_tasks: 100, view });
     let tasks = |tasks, job_tasks| child(Build { machines: 10_000, tasks, job_tasks, view: false });
     let each = |small: f64, large: f64, difference: usize| (large - small) / difference as f64;
-    // Tasks beyond what the change lists remember, so that those have their full size in both.
+    // More tasks than the change lists hold, so that the lists have their full size in both.
     let (few, many) = (400_000, 800_000);
     let rows = [
         (

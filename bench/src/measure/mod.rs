@@ -1,12 +1,13 @@
-//! The table of figures: what the shipped code costs, beside a bare loop measured in the same run.
+//! The table of figures: costs of the released code, compared with bare loops measured in the same
+//! run.
 //!
 //! Question: how far is each figure from its target, and from what the hardware allows? Each row
 //! has our figure (processor time, median of several runs, and wall time), the figure of a bare
-//! loop over arrays that does the least that the work needs (measured in the same process, between
-//! our runs, so that a slow or shared machine slows both), the limit that prototypes reached, and
-//! the target. The ratio to the bare loop is what can be compared between machines.
+//! loop over arrays with the minimum of necessary work (measured in the same process, between our
+//! runs, so that a slow or shared machine slows both), the best figure of prototypes, and the
+//! target. The ratio to the bare loop can be compared between machines.
 //!
-//! One file per group of rows; `cells` makes what is measured, `bare` has the bare loops.
+//! Each group of rows has a file; `cells` makes the measured cells, and `bare` has the bare loops.
 
 mod api;
 mod backfill;

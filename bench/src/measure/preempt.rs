@@ -1,4 +1,4 @@
-//! Question: what does the search for victims cost on full machines; and what does a profile with
+//! Question: what does the search for victims cost on full machines? And what does a profile with
 //! preemption cost a scheduler that never needs it?
 
 use super::cells::{self, filled, machines};

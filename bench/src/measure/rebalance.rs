@@ -1,7 +1,9 @@
-//! Question: what does a pass cost that finds better machines for what runs, and how much does it gain?
+//! Question: what does a pass that finds better machines for running tasks cost, and how much does
+//! it gain?
 //!
-//! A cell of 10,000 machines, of which every tenth is 85 to 95 % in use and the others 55 to 65 %. The bare loop
-//! reckons for random pairs of a machine and a request what the load above the safety level would be.
+//! A cell of 10,000 machines, of which every tenth is 85 to 95 % in use and the others 55 to 65 %.
+//! The bare loop computes the load above the safety level for random pairs of a machine and a
+//! request.
 
 use super::cells::{Made, filled, machines};
 use super::clock::{Figure, by_turns, timed};
@@ -56,8 +58,8 @@ fn start(options: &Options, made: &Made) -> Row {
     Row::time("a plan without a move", Unit::Millis, Figure::median(&runs))
 }
 
-/// A pass that may move a thousand tasks: for each move that it looked at, for each that it made, and how much
-/// smaller the weighted sum is then.
+/// A pass of up to a thousand moves: its cost per examined move and per move made, and the decrease
+/// of the weighted sum.
 fn pass(options: &Options, made: &Made, (what, objectives): (&str, Objectives)) -> Vec<Row> {
     let (cell, mut rebalancer) = rebalancer(made, objectives.clone(), (1000, options.work(STEPS)));
     let mut last: Option<Plan> = None;

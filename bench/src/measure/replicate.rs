@@ -1,9 +1,9 @@
-//! Question: what does it cost that a cell survives, on one disk and on three?
+//! Question: what does durability of a cell cost, on one disk and on three?
 //!
 //! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks
-//! of a wave are placed. The bare figure is the same on a cell in memory, by turns. Processor time
-//! is that of the whole process, because replicas have threads of their own. What a commit takes is
-//! told beside what the disk takes to make a few hundred bytes safe.
+//! of a wave are placed. The bare figure is the same on a cell in memory, in alternation. Processor
+//! time is that of the whole process, because replicas have their own threads. The time of a commit
+//! is shown with the disk's time to sync a few hundred bytes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median, timed};
@@ -32,7 +32,7 @@ const CLAIMS: usize = 10;
 /// Tasks of one run, a second of work on three replicas.
 const TASKS: usize = 50_000;
 
-/// Duration of a tick: far longer than a commit takes.
+/// Duration of a tick: much longer than a commit.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Transactions that a worker has on the way while it waits for none.
@@ -74,7 +74,8 @@ impl Replicas {
         let handle = |one| TimedCell { cell: ReplicatedCell::new(one), took: took.clone() };
         let handles: Vec<TimedCell> = running.iter().map(handle).collect();
         handles[0].cell.catch_up_with_all().expect("a leader is elected");
-        // Commits go to the leader from wherever they are; a scheduler best sits beside it.
+        // Commits go to the leader from every replica; a scheduler is fastest on the leader's
+        // machine.
         let leader = running.iter().position(|one| one.status().leadership.is_leader);
         let mut replicas = Replicas { handles, took, running, _folder: folder };
         replicas.handles.rotate_left(leader.unwrap_or(0));

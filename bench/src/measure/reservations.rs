@@ -1,4 +1,5 @@
-//! Question: what do reservations cost a scheduler and the cell, used and unused; and queues that look at time?
+//! Question: what do reservations cost a scheduler and the cell, used and unused? And what do queue
+//! orders by time cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

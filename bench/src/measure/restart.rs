@@ -1,7 +1,7 @@
-//! Question: how long does a large cell take from the start of its replica until it answers?
+//! Question: how long does a replica of a large cell take to start?
 //!
-//! The replica has a snapshot and a log after it of transactions that place ten tasks each, with the jobs that
-//! these are of. It is started as in production, and is ready when it has elected itself, applied all of the log, and
+//! The replica has a snapshot, and a log with jobs and transactions that place ten tasks each. It
+//! is started as in production, and is ready when it has elected itself, applied the whole log, and
 //! answered a read. Processor time is that of the whole process.
 
 use super::Options;

@@ -1,4 +1,4 @@
-//! Question: what do maxima beside a task, and runtime affinity, cost?
+//! Question: what do limits on tasks next to a task, and runtime affinity, cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -1,7 +1,7 @@
 //! Question: how much faster do two workers place than one, and four than two?
 //!
-//! Wall time, because the workers' processor time does not show that one waits for another. The workers' counts are
-//! measured by turns, and each ratio is of two runs next to each other, so that a slow minute slows both.
+//! Wall time, because processor time does not show that workers wait for each other. The numbers of
+//! workers alternate, and each ratio is of two adjacent runs, so that a slow minute slows both.
 
 use super::Options;
 use super::cells::{self, Made};

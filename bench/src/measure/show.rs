@@ -78,7 +78,7 @@ impl Row {
         Row { what: what.into(), unit, ours, wall, bare, limit: "", reach: None }
     }
 
-    /// Returns the figure beside that of a bare loop, in nanoseconds.
+    /// Adds the figure of a bare loop, in nanoseconds.
     pub(crate) fn beside(mut self, bare: Figure) -> Row {
         self.bare = convert(self.unit, bare.cpu);
         self

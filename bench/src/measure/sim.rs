@@ -1,9 +1,9 @@
 //! Question: how many tasks does the simulator place in a second of a core?
 //!
-//! On the reference's cell, in the runs that the reference published, beside its own rate; and on the cell that is
-//! shipped, where each task is a claim that the judge judges and a command that ends it. Reading the workload is not in
-//! the figures, except that of the month, which is read while it runs. The points of a sweep share nothing but their
-//! workload; the last rows tell whether two of them at once take half the time.
+//! The published runs of the reference, on its model of a cell, next to its own rate; and the
+//! released cell, where each task is a checked claim and a command that ends it. Reading the
+//! workload is not measured, except for the month's, which is read during the run. The points of a
+//! sweep share only their workload; the last rows show whether two at once take half the time.
 
 use super::clock::{Figure, median, process_time, timed};
 use super::show::{Reach, Row, Unit};
@@ -25,7 +25,7 @@ pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs, 3 of each fig
 /// Placements of the reference simulator in a second of a core, in thousands.
 const REFERENCE_K: f64 = 722.0;
 
-/// Runs of one figure: each takes seconds.
+/// Runs per figure; each takes seconds.
 fn runs(options: &Options) -> usize {
     if options.quick { 1 } else { 3 }
 }

@@ -1,9 +1,9 @@
 //! Question: what does a snapshot of a large cell cost, how long do commands wait for it, and how long
 //! does a replica take to start from one?
 //!
-//! A pause is one step with the cell's lock held: the beginning of the capture, or some pieces of
-//! it. Between two steps commands are applied, as they are in a cell at work; some of them copy a
-//! page first. The longest of all is the figure.
+//! A pause is one step under the cell's lock: the beginning of the capture, or some pieces of it.
+//! Between two steps commands are applied, as in a busy cell; some of them copy a page first. The
+//! figure is the longest pause.
 
 use super::cells;
 use super::clock::{Figure, Span, timed};
@@ -74,7 +74,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 /// A cell with tasks, `each` in a job, placed round-robin on all machines.
 pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
     let mut cell = cells::empty(cells::machines(machines)).cell;
-    // So little that the smallest machine takes a hundred.
+    // So small that the smallest machine has room for a hundred.
     let group = TaskGroup::new(each as u32, Amounts::new([10, 16 << 20]));
     for number in 0..tasks / each {
         let job = cells::submit(&mut cell, Job::batch(format!("job-{number}"), group.clone()));

@@ -1,7 +1,6 @@
-//! Question: does a sync cost what changed, and nothing for the size of the cell?
+//! Question: does the cost of a sync depend on the changes and not on the size of the cell?
 //!
-//! A machine is changed by a report of nothing new about it: draining and back, or a commit. Here
-//! one task is placed on each of the machines that are to change, and the sync is measured alone.
+//! Machines are changed by placing one task on each, and only the sync is measured.
 
 use super::bare::{self, Columns};
 use super::cells::{self, Made};
@@ -16,7 +15,7 @@ use rand_pcg::Pcg64;
 pub(crate) const WORKLOAD: &str =
     "a view of 1k, 10k and 100k machines in use, after 0 to 1,000 machines were committed to";
 
-/// Machines, with the nanoseconds that a changed machine may take.
+/// Machines, and the target in nanoseconds per changed machine.
 const SIZES: [(usize, f64); 3] = [(1000, 8.0), (10_000, 8.0), (100_000, 10.0)];
 const CHANGED: [usize; 5] = [0, 1, 10, 100, 1000];
 
@@ -89,7 +88,7 @@ fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Fig
         }
     }
     let figure = Figure::median(&spans);
-    // What it takes to read the clocks is not the sync's.
+    // Excludes the time of reading the clocks.
     let clock = clock.each(1);
     Figure { cpu: figure.cpu - clock.cpu.min(figure.cpu), wall: figure.wall }
 }

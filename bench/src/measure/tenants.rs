@@ -73,7 +73,7 @@ fn tenant(number: usize) -> Text {
     format!("tenant-{number}").into()
 }
 
-/// Whether what jobs ask for is limited.
+/// Whether requests of jobs are limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Submitted {
     Freely,

@@ -1,5 +1,5 @@
-//! Question: what do loads in decisions, waits for preferred machines and held transactions cost, used and unused;
-//! and how many preferences are met with and without a wait?
+//! Question: what do loads in decisions, waits for preferred machines and held transactions cost,
+//! used and unused; and how many preferences are satisfied with and without a wait?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -110,7 +110,7 @@ fn preferences(options: &Options, make: Make) -> WaitFigures {
     const MACHINES: u64 = 100;
     let machine = |i: u64| Machine::new(format!("m{i}"), Amounts::new([1000, 1 << 30]));
     let cell = SharedCell::new(cells::empty((0..MACHINES).map(machine).collect()).copy());
-    // To count what is met, the profile without a wait has one of no length.
+    // To count satisfied preferences, the profile without a wait has one of length 0.
     let profile = match make().filters().any(|filter| filter.name() == "delay") {
         true => make(),
         false => make().with_delay(Delay::new(0, None)),

@@ -1,7 +1,7 @@
 //! Question: how many tasks does a core place in a second, from sync to settled commit?
 //!
-//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, which is not
-//! measured; after each wave the workers step until every task is placed, which is. A run ends
+//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, outside of the
+//! measurement; after each wave the measured workers step until every task is placed. A run ends
 //! before 70 % use. The processor time is that of the workers' threads.
 
 use super::bare::{self, Columns};
@@ -95,7 +95,7 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
     std::thread::scope(|scope| {
         let work = |(i, settings): (usize, Settings)| {
             let (cell, start) = (&cells[i % cells.len()], &start);
-            // Named, so that a profiler can tell the workers from the set-up.
+            // With a name, so that a profiler distinguishes workers from the set-up.
             let named = std::thread::Builder::new().name("worker".into());
             let work = move || worker(cell, profile(), settings, (start, waves));
             named.spawn_scoped(scope, work).expect("a thread starts")
@@ -151,7 +151,7 @@ fn worker(
                 if step.idle && scheduler.queue().pending_tasks() == 0 {
                     break;
                 }
-                // Waiting is not what is measured: what waits for time has it at once.
+                // Waits are not measured: time is advanced for a job that waits for it.
                 now += if step.idle { 10_000_000 } else { 1000 };
             }
         });

@@ -1,4 +1,4 @@
-//! Suite `balanced_allocation`: NodeResourcesBalancedAllocation, whether resources are used alike.
+//! Suite `balanced_allocation`: NodeResourcesBalancedAllocation, the balance of used resources.
 
 use super::difference::Found;
 use super::expect::Scoring;

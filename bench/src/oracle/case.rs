@@ -1,7 +1,7 @@
-//! The parts that recorded cases share: nodes and pods in their short form.
+//! Common parts of recorded cases: nodes and pods in their short form.
 //!
 //! Amounts are whole numbers: cpu in thousandths, memory and disk in bytes, everything else in
-//! units. What the API server takes for absent (`null`) is absent here, too.
+//! units. `null` means absent, as for the API server.
 
 use omega_workload::kube::api::{
     Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,

@@ -1,9 +1,9 @@
-//! Cordons without their taint, as recordings have them.
+//! Cordons without their taint, as in recordings.
 //!
-//! A controller of a real cluster taints a node that is cordoned, so the adapter makes a cordon a
-//! taint. Recordings have no controller: there a cordon keeps pods off and is no taint. Only a
-//! spread that honors taints can tell the two apart. For a pod that has one, a cordon that it does
-//! not tolerate becomes a machine that drains, and one that it tolerates is dropped.
+//! A controller of a real cluster taints a cordoned node, so the adapter converts a cordon to a
+//! taint. Recordings have no controller, so a cordoned node keeps pods off but has no taint. Only a
+//! spread that honors taints distinguishes the two. For a pod with such a spread, a cordon that it
+//! does not tolerate becomes a draining machine, and a tolerated one is dropped.
 
 use super::case::{Node, Pod};
 use super::objects;

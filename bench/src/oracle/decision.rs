@@ -10,7 +10,7 @@ use omega_schedulers::preemption::Expected;
 use omega_schedulers::{Appraisal, Filter, Profile, Reads, Tasks, appraise};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Scores that Kubernetes never skips: where ours have nothing to say, that is 0 for all.
+/// Scores that Kubernetes never skips; if our score is skipped, it counts as 0 for all.
 const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
 
 /// A machine's code, and the filter that gave it; `None` is no matter of one filter.
@@ -112,8 +112,8 @@ impl Decision {
         found.compare_each("rejected", &expected, &self.verdicts);
     }
 
-    /// Compares each weighted score; a missing plugin added nothing. Without a feasible machine
-    /// there are no scores.
+    /// Compares each weighted score; a missing plugin counts as 0. Without a feasible machine there
+    /// are no scores.
     pub(super) fn compare_weighted(&self, found: &mut Found, expected: &BTreeMap<String, Scores>) {
         let expected: BTreeMap<String, Scores> =
             expected.iter().map(|(plugin, scores)| (our_name(plugin), in_ours(scores))).collect();

@@ -1,4 +1,4 @@
-//! Report on a replay: how many cases are equal, and where the first others differ.
+//! Report on a replay: the number of equal cases, and the first differences of others.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display};
@@ -52,7 +52,7 @@ impl FileReport {
 pub(super) struct Found(Vec<Difference>);
 
 impl Found {
-    /// Notes a field whose value is another one.
+    /// Records a field with a different value.
     pub(super) fn compare<T: PartialEq + Debug>(&mut self, field: &str, expected: &T, got: &T) {
         if expected != got {
             self.note(field, format!("{expected:?}"), format!("{got:?}"));

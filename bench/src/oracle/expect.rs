@@ -31,7 +31,7 @@ pub(super) enum Code {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Status {
     pub(super) code: Code,
-    /// The rejecting plugin, if there are several.
+    /// The rejecting plugin, if several are possible.
     pub(super) plugin: Option<String>,
     /// Reasons as text, not compared.
     #[serde(default, rename = "reasons")]
@@ -67,8 +67,8 @@ pub(super) fn codes(
     feasible: impl IntoIterator<Item = String>,
     machines: impl IntoIterator<Item = String>,
 ) -> BTreeMap<String, Code> {
-    // A pod that is refused as a whole, or a machine that was ruled out at once, has no code of
-    // its own; Kubernetes takes them as refused for good.
+    // If the pod is rejected as a whole or a machine is excluded early, there is no separate code;
+    // Kubernetes treats these as permanently rejected.
     let whole = match pre_filter.map(|status| status.code) {
         Some(code @ (Code::Unschedulable | Code::UnschedulableAndUnresolvable)) => code,
         _ => Code::UnschedulableAndUnresolvable,
@@ -111,7 +111,7 @@ impl Expect {
             Some(Code::Unschedulable | Code::UnschedulableAndUnresolvable)
         );
         if self.pre_filter_nodes.is_none() && !refuses_all {
-            // Then every machine has a code of its own: one that has none is a damaged case.
+            // Otherwise every machine has a code; a case without one is damaged.
             let named = |name: &String| {
                 self.filter_rejected.contains_key(name) || self.feasible.contains(name)
             };
@@ -146,7 +146,7 @@ impl Expect {
                 appraise_relative(&world.view, score, group, &rows)
             }
         };
-        // A plugin without this step is never skipped: where ours has nothing to say, that is 0.
+        // A plugin without this step is never skipped; if ours is skipped, it counts as 0.
         let zeros = || vec![0; rows.len()];
         let columns = match (columns, &self.pre_score) {
             (None, None) => Some(ScoreColumns { raw: zeros(), scores: zeros() }),

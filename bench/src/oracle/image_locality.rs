@@ -1,4 +1,4 @@
-//! Suite `image_locality`: ImageLocality, how much of a pod's images a node holds.
+//! Suite `image_locality`: ImageLocality, how many of a pod's images a node has.
 
 use super::difference::Found;
 use super::expect::Scoring;

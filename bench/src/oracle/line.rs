@@ -1,7 +1,7 @@
-//! A line of a file as a value, every field of which is known.
+//! Parses a line into a value, and rejects unknown fields.
 //!
-//! The objects of Kubernetes' API skip fields that placement does not depend on, because real
-//! objects are full of them. In a recorded case an unknown field may be what the case is about.
+//! The types of Kubernetes' API ignore fields without influence on placement, because real objects
+//! have many. In a recorded case an unknown field may be essential.
 
 use omega_workload::LoadError;
 use serde::Deserialize;
@@ -48,10 +48,10 @@ impl<'a> Line<'a> {
         LoadError { line: Some(self.number), field, ..LoadError::new(self.file, message) }
     }
 
-    /// The value; `skipped` hears the path of each field that its type does not have.
+    /// The value. `skipped` is called with the path of each unknown field.
     ///
-    /// The two wrappers, which know the path and what is skipped, are erased: compiled once, and
-    /// not for every type in a case.
+    /// The two wrappers, for the path and for skipped fields, use dynamic dispatch: they are
+    /// compiled once, and not for every type in a case.
     fn read<T: Deserialize<'a>>(&self, mut skipped: impl FnMut(String)) -> Result<T, LoadError> {
         serde_json::from_str::<IgnoredAny>(self.text)
             .map_err(|error| self.error(None, format!("is not JSON: {error}")))?;
@@ -71,7 +71,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A path as people write it: places in lists in brackets, and no `?` for what may be absent.
+/// A readable path: list indices in brackets, and no `?` for optional values.
 fn plain(path: &str) -> String {
     let mut plain = String::new();
     for step in path.split('.').filter(|step| !step.is_empty() && *step != "?") {

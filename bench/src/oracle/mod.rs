@@ -1,4 +1,4 @@
-//! Replays what the real kube-scheduler answered, and tells where Omega answers otherwise.
+//! Replays recorded answers of the real kube-scheduler, and reports differences of Omega's.
 //!
 //! ```text
 //!  FILE.jsonl.gz ─lines─▶ suite ─▶ case ─objects─▶ the adapter of `kubectl` files ─▶ cell, view
@@ -6,13 +6,13 @@
 //!                                   └──── what was recorded ──▶ differences ◀── ours ───┘
 //! ```
 //!
-//! A line is a case: a world, a pod, and what kube-scheduler v1.36.2 said of them. The world goes
+//! A line is a case: a world, a pod, and the answer of kube-scheduler v1.36.2. The world goes
 //! through the same adapter as a real cluster's objects, so that a replay tests what a user gets.
-//! Nothing here knows a rule of scheduling. Reasons are not compared: ours are in our own words.
+//! This code contains no scheduling rule. Reasons are not compared, because their wording differs.
 //!
-//! Which suite a case is of stands in its id. A file may be renamed or cut into parts, and several
-//! suites have cases of the same form; only a case without an id is known by its fields, and one
-//! that tells nothing by the name of its file.
+//! The id of a case names its suite, because files may be renamed or split, and several suites have
+//! the same form. The suite of a case without an id is found by its fields, or else by the name of
+//! the file.
 
 mod balanced_allocation;
 mod case;
@@ -52,8 +52,9 @@ use std::path::Path;
 /// Replays the cases of one file, plain or compressed, and keeps the first `first` differences.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no case: also if it has a field that we do not know,
-/// because a case of which a part is left out proves nothing.
+///
+/// If the file cannot be read or a line is no valid case. Unknown fields are errors, because a
+/// partly read case proves nothing.
 pub fn replay(file: &Path, first: usize) -> Result<FileReport, LoadError> {
     let text = input::read_text(file).map_err(|fault| fault.of(file))?;
     let mut report = FileReport::default();

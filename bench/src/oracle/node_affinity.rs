@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Args {
-    /// Request of every pod beside its own affinity.
+    /// The profile's affinity, which applies to every pod in addition to its own.
     added_affinity: Option<api::NodeAffinity>,
 }
 

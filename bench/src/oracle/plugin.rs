@@ -36,7 +36,7 @@ pub(super) struct Case<A = NoArgs, E = Expect> {
 pub(super) struct NoArgs {}
 
 impl<A, E> Case<A, E> {
-    /// Replays the case: `ask` asks the plugin about the pod in the world.
+    /// Replays the case. `ask` calls the plugin for the pod in the world.
     pub(super) fn replay(
         &self,
         ask: impl FnOnce(&mut Found, &mut World, GroupRef) -> Result<(), Refused>,

@@ -7,7 +7,7 @@ use omega_workload::kube::api::Resources;
 use omega_workload::kube::request::{nominal_request, pod_request};
 use serde::Deserialize;
 
-/// A pod with what kube-scheduler computed for it.
+/// A pod, and the results of kube-scheduler for it.
 #[derive(Deserialize)]
 pub(super) struct Case {
     #[serde(rename = "id")]

@@ -1,4 +1,4 @@
-//! Suite `preemption`: who would have to go for a pod that fits nowhere, and from which node.
+//! Suite `preemption`: the node and the victims for a pod that fits nowhere.
 
 use super::case::{Labels, Node, Pod};
 use super::cordon::without_taints;
@@ -84,7 +84,7 @@ pub(super) fn replay(case: &Case) -> Found {
 fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let Case { namespaces, expect, .. } = case;
     let (nodes, draining) = without_taints(&case.nodes, &case.pod);
-    // Of equal pods the older is the more important: to the cell that is the one it heard of first.
+    // Of equal pods the older one is more important; in the cell, that is the one submitted first.
     let mut pods: Vec<&Pod> = case.pods.iter().collect();
     pods.sort_by_key(|pod| pod.start_time);
     pods.push(&case.pod);

@@ -11,7 +11,7 @@ use omega_workload::kube::api::or_default;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A world, and the pods that come to it.
+/// A world, and the pods that arrive in it.
 #[derive(Deserialize)]
 pub(super) struct Case {
     #[serde(rename = "id")]
@@ -24,7 +24,7 @@ pub(super) struct Case {
     steps: Vec<Step>,
 }
 
-/// A pod, and what became of it.
+/// A pod and its result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {

@@ -83,7 +83,7 @@ impl Suite {
         })
     }
 
-    /// The suite whose name an id or a file's name begins with.
+    /// The suite with which the name of an id or a file begins.
     fn named(name: &str) -> Option<Suite> {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }

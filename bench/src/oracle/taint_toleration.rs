@@ -24,8 +24,8 @@ pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
         node_unschedulable.compare_filter(found, world, (&NodeUnschedulable::default(), group));
         Ok(())
     });
-    // A cordon is a taint in the cell, as the controller of a real cluster sees to it. Recordings
-    // have no controller, so there TaintToleration does not know of cordons.
+    // In the cell a cordon is a taint, as with the controller of a real cluster. Recordings have no
+    // controller, so TaintToleration does not see cordons there.
     let open = |node: &Node| Node { unschedulable: false, ..node.clone() };
     let nodes: Vec<Node> = case.nodes.iter().map(open).collect();
     found.append(case.replay_on(&nodes, |found, world, group| {

@@ -1,4 +1,4 @@
-//! Suite `topology_spread`: PodTopologySpread, how evenly pods are spread.
+//! Suite `topology_spread`: PodTopologySpread, even distribution of pods.
 
 use super::difference::Found;
 use super::expect::Scoring;

@@ -76,7 +76,7 @@ impl World {
         Ok(self.view.compile(id, &job, 0))
     }
 
-    /// Has machines take no new tasks.
+    /// Drains machines.
     pub(super) fn drain(&mut self, names: &[String]) -> Result<(), Refused> {
         for name in names {
             let Some(id) = self.view.machine_by_name(name) else { continue };
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// Submits the job of a pod; what runs is adopted.
+/// Submits the job of a pod; a running pod is adopted.
 fn submit(
     cell: &SharedCell,
     arrival: Arrival,
@@ -127,7 +127,7 @@ fn submit(
     machines: &[MachineId],
 ) -> Result<JobId, Refused> {
     let mut job = arrival.job;
-    // A field of the pod's object would say that the pod runs there.
+    // `node_name` in the pod's object means that the pod runs there.
     for group in &mut job.groups {
         group.rules.machine = pod.required_node_name.as_deref().map(Into::into);
     }

@@ -1,4 +1,4 @@
-//! Bad input: each has one line that says where and what.
+//! Bad input: each has a one-line error with place and reason.
 
 use crate::{list, node, pod, read};
 

@@ -119,7 +119,7 @@ fn resources_that_nobody_asks_for_make_room_first() {
     let workload = read(list(&[&node, &pod("p", asks)])).unwrap();
     assert_eq!(workload.kinds.count(), 16);
     assert_eq!(workload.kinds.by_name("example.com/r12"), Some(KindId(4)));
-    // Last come the nominal kinds: a container that says nothing counts as a little.
+    // The nominal kinds are last; a container without requests has small default amounts.
     let request = [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 200 << 20];
     assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new(request));
     assert_eq!(
@@ -273,7 +273,7 @@ fn disruption_budgets_are_carried_over() {
         workload.notes,
         ["disruption budgets without a selector or a bound protect nothing: 2"]
     );
-    // What only tells pods apart is dropped, unless a budget looks at it.
+    // Labels that only identify pods are dropped, unless a budget selects by them.
     let labels = &workload.arrivals[0].job.groups[0].labels;
     assert!(labels.get("pod-template-hash").is_some() && labels.get("controller-uid").is_none());
     for bound in ["-1", r#""many""#] {

@@ -1,4 +1,4 @@
-//! The reader of Kubernetes clusters against small ones and bad input, and runs of what it read.
+//! The reader of Kubernetes clusters with small clusters and bad input, and runs of the results.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -12,7 +12,7 @@ use omega_workload::kube::load;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A file with this content, of its own in the folder for temporary files.
+/// A separate temporary file with this content.
 fn file(content: &[u8]) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

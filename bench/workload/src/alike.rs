@@ -1,4 +1,4 @@
-//! Machines that are all alike, for a trace that has none: `200,cpu=64,memory=256Gi`.
+//! Identical machines for a trace without any: `200,cpu=64,memory=256Gi`.
 
 use crate::csv::forms;
 use crate::decimal::{Decimal, Rounding};
@@ -15,7 +15,7 @@ pub struct Alike {
 }
 
 impl Alike {
-    /// The machines, called `m0`, `m1`, ….
+    /// The machines, named `m0`, `m1`, ….
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         let machine = |i| Machine::new(format!("m{i}"), self.capacity.clone());
@@ -68,7 +68,7 @@ impl Alike {
     }
 }
 
-/// Cores as thousandths.
+/// Parses cores as thousandths.
 fn millis(text: &str) -> Result<u64, String> {
     let cores = Decimal::parse(text).map_err(|error| format!("{text:?} {error}"))?;
     let millis = cores.times(1000, Rounding::Nearest).filter(|millis| *millis <= AMOUNT_MAX);

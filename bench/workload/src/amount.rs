@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// Error in an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// Write a number.
+    /// The text is no number: write one.
     #[error("{text:?} {why}")]
     Number {
         /// The text.
@@ -20,13 +20,13 @@ pub enum AmountError {
         /// The error.
         why: DecimalError,
     },
-    /// Use another unit, or none.
+    /// The suffix is unknown: use another unit, or none.
     #[error("{text:?} has an unknown unit; write 4, 500m, 16GiB or 2TB")]
     Suffix {
         /// The text.
         text: String,
     },
-    /// Use another unit, or none.
+    /// The unit is not the kind's: use another unit, or none.
     #[error("{text:?} has the wrong unit: write {like}")]
     OtherUnit {
         /// The text.
@@ -34,7 +34,7 @@ pub enum AmountError {
         /// Accepted notation.
         like: &'static str,
     },
-    /// Write less.
+    /// The amount is too large: write less.
     #[error("{text:?} is more than a cell can count")]
     TooLarge {
         /// The text.
@@ -65,7 +65,7 @@ impl FromStr for Amount {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let (digits, suffix) = text.split_at(digits.len());
         let owned = || text.to_owned();
-        // Words such as `nan` are all suffix: their number says what is wrong with them.
+        // Words such as `nan` consist of a suffix only; the number's error describes them.
         let of_number = if digits.is_empty() { text } else { digits };
         let number = Decimal::parse(of_number.trim_end())
             .map_err(|why| AmountError::Number { text: owned(), why })?;
@@ -97,7 +97,7 @@ fn suffix_of(suffix: &str) -> Option<Suffix> {
 }
 
 impl Amount {
-    /// The amount in the smallest unit of a kind, rounded up: what is asked for loses nothing.
+    /// The amount in the smallest unit of a kind, rounded up, so that a request loses nothing.
     ///
     /// # Errors
     /// If its unit is not the kind's, or it is too large.
@@ -122,7 +122,7 @@ impl Amount {
             (Unit::Count, _) => (None, "a whole number"),
         };
         let factor = factor.ok_or_else(|| AmountError::OtherUnit { text: text(), like })?;
-        // Half a licence is a mistake, and not a whole one.
+        // Half a licence is an error, and is not rounded to a whole one.
         if unit == Unit::Count && !self.number.is_whole() {
             return Err(AmountError::OtherUnit { text: text(), like: "a whole number" });
         }
@@ -131,7 +131,7 @@ impl Amount {
     }
 }
 
-/// Read from a text, or from a number without quotes.
+/// Deserialized from a text, or from a number without quotes.
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
         deserializer.deserialize_any(AmountVisitor)

@@ -1,18 +1,19 @@
-//! Azure's trace of virtual machines of 2017, as arrivals: batches of machines that tenants asked for.
+//! Azure's trace of virtual machines of 2017, as arrivals of batches that tenants requested.
 //!
-//! The folder holds `dev.csv.gz`. What the reader decides:
+//! The folder holds `dev.csv.gz`. Decisions of the reader:
 //!
-//! - **Jobs.** What was asked for together (a batch) is a job; each virtual machine of it is a task, and
-//!   those of one size are a group. All are batch jobs: the trace does not tell which stay up.
-//! - **Time.** The list gives the end of the five minutes in which a batch came. Time is counted from the
-//!   beginning of the first such five minutes. Rows are sorted by it, and batches numbered by it; a stream
-//!   holds the batches of one moment, at most [`TASKS_PER_JOB_MAX`] tasks.
-//! - **Life time.** The trace gives a bin of five-minute steps, `[low, high]`, of which both ends were
-//!   counted: a life of `low` steps lasts from `low` to `low` and five minutes. So the life time is drawn
-//!   evenly between `low` and `high` and five minutes, by a generator seeded with the seed and the number
-//!   of the virtual machine: the order of rows does not matter. One that was alive at the end runs on.
-//! - **Machines.** The trace has none, so whoever places it says on what.
+//! - **Jobs.** A batch of virtual machines that were requested together is a job; each machine is a task, and those of
+//!   one size are a group. All are batch jobs, because the trace does not tell which ones stay up.
+//! - **Time.** The list gives the end of the five minutes in which a batch arrived. Time is counted from the beginning
+//!   of the first such interval. Rows are sorted by it, and batches numbered by it. A stream holds the batches of one
+//!   moment, at most [`TASKS_PER_JOB_MAX`] tasks.
+//! - **Lifetime.** The trace gives a range `[low, high]` of five-minute steps, counting both ends: a life of `low`
+//!   steps lasts between `low` and `low` plus five minutes. So the lifetime is drawn evenly between `low` and `high`
+//!   plus five minutes, by a generator seeded with the seed and the number of the virtual machine, independently of the
+//!   order of rows. A machine that was alive at the end runs on.
+//! - **Machines.** The trace has no machines, so the user gives some.
 
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
 use crate::table::{Column, Row, Table};
@@ -24,10 +25,10 @@ use rand_pcg::Pcg64;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-/// Definition of a step of the trace's clock.
+/// Length of a step of the trace's clock.
 const STEP_MS: u64 = 300_000;
 
-/// Machines to place it on, and the seed of the life times.
+/// Machines for the trace, and the seed of the lifetimes.
 #[derive(Clone, Debug, Default)]
 pub struct AzureOptions {
     /// The machines; none if only jobs are read.
@@ -49,7 +50,7 @@ pub fn load(dir: &Path, options: AzureOptions) -> Result<Workload, LoadError> {
 /// # Errors
 /// If the file is missing or its header at fault.
 pub fn open(dir: &Path, options: AzureOptions) -> Result<AzureStream, LoadError> {
-    let file = dir.join("dev.csv.gz");
+    let file = stored(&dir.join("dev.csv"));
     let table = Table::open(&file)?;
     let [id, arrival, batch] = table.find(["vm", "arrival_s", "batch"])?;
     let [cores, memory] = table.find(["cores", "mem_gb"])?;
@@ -80,13 +81,13 @@ struct Columns {
     censored: Column,
 }
 
-/// Folder of the trace.
+/// Progress of the trace's time and batch numbers.
 #[derive(Default)]
 struct Clock {
     /// The trace's clock at the start.
     start_ms: Option<u64>,
     now_ms: u64,
-    /// The number that the next new batch has at least.
+    /// Minimum number of the next new batch.
     batch_min: u64,
 }
 
@@ -177,7 +178,7 @@ impl AzureStream {
 }
 
 impl Clock {
-    /// The time since the start at this time of the trace.
+    /// Advances to a time of the trace, and returns the time since the start.
     fn advance(&mut self, trace_ms: u64) -> Result<u64, &'static str> {
         let start_ms = *self.start_ms.get_or_insert(trace_ms.saturating_sub(STEP_MS));
         let at_ms = trace_ms.checked_sub(start_ms).filter(|at_ms| *at_ms >= self.now_ms);
@@ -185,7 +186,7 @@ impl Clock {
         Ok(self.now_ms)
     }
 
-    /// Checks that a batch that begins is a new one.
+    /// Checks that a batch has not occurred before.
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(
@@ -229,7 +230,7 @@ fn draw(seed: u64, id: u64, bound: u64) -> u64 {
     1 + ((u128::from(chance.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
-/// The job of a batch; its groups stand in the order of their first rows.
+/// The job of a batch, with groups in the order of their first rows.
 fn job(mut batch: Vec<Vm>) -> JobEvent {
     let mut group_of: HashMap<[u64; 2], usize> = HashMap::new();
     for vm in &batch {

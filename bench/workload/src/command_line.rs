@@ -1,5 +1,5 @@
-//! The command lines of all programs: bad input ends with one line on standard error and exit code 2. A noun without
-//! its verb, such as `omega job`, ends with the list of its verbs and the same code.
+//! Command lines of all programs: bad input ends the program with one line on standard error and exit code 2. A noun
+//! without its verb, such as `omega job`, lists its verbs and ends with the same code.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -9,17 +9,17 @@ use std::process::ExitCode;
 /// The exit code of bad input: what clap uses for bad arguments.
 pub const BAD_INPUT: u8 = 2;
 
-/// Reads the arguments of a program. Help and version are printed, and end the program.
+/// Parses the arguments of a program. Help and version are printed, and end the program.
 ///
 /// # Errors
-/// If they are at fault: the exit code, once the line is printed.
+/// If the arguments are invalid: the exit code, after the error was printed.
 pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {
         if !error.use_stderr() {
             error.exit();
         }
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            // Without a standard error, the exit code is all there is.
+            // Without a standard error, only the exit code is left.
             drop(error.print());
             return ExitCode::from(BAD_INPUT);
         }
@@ -27,15 +27,15 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
     })
 }
 
-/// Prints why a program failed, in one line whatever names are in it, and returns the exit code.
+/// Prints the reason of a failure in one line, even if names in it contain line breaks, and returns the exit code.
 pub fn fail(program: &str, why: &str, code: u8) -> ExitCode {
     let line = omega_core::text::shown(why);
-    // Without a standard error, the exit code is all there is.
+    // Without a standard error, only the exit code is left.
     drop(writeln!(std::io::stderr(), "{program}: {line}"));
     ExitCode::from(code)
 }
 
-/// The fault of the arguments in one line, without clap's usage: it is in the help.
+/// The error of the arguments in one line, without clap's usage text, which is in the help.
 #[must_use]
 pub fn argument_error(program: &str, error: &clap::Error) -> String {
     let text = error.to_string();

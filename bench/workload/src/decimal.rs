@@ -1,7 +1,7 @@
-//! Decimal numbers of an input, read without rounding.
+//! Decimal numbers in inputs, parsed without rounding.
 //!
-//! A trace says `0.07` of a machine of 100,000 units. As a float that is a little more than 7,000,
-//! and rounded up 7,001; as digits and an exponent it is 7,000 on every platform.
+//! A trace gives `0.07` of a machine of 100,000 units. As a float that is slightly more than 7,000, and rounded up
+//! 7,001; as digits and an exponent it is exactly 7,000 on every platform.
 
 /// Digits that a decimal may have. With these, a product with any unit up to 2^50 fits in 128 bits.
 const DIGITS_MAX: usize = 22;
@@ -13,7 +13,7 @@ pub struct Decimal {
     exponent: i32,
 }
 
-/// Operations on a fraction of a unit.
+/// Rounding of a fraction of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// Up to the next whole unit: for requests.
@@ -22,25 +22,25 @@ pub enum Rounding {
     Nearest,
 }
 
-/// Reason why a text is no decimal number.
+/// Reason why a text is not a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
-    /// Write digits, with a point or an exponent if need be.
+    /// The text is no number: write digits, with a point or an exponent if needed.
     #[error("is not a number")]
     NotANumber,
-    /// Write a finite number.
+    /// The number is not finite.
     #[error("is not a finite number")]
     NotFinite,
-    /// Write a number from zero up.
+    /// The number is negative.
     #[error("is negative")]
     Negative,
-    /// Write fewer digits.
+    /// There are too many digits.
     #[error("has more than {DIGITS_MAX} digits")]
     TooLong,
 }
 
 impl Decimal {
-    /// Reads `12`, `0.5`, `.5`, `5e-05`.
+    /// Parses `12`, `0.5`, `.5`, `5e-05`.
     ///
     /// # Errors
     /// If the text is anything else, or the number is negative.

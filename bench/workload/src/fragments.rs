@@ -1,6 +1,6 @@
-//! Fragmentation: the free part that is of no use, on machines where tasks that ask for it do not fit.
+//! Fragmentation: the part of the free amounts that lies on machines where requesting tasks do not fit.
 //!
-//! (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for devices, for any kind.)
+//! (Weng et al., "Beware of Fragmentation", ATC 2023, measure it for devices; here it is measured for any kind.)
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, DeviceRequest, KindId, TaskGroup};
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 /// Maximum number of distinct requests; later ones are not counted.
 const REQUESTS_MAX: usize = 4096;
 
-/// Maximum number of requests for which fragmentation is computed, the most frequent ones.
+/// Maximum number of requests for which fragmentation is computed: the most frequent ones.
 const TOLD_MAX: usize = 256;
 
-/// Definition of one request: amounts, and devices.
+/// A request: amounts and devices.
 type Request = (Amounts, Option<DeviceRequest>);
 
 /// Number of tasks with equal requests.
@@ -93,7 +93,7 @@ mod tests {
         let mut requests = Requests::default();
         requests.note(&TaskGroup::new(3, Amounts::new([500])));
         requests.note(&TaskGroup::new(1, Amounts::new([2000, 1])));
-        // One task of four finds a quarter of the processors where it does not fit; memory only it asks for.
+        // One task in four finds a quarter of the processors unusable; it alone requests memory.
         let told = requests.fragmented(&cell);
         assert_eq!(told, [Some(0.0625), Some(0.5), None, None]);
     }

@@ -1,35 +1,34 @@
 //! Google's cluster trace of May 2011: its first hour and a half as a replay, or ten days of its jobs.
 //!
-//! The folder holds `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and
-//! `jobs_dev_days0-10.csv.gz`, all derived from the published tables. What the reader of the replay
-//! decides (that of the list of jobs is [`jobs`]):
+//! The folder holds `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and `jobs_dev_days0-10.csv.gz`, all derived
+//! from the published tables. Decisions of the reader of the replay ([`jobs`] has those of the list of jobs):
 //!
-//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has
-//!   64 cores, 256 GiB of memory and 16 TiB of disk, so that amounts read as of a real machine.
-//!   Requests are rounded up and capacities to the nearest unit: rounding never makes room.
-//! - **Disk.** The trace does not say what disk a machine has. Every machine gets 16 TiB, of which
-//!   the tasks that run at the start need at most 2 %: disk is counted but never decides.
-//! - **Overcommit.** What the trace calls a request is a limit, and the cell was overcommitted: what
-//!   runs at the start asks for up to 1.58 times a machine's CPU and 2.00 times its memory. So both
-//!   kinds are compressible, and machines may be claimed to 160 % and 200 %; with the production
-//!   tasks alone 145 % (of 141 needed) and 100 % will do.
-//! - **Time.** The trace's clock stands at 600 s when it begins. A task that runs at the start has
-//!   its run time counted from the clock's zero, so 600 s less remain: nearly all of these run
-//!   times are longer than that. The few (2 %) that are shorter cannot be meant so, and are kept.
-//! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities,
-//!   become several jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
-//! - **Service** is what the paper calls so: production (priority 9 and above) and scheduling class
-//!   2 or 3. All else is batch.
+//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores, 256 GiB of
+//!   memory and 16 TiB of disk. Requests are rounded up and capacities to the nearest unit, so rounding never makes
+//!   room.
+//! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial tasks need
+//!   at most 2 %: disk is counted but never decides.
+//! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks request up to
+//!   1.58 times a machine's CPU and 2.00 times its memory. So both kinds are compressible, and machines may be claimed
+//!   to 160 % and 200 %; with the production tasks alone to 145 % (of 141 needed) and 100 %.
+//! - **Time.** The replay begins at 600 s of the trace's clock. The run time of an initial task is counted from the
+//!   clock's zero, so 600 s less remain. For nearly all of these tasks the run time is longer than that; the few (2 %)
+//!   shorter ones cannot be meant so, and are kept.
+//! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities, become several
+//!   jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
+//! - **Service** is as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All other jobs are
+//!   batch.
 //! - A task that failed or was killed ends after its run time like one that finished.
-//! - **Order.** Rows are sorted by time. A stream holds the tasks of one moment, at most
-//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (those of the start are 144,339), and the
-//!   machines. Which jobs come in parts must be known when the first part comes, so the file is read twice;
-//!   the first time, a few numbers are kept of each job and nothing of its tasks.
+//! - **Order.** Rows are sorted by time. A stream holds the machines and the tasks of one moment, at most
+//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts of a job
+//!   must be known when its first part arrives, so the file is read twice; the first pass keeps a few numbers of each
+//!   job.
 
 pub mod jobs;
 mod machines;
 mod tasks;
 
+use crate::compressed::stored;
 use crate::stream::{Event, Head, JobsAt, Stream, whole};
 use crate::{LoadError, Workload};
 use machines::Machines;
@@ -58,17 +57,17 @@ pub enum Production {
     All,
 }
 
-/// Replayed part of the trace.
+/// Selection of the replayed part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoogleOptions {
     /// Selection of the tasks.
     pub production: Production,
 }
 
-/// Reads the trace. The replay ends with the last arrival, and so do the machine events.
+/// Reads the trace. The replay and its machine events end with the last arrival.
 ///
 /// # Errors
-/// If a file is missing or at fault.
+/// If a file is missing or invalid.
 pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> {
     whole(&mut open(dir, options)?)
 }
@@ -76,7 +75,7 @@ pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> 
 /// Opens the trace as a stream.
 ///
 /// # Errors
-/// If a file is missing, or the machines of the start are at fault.
+/// If a file is missing, or the initial machines are invalid.
 pub fn open(dir: &Path, options: &GoogleOptions) -> Result<GoogleStream, LoadError> {
     let overcommit = match options.production {
         Production::All => Overcommit::none().with(KindId::CPU, 160).with(KindId::MEMORY, 200),
@@ -84,7 +83,7 @@ pub fn open(dir: &Path, options: &GoogleOptions) -> Result<GoogleStream, LoadErr
     };
     let mut machines = Machines::open(dir, overcommit.clone())?;
     let start = machines.read_start()?;
-    let file = dir.join("tasks_replay.csv.gz");
+    let file = stored(&dir.join("tasks_replay.csv"));
     let tasks = Tasks::open(&file, start.rows, options.production)?;
     let name = match options.production {
         Production::All => "google 2011",
@@ -116,7 +115,7 @@ impl Stream for GoogleStream {
         if self.next.is_none() {
             self.next = self.tasks.next_job()?.map(Event::Job);
         }
-        // After the last job only what happened to machines before the last task came.
+        // After the last job, only machine events before the last task's arrival follow.
         let until_ms = self.next.as_ref().map_or(self.tasks.end_ms(), Event::at_ms);
         if let Some(event) = self.machines.next_until(until_ms)? {
             return Ok(Some(Event::Machine(event)));
@@ -141,7 +140,7 @@ fn kinds() -> Kinds {
     .expect("three kinds with different names")
 }
 
-/// The time of the replay at this time of the trace.
+/// Converts a time of the trace to the time of the replay.
 fn since_start(time_us: u64) -> u64 {
     (time_us / 1000).saturating_sub(CLOCK_START_MS)
 }
@@ -236,7 +235,7 @@ mod tests {
         assert_eq!(error, expected);
     }
 
-    /// Tasks, tasks that run at the start, and tasks of service jobs.
+    /// Numbers of all tasks, of initial tasks, and of tasks of service jobs.
     fn counts(workload: &Workload) -> [usize; 3] {
         let arrivals = &workload.arrivals;
         let tasks = |arrival: &crate::Arrival| arrival.job.task_count() as usize;
@@ -247,7 +246,7 @@ mod tests {
         ]
     }
 
-    /// Whether what runs at the start fits into the machines with their overcommit.
+    /// Whether the initial tasks fit on the machines with their overcommit.
     fn fits(workload: &Workload) -> bool {
         let mut used = vec![Amounts::zero(); workload.machines.len()];
         for arrival in &workload.arrivals {
@@ -270,7 +269,7 @@ mod tests {
         let Some(dir) = data("google2011") else { return };
         let all = load(&dir, &GoogleOptions::default()).unwrap();
         assert_eq!(all.machines.len(), 12_477);
-        // 132,982 run at the start, 13 of them on machines that are not listed.
+        // 132,982 are initial tasks, 13 of them on machines that are not listed.
         assert_eq!(counts(&all), [190_926, 132_969, 42_761]);
         assert!(all.notes[0].starts_with("13 tasks"), "{:?}", all.notes);
         assert!(fits(&all));

@@ -2,6 +2,7 @@
 
 use crate::alike::Alike;
 use crate::azure::{self, AzureOptions};
+use crate::csv::Tables;
 use crate::stream::{Held, Stream, Window, whole};
 use crate::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
 use clap::{Args, ValueEnum};
@@ -44,6 +45,10 @@ pub struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     #[serde(rename = "jobs")]
     jobs_file: Option<PathBuf>,
+    /// Read the tasks that run at the start, and their machines, from a table; docs/inputs.md has the columns.
+    #[arg(long = "placements", value_name = "FILE.csv", requires = "machines_file")]
+    #[serde(rename = "placements")]
+    placements_file: Option<PathBuf>,
     /// Number of machines of the synthetic cell.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
@@ -54,7 +59,7 @@ pub struct InputArgs {
     hours: u32,
 }
 
-/// Default and bounds of a synthetic workload's machines and hours.
+/// Default number of machines of a synthetic workload, followed by the bounds of machines and hours.
 const SYNTHETIC: u32 = 10_000;
 const SYNTHETIC_RANGE: RangeInclusive<i64> = 10..=1_000_000;
 const HOURS: u32 = 24;
@@ -71,13 +76,14 @@ impl Default for InputArgs {
             cluster: None,
             machines_file: None,
             jobs_file: None,
+            placements_file: None,
             synthetic: SYNTHETIC,
             hours: HOURS,
         }
     }
 }
 
-/// Machines in a file, written as on the command line.
+/// Parses machines in a file, in the form of the command line.
 fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
@@ -98,18 +104,18 @@ enum Trace {
     Swf,
 }
 
-/// Error of reading an input: one line for the user.
+/// Error of reading an input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// Arguments that do not go together.
+    /// The arguments contradict each other.
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
-    /// A file is missing or at fault.
+    /// A file is missing or invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Purpose of the machines.
+/// Whether an input must have machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machines {
     /// Required: the workload places tasks on these machines.
@@ -122,17 +128,18 @@ impl InputArgs {
     /// The named input files, which outputs must not overwrite.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
-        let files = [&self.cluster, &self.machines_file, &self.jobs_file, &self.data];
-        files.into_iter().flatten().map(PathBuf::as_path).collect()
+        let tables = [&self.machines_file, &self.jobs_file, &self.placements_file];
+        let files = tables.into_iter().chain([&self.cluster, &self.data]);
+        files.flatten().map(PathBuf::as_path).collect()
     }
 
-    /// The replicas of a cell that is served, if it is one rather than a part of a trace.
+    /// The addresses of a served cell, if `--cell` has them and not a part of a trace.
     #[must_use]
     pub fn served(&self) -> Option<&str> {
         self.cell.as_deref().filter(|_| self.trace.is_none())
     }
 
-    /// A missing or excluded argument in a file; clap checks the same on a command line.
+    /// The missing or conflicting argument in a file, if any; clap checks command lines.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
@@ -142,6 +149,9 @@ impl InputArgs {
             (true, false, _) => Some("a trace needs data, the folder of its files"),
             (false, true, _) => Some("data is the folder of a trace: which one?"),
             (_, _, (true, false) | (false, true)) => Some("machines and jobs go together"),
+            _ if self.placements_file.is_some() && !files.0 => {
+                Some("placements are of the tables machines and jobs: name these too")
+            }
             _ if some > 1 => {
                 Some("of a trace, a cluster, and machines with jobs, there may be one")
             }
@@ -198,18 +208,18 @@ impl InputArgs {
         }
     }
 
-    /// Reads the whole workload, to place it.
+    /// Reads the whole workload for placement.
     ///
     /// # Errors
-    /// If arguments do not go together, or a file is missing or at fault, or there are no machines.
+    /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
     pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
         Ok(whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?)
     }
 
-    /// Opens the workload to look at it piece by piece.
+    /// Opens the workload as a stream.
     ///
     /// # Errors
-    /// If arguments do not go together, or a file is missing or its beginning at fault.
+    /// If arguments contradict each other, or a file is missing or its beginning is invalid.
     pub fn open(&self, seed: u64) -> Result<Box<dyn Stream>, InputError> {
         self.reader(seed, Window::Bounded, Machines::Optional)
     }
@@ -225,7 +235,8 @@ impl InputArgs {
             return Ok(Box::new(Held::new(kube::load(file)?, file)));
         }
         if let (Some(machines), Some(jobs)) = (&self.machines_file, &self.jobs_file) {
-            return Ok(Box::new(csv::open(machines, jobs, window)?));
+            let placements = self.placements_file.as_deref();
+            return Ok(Box::new(csv::open_all(&Tables { machines, jobs, placements }, window)?));
         }
         if let (Some(trace), Some(data)) = (self.trace, &self.data) {
             return self.trace(trace, data, (seed, window, machines));

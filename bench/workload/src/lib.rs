@@ -1,15 +1,16 @@
 //! A workload: the machines of a cell, and the jobs that arrive over time.
 //!
-//! Every source of input (a trace, a cluster's own description, two tables, a generator) is a
-//! reader that makes a [`Workload`]; nothing after it knows where the input came from. A reader
-//! either returns all of its input or one [`LoadError`] that names file, line and field; what it
-//! read but could not carry over stands in [`Workload::notes`], never dropped in silence. Traces, which may
-//! be longer than the memory, come as a [`stream`]; a whole workload is such a stream read to its end.
+//! Every source of input (a trace, a cluster's description, two tables, a generator) has a reader that makes a
+//! [`Workload`]; code after it does not depend on the source. A reader returns either all of its input or one
+//! [`LoadError`] that names file, line and field. Input that it could read but not convert is listed in
+//! [`Workload::notes`]. Traces, which may exceed the memory, are read as a [`stream`]; a whole workload is such a
+//! stream read to its end.
 
 pub mod alike;
 pub mod amount;
 pub mod azure;
 pub mod command_line;
+pub mod compressed;
 pub mod csv;
 pub mod decimal;
 pub mod fragments;
@@ -66,9 +67,9 @@ pub struct Arrival {
     pub at_ms: u64,
     /// The job. Its `scheduler` is `service` or `batch`.
     pub job: Job,
-    /// Tasks that run at the moment of arrival: number in the job (counted over all groups, in
-    /// order), and position in [`Workload::machines`]. The cell adopts them before any
-    /// scheduler decides; one for which the machine has no devices stays pending, and is reported.
+    /// Tasks that run at the time of arrival: the index in the job (counted over all groups, in order), and the
+    /// position in [`Workload::machines`]. The cell adopts them before any scheduler decides. A task whose machine
+    /// lacks the devices stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
     /// Run time of its tasks once placed.
     pub run: RunTime,
@@ -79,9 +80,9 @@ pub struct Arrival {
 pub enum RunTime {
     /// Beyond the end of the workload.
     Forever,
-    /// All equally long, in milliseconds.
+    /// Equal for all tasks, in milliseconds.
     Same(u64),
-    /// Each its own time in milliseconds, by number in the job; `None` runs for ever.
+    /// A time for each task in milliseconds, by index; `None` runs for ever.
     Each(Vec<Option<u64>>),
 }
 
@@ -115,14 +116,14 @@ pub enum MachineChange {
     Remove(omega_core::Text),
 }
 
-/// Error of reading an input. One line for the user: `FILE:LINE: FIELD: what is wrong`.
+/// Error of reading an input: `FILE:LINE: FIELD: what is wrong`, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LoadError {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; `None` if the fault is not in one line.
+    /// The line, from 1; `None` for an error of the whole file.
     pub line: Option<u64>,
-    /// The column or path of the field; `None` if the fault is not in one field.
+    /// The column or path of the field; `None` if the error is not in one field.
     pub field: Option<String>,
     /// Error, with its position and the expected input.
     pub message: String,

@@ -1,13 +1,13 @@
-//! The job lists of the runs that the Omega paper's lightweight simulator was compared on.
+//! The job lists on which the Omega paper's lightweight simulator was compared.
 //!
-//! A cell of identical machines of 4 cores and 16 GiB; a *prefill* of service jobs that are there
-//! at the start and never end; then batch and service jobs. Each row of a list is one job of
-//! identical tasks. The prefill is not placed beforehand: it arrives first, and is placed like any
-//! other job. Where jobs arrive together the prefill comes first, then batch, then service.
+//! A cell consists of identical machines of 4 cores and 16 GiB, a *prefill* of service jobs that arrive at the start
+//! and never end, then batch and service jobs. Each row of a list is one job of identical tasks. The prefill is placed
+//! like any other job. Of jobs with one arrival time, the prefill comes first, then batch, then service.
 //!
-//! Requests are rounded up to thousandths of a core and to bytes. As a stream, each list passes through
-//! a window of its own ([`crate::stream`]).
+//! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a window of its
+//! own ([`crate::stream`]).
 
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
@@ -33,11 +33,11 @@ const CELLS: [Cell; 3] = [
     Cell { name: "L4", machines: 10_000, lists: ["L_prefill", "L_batch_x4", "L_service"] },
 ];
 
-/// Reads a cell: `M` (2,000 machines, a day), `L` (10,000 machines, six hours), or `L4` (the same
-/// with four times the batch load).
+/// Reads a cell: `M` (2,000 machines, a day), `L` (10,000 machines, six hours), or `L4` (as `L`, with four times the
+/// batch load).
 ///
 /// # Errors
-/// If there is no such cell, or a file is missing or at fault.
+/// If there is no such cell, or a file is missing or invalid.
 pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
     whole(&mut open(dir, cell, Window::All)?)
 }
@@ -55,7 +55,7 @@ pub fn open(dir: &Path, cell: &str, window: Window) -> Result<OmegaSimStream, Lo
     let names = [("prefill", Run::Forever), ("batch", Run::AsListed), ("service", Run::AsListed)];
     let mut lists = Vec::new();
     for (list, (name, run)) in cell.lists.iter().zip(names) {
-        lists.push(List::open(&dir.join(format!("{list}.csv.gz")), name, run, window)?);
+        lists.push(List::open(&stored(&dir.join(format!("{list}.csv"))), name, run, window)?);
     }
     let machine = |i: u32| Machine::new(format!("m{i}"), Amounts::new(MACHINE));
     let jobs_at = JobsAt { file: dir.to_path_buf(), column: "name" };
@@ -80,7 +80,7 @@ impl Stream for OmegaSimStream {
             list.fill()?;
         }
         let waiting = self.lists.iter_mut().filter(|list| list.order.earliest_ms().is_some());
-        // The first of several minima: the prefill, then batch, then service.
+        // Of equal times the first list wins: the prefill, then batch, then service.
         let Some(list) = waiting.min_by_key(|list| list.order.earliest_ms()) else {
             return Ok(None);
         };
@@ -99,7 +99,7 @@ enum Run {
     Forever,
 }
 
-/// One list; its jobs are called `NAME-0`, `NAME-1`, ….
+/// One list; its jobs are named `NAME-0`, `NAME-1`, ….
 struct List {
     table: Table,
     columns: Columns,
@@ -133,7 +133,7 @@ impl List {
         Ok(List { table, columns, name, group_name, kind, run, count: 0, order })
     }
 
-    /// Reads on until the window is full or the list ends.
+    /// Reads until the window is full or the list ends.
     fn fill(&mut self) -> Result<(), LoadError> {
         while !self.order.is_full() {
             let Some(row) = self.table.next_row()? else { break };
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(error.to_string(), "d: there is no cell \"S\"; there are: M, L, L4");
     }
 
-    /// Jobs and tasks whose names begin so.
+    /// Numbers of jobs and tasks with a name prefix.
     fn count(workload: &Workload, prefix: &str) -> (usize, u64) {
         let jobs = workload.arrivals.iter().map(|arrival| &arrival.job);
         let jobs: Vec<&Job> = jobs.filter(|job| job.name.starts_with(prefix)).collect();

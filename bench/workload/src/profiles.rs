@@ -1,7 +1,7 @@
-//! `--profile FILE`: the profiles that schedulers run with.
+//! `--profile FILE`: the profiles of the run's schedulers.
 //!
-//! Everything that is wrong with the file is told before the run: what concerns the file alone
-//! before the input is read, what concerns the cell's kinds after it.
+//! All errors are reported before the run: those of the file itself before the input is read, those that depend on the
+//! cell's kinds after that.
 
 use crate::SCHEDULERS;
 use omega_core::Kinds;
@@ -9,14 +9,13 @@ use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The largest accepted file. Sensible ones have some kilobytes; a larger one is another file by
-/// mistake.
+/// Maximum size of the file. Real ones have some kilobytes; a larger one is some other file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Error of a profile file: one line for the user.
+/// Error of a profile file.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Name another file.
+    /// The file cannot be read: name another file.
     #[error("{}: cannot be read: {why}", file.display())]
     Read {
         /// Path of the file.
@@ -24,21 +23,21 @@ pub enum ProfileError {
         /// The reason.
         why: io::Error,
     },
-    /// Name another file.
+    /// The file is too large: name another file.
     #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
     TooLarge {
         /// Path of the file.
         file: PathBuf,
     },
-    /// Change the file.
+    /// The content is invalid: correct the file.
     #[error("{}:{why}", file.display())]
     Content {
         /// Path of the file.
         file: PathBuf,
-        /// The fault, with its place.
+        /// The error, with its place.
         why: ConfigError,
     },
-    /// Name an existing scheduler, or remove the profile.
+    /// The run has no scheduler of that name: name an existing one, or remove the profile.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
         file.display(), SCHEDULERS.join(", ")
@@ -52,12 +51,12 @@ pub enum ProfileError {
         column: usize,
         /// The number of the profile in the file, from 0.
         index: usize,
-        /// The name that no scheduler has.
+        /// The unknown name.
         name: String,
     },
 }
 
-/// Reads a file, whose profiles may be for any scheduler.
+/// Reads a file with profiles for any schedulers.
 pub fn read(file: &Path) -> Result<Profiles, ProfileError> {
     let owned = || file.to_path_buf();
     let mut text = String::new();
@@ -71,7 +70,7 @@ pub fn read(file: &Path) -> Result<Profiles, ProfileError> {
         .map_err(|why| ProfileError::Content { file: owned(), why })
 }
 
-/// Reads a file, whose profiles must be for schedulers of a run.
+/// Reads a file with profiles for schedulers of a run.
 pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
     let profiles = read(file)?;
     let is_unknown = |(_, profile): &(usize, &ProfileSpec)| !SCHEDULERS.contains(&profile.name());

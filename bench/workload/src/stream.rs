@@ -1,14 +1,12 @@
-//! Workloads that come piece by piece, so that a trace of any length takes the same memory.
+//! Streams of workloads, so that a trace of any length takes the same memory.
 //!
-//! A reader of a format is a [`Stream`]: what is known of the cell before anything happens, then machine
-//! events and jobs in the order of time, each given once and forgotten. Whoever wants all of it at once
-//! (`omega run` does, because its report looks back) calls [`whole`]; so there is one parser for each
-//! format, and it is this one.
+//! A reader of a format is a [`Stream`]: first the cell's initial state, then machine events and jobs in order of time,
+//! each returned once and not kept. Callers that need everything at once call [`whole`] (`omega run` does, because its
+//! report looks back). So each format has only one parser.
 //!
-//! Files need not be sorted to the last row. Rows pass through a window that puts them in order
-//! (`stream/order.rs`), and a row that comes too late for the window is an error that says so: the alternative,
-//! sorting on disk, would hide that a command of seconds became one of hours. What a window of a given
-//! reader holds stands at the head of that reader.
+//! Files need not be strictly sorted. Rows pass through a window that sorts them (`stream/order.rs`), and a row that is
+//! too late for the window is an error. Sorting on disk instead would silently turn a command of seconds into one of
+//! hours. Each reader documents the size of its window.
 
 pub(crate) mod order;
 
@@ -37,7 +35,7 @@ pub struct Head {
     pub volumes: VolumesAtStart,
     /// Disruption budgets that a scheduler keeps to when it evicts.
     pub budgets: Vec<DisruptionBudget>,
-    /// Place of the jobs' names.
+    /// File and column of the jobs' names.
     pub jobs_at: JobsAt,
 }
 
@@ -66,7 +64,7 @@ impl Head {
     }
 }
 
-/// One piece of a workload.
+/// One event of a workload.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A machine event.
@@ -95,21 +93,21 @@ impl Event {
     }
 }
 
-/// A workload, piece by piece.
+/// A workload, event by event.
 ///
-/// An implementor gives events ascending by time, machine events before the jobs of the same
-/// moment, holds no more than a window of them, and after an error is not asked again.
+/// An implementor returns events in ascending order of time, machine events before jobs of the same time, and keeps no
+/// more than a window of them. After an error it is not called again.
 pub trait Stream {
-    /// The part known beforehand.
+    /// The initial state.
     fn head(&self) -> &Head;
 
-    /// The next piece; `None` at the end.
+    /// The next event; `None` at the end.
     ///
     /// # Errors
     /// If the rest cannot be read; the error names file, line and field.
     fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
 
-    /// Parts that were not carried over, in sentences; whole once the end was reached.
+    /// Input that was not converted, as sentences; complete once the end is reached.
     fn notes(&self) -> Vec<String>;
 }
 
@@ -156,10 +154,10 @@ pub struct Names {
 }
 
 impl Names {
-    /// Notes the name of the next job.
+    /// Records the name of the next job.
     ///
     /// # Errors
-    /// If another had it.
+    /// If an earlier job has the name.
     pub fn admit(&mut self, job: &JobEvent, at: &JobsAt) -> Result<(), LoadError> {
         let name = &job.arrival.job.name;
         let number = self.hasher.hash_one(&**name);
@@ -170,7 +168,7 @@ impl Names {
     }
 }
 
-/// The error of a name that two jobs have. The later line is at fault, whichever came first in time.
+/// The error for a duplicate name. It names the later line of the file, whichever job arrives first.
 fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> LoadError {
     let message = match line.min(other) {
         Some(first) => format!("{name:?} is the name of a job in line {first}"),
@@ -183,8 +181,8 @@ fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> Load
     }
 }
 
-/// A workload that is in memory already, as a stream: a cluster's description is one document, and a
-/// made-up workload is drawn as a whole.
+/// A workload in memory, as a stream. Used where the input is one document, such as a cluster's description, or is
+/// generated as a whole.
 pub struct Held {
     head: Head,
     events: std::iter::Peekable<std::vec::IntoIter<MachineEvent>>,
@@ -193,7 +191,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The stream of a workload; `file` is where it was read, if it was.
+    /// The stream of a workload that was read from `file`, if from any.
     #[must_use]
     pub fn new(workload: Workload, file: &Path) -> Held {
         let jobs_at = JobsAt { file: file.to_path_buf(), column: "metadata.name" };

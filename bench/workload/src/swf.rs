@@ -1,18 +1,20 @@
-//! Logs of batch queues in the Standard Workload Format, job by job.
+//! Logs of batch queues in the Standard Workload Format, read job by job.
 //!
-//! A line is a job of 18 numbers, of which -1 means unknown; a line that begins with `;` is a
-//! comment, or `; Key: value` of the header. The format is that of the Parallel Workloads Archive.
-//! A log may have millions of lines, so that nothing of it is kept here but the line that was read.
+//! A line is a job of 18 numbers, of which -1 means unknown; a line that begins with `;` is a comment, or `; Key:
+//! value` of the header. The format is that of the Parallel Workloads Archive. A log may have millions of lines, so
+//! only the present line is kept.
 //!
-//! Logs of the archive are converted from what sites had, and some bend the format. What cannot
-//! change a result is let pass and counted in [`Log::notes`]: a negative number other than -1 is
-//! unknown too, a header line without a number is no header line. What could is an error of the line.
+//! Logs of the archive were converted from the sites' own formats, and some are irregular. Irregularities that cannot
+//! change a result are accepted and counted in [`Log::notes`]: a negative number other than -1 is unknown, too; fields
+//! after the eighteenth, which some sites append, and a header line without a number are ignored. All others are errors
+//! of the line.
 
 pub mod stream;
 
 use crate::LoadError;
+use crate::compressed::{describe, open_input};
 use crate::decimal::{Decimal, Rounding};
-use crate::table::{LINE_BYTES_MAX, describe, open_input};
+use crate::table::LINE_BYTES_MAX;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -38,30 +40,30 @@ const FIELDS: [&str; 18] = [
     "think time",
 ];
 
-/// Largest accepted time or count: 10^15, in seconds 30 million years. With it no sum over a log
-/// exceeds 64 bits in milliseconds.
+/// Largest accepted time or count: 10^15, in seconds 30 million years, so that no sum over a log exceeds 64 bits in
+/// milliseconds.
 const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 
-/// A job of a log, with what schedulers of batch queues look at.
+/// A job of a log, with the fields that batch schedulers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
-    /// The line it is in, from 1.
+    /// Its line in the log, from 1.
     pub line: u64,
     /// Submission time in milliseconds.
     pub submit_ms: u64,
-    /// Wait time.
+    /// Wait time in milliseconds.
     pub wait_ms: Option<u64>,
-    /// Run time by the wall clock.
+    /// Run time by the wall clock, in milliseconds.
     pub run_ms: Option<u64>,
-    /// The processors it got.
+    /// Allocated processors.
     pub allocated: Option<u64>,
     /// Requested processors.
     pub requested: Option<u64>,
-    /// Requested maximum run time.
+    /// Requested maximum run time, in milliseconds.
     pub requested_ms: Option<u64>,
 }
 
-/// A log that is being read.
+/// A log being read.
 pub struct Log {
     file: PathBuf,
     input: Box<dyn BufRead>,
@@ -70,10 +72,12 @@ pub struct Log {
     header: Header,
     /// Lines with a negative number other than -1.
     negative: u64,
+    /// Lines with more fields than the format has.
+    long: u64,
     notes: Vec<String>,
 }
 
-/// Machine of the log by its header, as far as it was read.
+/// The machine of the log, from the header lines read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Its processors (`MaxProcs`).
@@ -83,7 +87,7 @@ pub struct Header {
 }
 
 impl Log {
-    /// Opens a log, plain or compressed with gzip.
+    /// Opens a log, plain or compressed.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -97,6 +101,7 @@ impl Log {
             number: 0,
             header: Header::default(),
             negative: 0,
+            long: 0,
             notes: Vec::new(),
         })
     }
@@ -107,7 +112,7 @@ impl Log {
         self.header
     }
 
-    /// Tolerated irregularities of the lines read so far, in sentences.
+    /// Accepted irregularities of the lines read so far, as sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
@@ -115,6 +120,12 @@ impl Log {
             notes.push(format!(
                 "{} lines have negative numbers other than -1: taken as unknown",
                 self.negative
+            ));
+        }
+        if self.long > 0 {
+            let (lines, fields) = (self.long, FIELDS.len());
+            notes.push(format!(
+                "{lines} lines have more than {fields} fields: the others are ignored"
             ));
         }
         notes
@@ -131,7 +142,7 @@ impl Log {
             let job = match text.first() {
                 None => None,
                 Some(b';') => {
-                    // Comments hold the names of people and places, in whatever encoding.
+                    // Comments may contain names in any encoding.
                     self.read_header(&String::from_utf8_lossy(&text[1..]));
                     None
                 }
@@ -181,14 +192,15 @@ impl Log {
         let text = std::str::from_utf8(text)
             .map_err(|_| self.error(None, "the line is not UTF-8 text"))?;
         let count = text.split_ascii_whitespace().count();
-        if count != FIELDS.len() {
+        if count < FIELDS.len() {
             let message = format!("the line has {count} fields, a job has {}", FIELDS.len());
             return Err(self.error(None, message));
         }
+        self.long += u64::from(count > FIELDS.len());
         let mut numbers = [None; FIELDS.len()];
         let mut negative = false;
-        for (i, field) in text.split_ascii_whitespace().enumerate() {
-            // A thousandth is exact for times, and more than enough for what is not looked at.
+        for (i, field) in text.split_ascii_whitespace().take(FIELDS.len()).enumerate() {
+            // Thousandths are exact for times, and more than enough for unused fields.
             let number = read_number(field).map_err(|what| self.error(Some(FIELDS[i]), what))?;
             negative |= number.is_none() && field.trim_end_matches(['0', '.']) != "-1";
             numbers[i] = number;
@@ -223,7 +235,7 @@ impl Log {
     }
 }
 
-/// A number in thousandths; `None` if it is negative, hence unknown.
+/// A number in thousandths; `None` if it is negative, that is, unknown.
 fn read_number(field: &str) -> Result<Option<u64>, String> {
     let (digits, negative) = match field.strip_prefix('-') {
         Some(digits) => (digits, true),

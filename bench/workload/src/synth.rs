@@ -1,18 +1,15 @@
-//! A made-up day of a large cell, after the published statistics of Google's trace of 2011.
+//! A synthetic day of a large cell, after the published statistics of Google's trace of 2011.
 //!
-//! For whoever has no trace at hand, and for cells of any size. The machines have the trace's
-//! shapes in the trace's shares (Reiss et al., SoCC 2012), the jobs its distributions of sizes,
-//! requests and rules; see `drafts` for the numbers.
+//! It serves users without a trace, and cells of any size. The machines have the trace's shapes in its proportions
+//! (Reiss et al., SoCC 2012), the jobs its distributions of sizes, requests and rules; see `drafts` for the numbers.
 //!
-//! The load is set, not left to chance: jobs are drawn until the work that falls into the span is
-//! the wanted share of what the cell could do in it. Service jobs that never end take about three
-//! quarters of that and are there at the start; the rest comes as a Poisson process (that is, given
-//! their number, the arrivals are independent and uniform over the span). Nothing of the latter
-//! runs yet at the start, so the first half hour is quieter than the rest.
+//! The load is exact: jobs are drawn until the work within the span is the requested share of the cell's capacity.
+//! Service jobs that never end are about three quarters of it, and are there at the start. The others arrive as a
+//! Poisson process (given their number, arrivals are independent and uniform over the span). None of these runs at the
+//! start, so the first half hour is quieter than the rest.
 //!
-//! The same options give the same workload, on every platform: chance comes from a seeded
-//! generator, and floating-point numbers are only added, multiplied and rounded, which all
-//! processors do alike.
+//! Equal options give equal workloads on every platform: the random generator is seeded, and floats are only added,
+//! multiplied and rounded, which is the same on all processors.
 
 mod dice;
 mod drafts;
@@ -69,14 +66,14 @@ const SHAPES: [Shape; 10] = [
     Shape::new(1, "P2", 5000, 616),
 ];
 
-/// Output to make up.
+/// Options of a synthetic workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynthOptions {
-    /// Number of machines the cell has: 1 to [`MACHINES_MAX`].
+    /// Number of machines: 1 to [`MACHINES_MAX`].
     pub machines: u32,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Duration of the workload, in hours: 1 to 8,760.
+    /// Length of the workload in hours: 1 to 8,760.
     pub span_hours: u32,
     /// Mean requested share of the cell's CPU, in percent: 1 to 100.
     pub utilisation_percent: u32,
@@ -89,7 +86,7 @@ impl Default for SynthOptions {
     }
 }
 
-/// Makes up a workload.
+/// Generates a workload.
 #[must_use]
 pub fn synthesize(options: &SynthOptions) -> Workload {
     let SynthStream { head, mut writer, drafts } = open(options);
@@ -125,7 +122,7 @@ pub fn open(options: &SynthOptions) -> SynthStream {
     SynthStream { head: Head::new(name, Kinds::standard(), machines, jobs_at), writer, drafts }
 }
 
-/// A made-up workload, job by job.
+/// A synthetic workload, job by job.
 pub struct SynthStream {
     head: Head,
     writer: jobs::Writer,
@@ -147,7 +144,7 @@ impl Stream for SynthStream {
     }
 }
 
-/// Machines in the trace's proportions, mixed over the racks.
+/// Machines in the trace's proportions, shuffled over the racks.
 fn machines(count: usize, dice: &mut Dice) -> Vec<Machine> {
     let total: u64 = SHAPES.iter().map(|shape| shape.share).sum();
     let mut shapes: Vec<&Shape> = Vec::with_capacity(count);

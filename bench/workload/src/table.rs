@@ -1,30 +1,25 @@
-//! Tables: CSV files with a header, plain or compressed with gzip, read row by row.
+//! Tables: CSV files with a header, plain or compressed, read row by row.
 //!
-//! Columns are found by their names, so their order is free, and a column that no reader asks for
-//! is not looked at. Each line is a row: a quoted field ends on the line where it began. That keeps
-//! the memory bounded and the line numbers true whatever the file holds; the quotes themselves are
-//! `csv-core`'s. Every fault is a [`LoadError`] that names file, line and column.
+//! Columns are found by name, so their order is free, and unused columns are ignored. Each line is a row: a quoted
+//! field ends on the line where it began. That bounds the memory and keeps line numbers correct for any file;
+//! `csv-core` parses the quotes. Every error is a [`LoadError`] that names file, line and column.
 
 use crate::LoadError;
+use crate::compressed::{describe, open_input};
 use crate::decimal::{Decimal, Rounding};
 use csv_core::{ReadRecordResult, Reader};
-use flate2::bufread::MultiGzDecoder;
 use omega_core::limits::AMOUNT_MAX;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes in a line, its end included: a hundred times the longest line of any trace we read.
+/// Maximum length of a line in bytes, including its end: a hundred times the longest line of any supported trace.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// The two bytes that a gzip file begins with.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// A column of one [`Table`].
 #[derive(Clone, Copy, Debug)]
 pub struct Column(usize);
 
-/// A table that is being read.
+/// A table being read.
 pub struct Table {
     file: PathBuf,
     input: Box<dyn BufRead>,
@@ -39,7 +34,7 @@ pub struct Row<'a> {
     table: &'a Table,
 }
 
-/// The line that was read last, and its fields. Reused from line to line.
+/// The last read line with its fields. Reused for each line.
 struct Record {
     syntax: Reader,
     number: u64,
@@ -54,7 +49,7 @@ impl Table {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// If it cannot be read, is empty, or its header is at fault.
+    /// If it cannot be read, is empty, or its header is invalid.
     pub fn open(file: &Path) -> Result<Table, LoadError> {
         let input = open_input(file)
             .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
@@ -118,7 +113,7 @@ impl Table {
     /// The next row that is not blank; `None` at the end.
     ///
     /// # Errors
-    /// If the file cannot be read further, or the line is no row of this table.
+    /// If the file cannot be read further, or the line is not a row of this table.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, LoadError> {
         if !self.next_record()? {
             return Ok(None);
@@ -137,7 +132,7 @@ impl Table {
         LoadError::new(&self.file, message)
     }
 
-    /// An error in the line that was read last.
+    /// An error in the last read line.
     #[must_use]
     pub fn error_at(&self, field: Option<&str>, message: impl Into<String>) -> LoadError {
         LoadError {
@@ -155,7 +150,7 @@ impl Table {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(error) => {
-                    // The line that was not read: reading fails before it is counted.
+                    // The line that cannot be read; it is not counted yet.
                     self.record.number += 1;
                     return Err(self.error_at(None, describe(&error)));
                 }
@@ -179,8 +174,8 @@ impl Record {
         Record { syntax, number: 0, line: Vec::new(), text: String::new(), ends: Vec::new() }
     }
 
-    /// Reads a line without its end and without a byte order mark. Returns how many bytes that
-    /// took, 0 at the end of the input.
+    /// Reads a line without its end and without a byte order mark. Returns the number of bytes read, 0 at the end of
+    /// the input.
     fn read_line(&mut self, input: &mut dyn BufRead) -> io::Result<usize> {
         self.line.clear();
         let read = input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut self.line)?;
@@ -308,36 +303,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Opens a file, unpacking it if it begins as a gzip file does.
-pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut input = BufReader::new(File::open(file)?);
-    if input.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        return Ok(Box::new(BufReader::new(MultiGzDecoder::new(input))));
-    }
-    Ok(Box::new(input))
-}
-
-/// Reads the whole text of a file, unpacking it if it begins as a gzip file does.
-///
-/// # Errors
-/// If it cannot be read, or is not UTF-8.
-pub fn read_text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    open_input(file)?.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// A failed read, in words for a user.
-pub(crate) fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the gzip data ends too early: the file is cut off".into(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            format!("the gzip data is damaged: {error}")
-        }
-        _ => format!("cannot be read: {error}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,7 +382,7 @@ mod tests {
         assert_eq!(read(line(LINE_BYTES_MAX).as_bytes()).1.unwrap().len(), 1);
         let error = "t.csv:2: the line is longer than 65536 bytes";
         check_error(line(LINE_BYTES_MAX + 1).as_bytes(), error);
-        // Nor does a line that never ends fill the memory.
+        // An endless line does not fill the memory either.
         check_error(line(64 * LINE_BYTES_MAX).as_bytes(), error);
     }
 

@@ -4,15 +4,20 @@ use crate::LoadError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use omega_core::{Amounts, Machine};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder with these files; those named `.gz` are compressed.
+/// A folder with these files; those named `.gz` or `.zst` are compressed.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
-        let bytes = if name.ends_with(".gz") { gzip(content) } else { content.as_bytes().into() };
+        let bytes = match name.rsplit('.').next() {
+            Some("gz") => gzip(content),
+            Some("zst") => zstd(content),
+            _ => content.as_bytes().into(),
+        };
         std::fs::write(dir.path().join(name), bytes).unwrap();
     }
     dir
@@ -24,17 +29,21 @@ pub(crate) fn gzip(content: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The error as its user sees it, without the path of the folder.
+pub(crate) fn zstd(content: &str) -> Vec<u8> {
+    compress_to_vec(content.as_bytes(), CompressionLevel::Fastest)
+}
+
+/// The error message, without the path of the folder.
 pub(crate) fn message<T>(dir: &Path, result: Result<T, LoadError>) -> String {
     let error = result.err().expect("an error").to_string();
     assert!(!error.contains('\n'), "{error:?} is more than a line");
     error.replace(&format!("{}/", dir.display()), "")
 }
 
-/// A folder of the public data, or `None` (said aloud) where it is not at hand.
+/// A folder of the public data, or `None` with a message if it is missing.
 ///
-/// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
-/// `shared/data` next to the workspace.
+/// The environment variable `OMEGA_DATA` names the folder of all data; by default it is `shared/data` next to the
+/// workspace.
 pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

@@ -13,12 +13,12 @@ pub struct VolumesAtStart {
     pub volumes: Vec<Volume>,
     /// The claims.
     pub claims: Vec<VolumeClaim>,
-    /// Number of volumes of a driver that can be attached to a machine: its name, the driver, how many.
+    /// Maximum numbers of attached volumes: the machine's name, the driver, and the number.
     pub limits: Vec<(Text, Text, u32)>,
 }
 
 impl VolumesAtStart {
-    /// A new list of the volumes, and inconsistencies.
+    /// Builds the list of volumes. Also returns inconsistencies.
     #[must_use]
     pub fn list(&self) -> (Volumes, Vec<VolumeError>) {
         let list = Volumes::default();

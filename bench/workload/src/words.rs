@@ -1,4 +1,4 @@
-//! Words for counts, where text is for people.
+//! Counts with a noun, for messages.
 
 /// `1 pod`, `2 pods`.
 #[must_use]

@@ -1,19 +1,19 @@
-//! Commit of a transaction: claims that still hold are accepted, those that conflict are rejected.
+//! Commit of a transaction: applies valid claims and rejects conflicting ones.
 //!
 //! ```text
-//!   releases ─▶ evictions ─▶ resizes ─▶ claims    each judged after those before it
-//!        └──────────┴──────────┴──────────┴─▶ steps   done to amounts and counters at once
+//!   releases ─▶ evictions ─▶ resizes ─▶ claims    each checked after the earlier ones
+//!        └──────────┴──────────┴──────────┴─▶ steps   applied to amounts and counters at once
 //!                     │
-//!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
-//!           somebody left alone?
+//!           gang too small? eviction unused?      then undo all steps, reject those, check again
+//!           a task with unmet runtime affinity?
 //!           all-or-nothing and a conflict?        then undo all steps
 //!                     │
-//!                  finish                         one version, one sequence number a machine
+//!                  finish                         one version, one sequence number per machine
 //! ```
 //!
-//! Sequence numbers, the version and the change lists move only in `finish`. So the sequence
-//! check compares with the machine as it was *before* the transaction while room is compared with
-//! the running tally; and a refused gang leaves no trace at all.
+//! Sequence numbers, the version and the change lists change only in `finish`. So the sequence
+//! check compares with the machine *before* the transaction, while the room check uses the amounts
+//! after the earlier items; and a rejected gang leaves no trace.
 
 mod resize;
 mod scratch;
@@ -33,8 +33,9 @@ use omega_core::{
 };
 use scratch::Had;
 
-/// After so many rounds of refusing gangs and evictions, what is left of them is refused together:
-/// each round takes as long as the transaction has items, and one more could always follow.
+/// Number of rounds of rejecting gangs and evictions, after which the remaining ones are rejected
+/// together. Each round takes as long as the transaction has items, and each could be followed by
+/// another.
 const ROUNDS_MAX: usize = 4;
 
 impl Cell {
@@ -60,12 +61,18 @@ impl Cell {
         self.judge_all(txn, &mut scratch);
         if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
             self.finish(&mut scratch);
+            if self.history.is_some() {
+                self.note_commit(txn, &scratch);
+            }
             self.moves += self.moved(txn, &scratch.conflicts);
         }
-        let met = scratch.met;
-        let (review, notes) = scratch.review(txn, Scope::Breaking);
-        Policies::settle(self, &review, met, *notes);
-        let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
+        if !scratch.met.is_empty() {
+            let met = scratch.met;
+            let (review, notes) = scratch.review(txn, Scope::Breaking);
+            Policies::settle(self, &review, met, *notes);
+        }
+        let conflicts = std::mem::take(&mut scratch.conflicts);
+        let commit = Commit { version: self.version, conflicts };
         let registered = &mut self.schedulers[scheduler];
         if let Some(capture) = &mut self.capture {
             capture.save_answers(scheduler, registered);
@@ -100,12 +107,16 @@ impl Cell {
         }
     }
 
-    /// Judges until no gang, no eviction and no leaving of runtime affinity must be refused any more.
+    /// Repeats the check until no further gang, eviction or runtime affinity is rejected.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
+            // No review without such policies, because it reads lengths that were just written.
+            if scratch.met.is_empty() {
+                break;
+            }
             let scope = if round >= ROUNDS_MAX { Scope::All } else { Scope::Breaking };
             let met = scratch.met;
             let mut late = Vec::new();
@@ -128,7 +139,7 @@ impl Cell {
         }
     }
 
-    /// Judges each item once, in order, but for those that are refused already.
+    /// Checks each item once, in order, except those that are rejected already.
     fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.clear(PolicySet::of_transaction(txn));
         let early = |item: Item| {
@@ -142,6 +153,9 @@ impl Cell {
             self.remove(*task, Item::Eviction(i), early(Item::Eviction(i)), scratch);
         }
         let resized = self.judge_resizes(txn, scratch);
+        if txn.claims.len() > 1 {
+            self.machines.load_rows(txn.claims.iter().map(|claim| claim.machine));
+        }
         for (claim, i) in txn.claims.iter().zip(0..) {
             let item = Item::Claim(i);
             let judged = match early(item) {
@@ -155,7 +169,7 @@ impl Cell {
         scratch.conflicts.extend(resized);
     }
 
-    /// Judges each resize. The answer is those that are refused, which come last among the conflicts.
+    /// Checks each resize. Returns the rejected ones, which come last among the conflicts.
     fn judge_resizes(&mut self, txn: &Transaction, scratch: &mut Scratch) -> Vec<Conflict> {
         let mut refused = Vec::new();
         for (resize, i) in txn.resizes.iter().zip(0..) {
@@ -167,7 +181,7 @@ impl Cell {
         refused
     }
 
-    /// Takes a task off its machine, for a release or an eviction.
+    /// Removes a task from its machine, for a release or an eviction.
     fn remove(&mut self, task: TaskId, item: Item, early: Option<Reason>, scratch: &mut Scratch) {
         let judged = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
@@ -180,7 +194,7 @@ impl Cell {
         }
     }
 
-    /// Judges one claim and takes it.
+    /// Checks one claim and applies it.
     fn claim(
         &mut self,
         claim: &Claim,
@@ -225,7 +239,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Makes the steps known: a version, a sequence number for each machine, the changes.
+    /// Publishes the steps: a version, a sequence number for each machine, and the changes.
     fn finish(&mut self, scratch: &mut Scratch) {
         self.begin();
         scratch.touched.clear();
@@ -247,7 +261,7 @@ impl Cell {
     }
 }
 
-/// Takes a task off its machine, and notes what it held.
+/// Removes a task from its machine, and records its allocation.
 fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<Step, Reason> {
     let record = *parts.job.tasks.get(id.index as usize).ok_or(Reason::UnknownTask)?;
     if record.state.ended() {
@@ -269,8 +283,8 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }
 
-/// A claim of a gang that stays too small is told what refused it first, if anything did: without
-/// the gang's other claims, which are refused by then, that may not be seen any more.
+/// Gives a claim of a gang that stays too small the reason of its first conflict, if any. Without
+/// the gang's other claims, which are rejected by then, that conflict may not occur again.
 fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
     for conflict in conflicts.iter_mut().filter(|c| c.reason == Reason::GangIncomplete) {
         if let Ok(i) = first.binary_search_by(|known| known.item.cmp(&conflict.item)) {
@@ -279,7 +293,7 @@ fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
     }
 }
 
-/// In an all-or-nothing transaction what did not conflict is refused because of what did.
+/// In an all-or-nothing transaction, one conflict rejects all other items.
 fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);

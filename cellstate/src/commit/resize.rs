@@ -1,9 +1,9 @@
-//! Tasks that get more or less of their machine while they run.
+//! Resizes: changes of a running task's allocation.
 //!
-//! A resize is judged as a claim of the difference: it needs room for what is more, on its machine and under the
-//! quotas of its tenant, and under the share of batch at this time of day; what is less goes back at once. A task whose demand varies over the day holds all day what
-//! it is resized to, and varies again when that is its request. No task is evicted for it. A machine that drains
-//! takes no new tasks, but lets those that it has grow.
+//! A resize is checked like a claim of the difference. Growth needs room on the machine, in the quotas of the tenant,
+//! and in the share of batch tasks at this time of day; shrinking frees the difference at once. A resized task has
+//! constant amounts all day; at its request again, it follows its demand profile again. No task is evicted for a
+//! resize. A draining machine accepts no new tasks, but its tasks may grow.
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
@@ -14,14 +14,14 @@ use crate::policy::{Context, Placement};
 use omega_core::{Amounts, Reason, Resize, TaskId};
 
 impl Cell {
-    /// What a placed task holds of its machine, if that is not what its group requests.
+    /// The allocation of a placed task, if it differs from its group's request.
     #[must_use]
     pub fn task_held(&self, id: TaskId) -> Option<Amounts> {
         let held = self.jobs.get(id.job)?.held.get(id.index)?;
         Some(amounts_of(held))
     }
 
-    /// What a placed task holds of its machine; `None` while it has none.
+    /// The allocation of a placed task; `None` for a task without a machine.
     #[must_use]
     pub fn task_holds(&self, id: TaskId) -> Option<Amounts> {
         let (job, task) = self.jobs.task(id)?;
@@ -30,7 +30,7 @@ impl Cell {
         self.task_held(id).or_else(request)
     }
 
-    /// Judges one resize and does it.
+    /// Checks one resize, and applies it.
     pub(crate) fn resize(
         &mut self,
         resize: &Resize,
@@ -44,7 +44,7 @@ impl Cell {
         }
         let slot = record.state.machine().ok_or(Reason::TaskNotPlaced)?.slot;
         if let Some(kind) = resize.to.first_invalid(&self.kinds) {
-            // No machine has so much, or anything of a kind that nobody registered.
+            // No machine has this much, or the kind does not exist.
             return Err(Reason::NoRoom(kind));
         }
         if job.need(record).cores.is_some_and(|cores| !cores.fit_in(&resize.to, &self.kinds)) {
@@ -70,16 +70,16 @@ impl Cell {
         Ok(Step::Resized { task, slot, owner })
     }
 
-    /// Notes in this version's changes that a task was resized: no rule counts it otherwise than before.
+    /// Logs a resize, which changes no counter of a rule.
     pub(crate) fn log_resize(&mut self, id: TaskId, owner: OwnerId) {
         self.log_task(id, owner, None);
         if self.jobs.get(id.job).is_some_and(|job| self.tenants.is_limited(job.tenant)) {
-            // It may hold less: what was refused for the quota may be taken now.
+            // The tenant may use less, so claims that exceeded its quota may fit now.
             self.log.push(Change::Quota);
         }
     }
 
-    /// Has a placed task hold so much.
+    /// Sets the allocation of a placed task.
     pub(crate) fn set_held(&mut self, task: TaskId, slot: u32, to: Values) {
         let Some(job) = self.jobs.get_mut(task.job) else { return };
         let before = job.part(task.index);
@@ -99,7 +99,7 @@ impl Cell {
     }
 }
 
-/// By how much a task grows, below zero where it shrinks.
+/// The growth of a task by kind, negative where it shrinks.
 fn difference(to: &[i64], from: &[i64]) -> Values {
     to.iter().zip(from).map(|(to, from)| to - from).collect()
 }

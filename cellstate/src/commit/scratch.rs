@@ -7,7 +7,7 @@ use crate::policy::{Notes, PolicySet};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, NodeCores, TaskId, Transaction};
 
-/// A change that was made for a transaction, and can be undone.
+/// A change made for a transaction, which can be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
@@ -16,7 +16,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(super) fn slot(&self) -> u32 {
+    pub(crate) fn slot(&self) -> u32 {
         match self {
             Step::Placed { slot, .. } | Step::Removed { slot, .. } | Step::Resized { slot, .. } => {
                 *slot
@@ -25,16 +25,16 @@ impl Step {
     }
 }
 
-/// The part of an allocation that a task's record does not have.
+/// The part of an allocation that is not in the task's record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Had {
-    /// The amounts, if they were not its group's request.
+    /// The amounts, if they differed from its group's request.
     pub(crate) amounts: Option<Values>,
-    /// The cores that it had to itself.
+    /// Its exclusive cores.
     pub(crate) cores: NodeCores,
 }
 
-/// The buffers of one commit, which the next uses again.
+/// The buffers of one commit, which the next one reuses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) steps: Vec<Step>,
@@ -44,14 +44,14 @@ pub(crate) struct Scratch {
     /// Allocations of tasks that were resized, or were removed and had more than their record says: for the undo, in
     /// the order of the steps.
     pub(super) had: Vec<(TaskId, Had)>,
-    /// The policies that concern the transaction or a task of it.
+    /// The policies that apply to the transaction or one of its tasks.
     pub(super) met: PolicySet,
-    /// Notes of policies, for their counters.
+    /// Records of policies, for their counters.
     pub(super) notes: Notes,
 }
 
 impl Scratch {
-    /// Forgets all steps and conflicts.
+    /// Clears all steps and conflicts.
     pub(super) fn clear(&mut self, met: PolicySet) {
         self.steps.clear();
         self.conflicts.clear();
@@ -60,7 +60,7 @@ impl Scratch {
         self.notes = Notes::default();
     }
 
-    /// The transaction as a whole, and the notes of policies.
+    /// The transaction as a whole, and the records of policies.
     pub(super) fn review<'a>(
         &'a mut self,
         txn: &'a Transaction,
@@ -74,13 +74,13 @@ impl Scratch {
 /// The items that a check of a whole transaction rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those that break its rule.
+    /// The items that break its rule.
     Breaking,
-    /// All that could break it, because there were too many rounds.
+    /// All items that could break it, after too many rounds.
     All,
 }
 
-/// A transaction each of whose items has been checked, for checks of the whole.
+/// A transaction whose items have all been checked, for checks of the whole.
 pub(crate) struct Review<'a> {
     pub(crate) txn: &'a Transaction,
     /// The steps of the items without a conflict, in the order of the items.
@@ -105,7 +105,7 @@ impl Review<'_> {
         self.steps.iter().filter_map(removed).collect()
     }
 
-    /// The amounts that a removed task had, if they were not its group's request.
+    /// The amounts of a removed task, if they differed from its group's request.
     pub(crate) fn amounts_before(&self, task: TaskId) -> Option<&Values> {
         let of_task = self.had.iter().filter(|(had, _)| *had == task);
         of_task.into_iter().find_map(|(_, had)| had.amounts.as_ref())

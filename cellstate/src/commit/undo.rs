@@ -1,4 +1,4 @@
-//! The undo of a commit: its steps backwards. Policies count in exact inverses, so nothing of them is left.
+//! The undo of a commit: its steps in reverse order. Policies count in exact inverses, so nothing is left.
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::Cell;
@@ -7,7 +7,7 @@ use crate::judge::Grant;
 use omega_core::{TaskId, TaskState};
 
 impl Cell {
-    /// Takes every step back, the last one first.
+    /// Undoes every step, the last one first.
     pub(super) fn undo(&mut self, scratch: &mut Scratch) {
         if crate::planted!(GangHalfUndone) {
             scratch.steps.pop();

@@ -1,17 +1,16 @@
-//! Taking an image of a cell without stopping it.
+//! The capture: a copy of the cell's state, taken while commands go on.
 //!
 //! ```text
-//!   begin_capture        sequence numbers, tenants and all that is small, at once
-//!   capture_more         descriptions and loads of machines, pages of jobs, tables of answers, the
-//!      │    ▲            list of ended jobs, a few pieces at a time; in between, commands go on:
-//!      │    └─────────   whoever is about to change what is not copied yet copies it first
+//!   begin_capture        copies sequence numbers, tenants and everything small at once
+//!   capture_more         copies descriptions and loads of machines, pages of jobs, reply caches and
+//!      │    ▲            the list of ended jobs, a few pieces at a time; a command in between that
+//!      │    └─────────   changes a piece not yet copied copies that piece first
 //!      ▼
 //!   Captured::into_image the state as it was when the capture began
 //! ```
 //!
-//! The cell is behind one short lock, and a large one takes a second to walk. So what is large is
-//! copied piece by piece; the lock is held for one piece. Without a capture a change pays for one
-//! branch that is never taken.
+//! The cell is behind one lock, and copying a large cell takes a second. So the lock is held only for one piece at a
+//! time. Without a capture each change pays for one branch that is never taken.
 
 use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
 use crate::cell::{Cell, Registered};
@@ -21,40 +20,40 @@ use crate::machines::Machines;
 use omega_core::{Amounts, JobId};
 use std::collections::VecDeque;
 
-/// A capture that goes on: what is copied so far, but for the jobs, which have their pages.
+/// A running capture: everything copied so far, except jobs, which are copied by page.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     image: Image,
-    /// Rows before this one have their description and load in the image. So have those after it
-    /// that have a description.
+    /// Rows below this one are copied. Later rows are copied if they have a description in `image`.
     next_row: usize,
-    /// Schedulers before this position have their answers in the image.
+    /// Schedulers below this position have their reply caches copied.
     next_scheduler: usize,
-    /// For each scheduler whether it has.
+    /// Whether each scheduler's reply cache is copied.
     has_answers: Vec<bool>,
     ended: EndedCopy,
 }
 
-/// How much of the list of ended jobs is to be copied.
+/// The progress of copying the list of ended jobs.
 #[derive(Clone, Copy, Debug)]
 struct EndedCopy {
-    /// How many there were when the capture began.
+    /// The length of the list when the capture began.
     total: usize,
-    /// How many of these the cell had noticed then; the time of the others is set later.
+    /// The number of these whose time of ending was recorded then; the others get it later.
     noticed: usize,
-    /// How many were forgotten since.
+    /// The number of these that were forgotten since.
     dropped: usize,
 }
 
-/// Rows of machines in a piece, as little work as a page of jobs: a counter of each is far away.
+/// Rows of machines per piece: as much work as a page of jobs, since each row touches a reference counter in distant
+/// memory.
 const ROWS_PIECE: usize = 512;
 
-/// Ended jobs in a piece: as little work as a page of jobs.
+/// Ended jobs per piece: as much work as a page of jobs.
 const ENDED_PIECE: usize = 1024;
 
 impl Capture {
-    /// Copies the description and the load of the machine that is in a row, unless that was done or
-    /// it came later.
+    /// Copies the description and load of the machine in a row, unless they are copied already or the row is newer than
+    /// the capture.
     fn save_row(&mut self, slot: usize, machines: &Machines, facts: &Facts) {
         let Some(row) = self.image.machines.get_mut(slot) else { return };
         if row.status == MachineStatus::Absent || row.machine.is_some() {
@@ -68,7 +67,7 @@ impl Capture {
         }
     }
 
-    /// Copies some rows more. `false` if there was nothing to do.
+    /// Copies the next rows. Returns `false` if none was left.
     fn save_rows(&mut self, machines: &Machines, facts: &Facts) -> bool {
         let from = self.next_row;
         self.next_row = self.image.machines.len().min(from + ROWS_PIECE);
@@ -76,7 +75,7 @@ impl Capture {
         from < self.next_row
     }
 
-    /// Copies so many ended jobs more, if there are as many. `false` if there was nothing to do.
+    /// Copies up to `count` more ended jobs. Returns `false` if none was left.
     fn save_ended(&mut self, ended: &VecDeque<(JobId, Option<u64>)>, count: usize) -> bool {
         let EndedCopy { total, noticed, dropped } = self.ended;
         let copied = self.image.ended.len();
@@ -86,13 +85,13 @@ impl Capture {
         }
         let next = ended.range(copied - dropped..).take(count);
         self.image.ended.extend((copied..).zip(next).map(|(number, (id, at))| {
-            // Those that were not noticed yet have been meanwhile, perhaps.
+            // Times recorded after the capture began are left out.
             (*id, at.filter(|_| number < noticed))
         }));
         true
     }
 
-    /// Copies what is about to be forgotten: so many ended jobs, from the oldest on.
+    /// Copies the oldest `count` ended jobs before they are forgotten.
     pub(crate) fn before_forgetting(
         &mut self,
         ended: &VecDeque<(JobId, Option<u64>)>,
@@ -105,7 +104,7 @@ impl Capture {
         }
     }
 
-    /// Copies what a scheduler was answered, unless that was done or it came later.
+    /// Copies the reply cache of a scheduler, unless it is copied already or newer than the capture.
     pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
         let new = self.has_answers.get(index) == Some(&false);
         if new {
@@ -118,8 +117,7 @@ impl Capture {
     }
 }
 
-/// A whole image in pieces, as [`Cell::capture_more`] gives it. To put it together is not done with
-/// the cell's lock held.
+/// A complete capture in pieces, as [`Cell::capture_more`] returns it. The pieces are joined without the cell's lock.
 #[derive(Clone, Debug)]
 pub struct Captured {
     image: Image,
@@ -127,7 +125,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// The image: the cell's state when the capture began.
+    /// Joins the pieces: the cell's state when the capture began.
     #[must_use]
     pub fn into_image(self) -> Image {
         let Captured { mut image, pages } = self;
@@ -138,10 +136,9 @@ impl Captured {
     }
 }
 
-/// Images.
+/// Snapshot states.
 impl Cell {
-    /// The state as plain data, made at once. In a large cell this takes long: see
-    /// [`Cell::begin_capture`].
+    /// The state as plain data, copied at once. For large cells see [`Cell::begin_capture`].
     #[must_use]
     pub fn image(&self) -> Image {
         let mut image = self.small_parts();
@@ -157,10 +154,10 @@ impl Cell {
         Captured { image, pages }.into_image()
     }
 
-    /// Begins to take an image of the present state. A capture that goes on is given up.
+    /// Begins a capture of the present state, and drops a running one.
     ///
-    /// It takes some 3 ns for each machine; then call [`Cell::capture_more`] until
-    /// that gives the image. Commands may be applied in between.
+    /// Takes some 3 ns per machine. Then call [`Cell::capture_more`] until it returns the capture; commands may be
+    /// applied in between.
     pub fn begin_capture(&mut self) {
         let image = self.small_parts();
         let has_answers = vec![false; image.schedulers.len()];
@@ -172,9 +169,9 @@ impl Cell {
         self.capture = Some(Box::new(capture));
     }
 
-    /// Goes on with the capture by at most so many pieces, each of 512 machines, 256 jobs, one
-    /// scheduler's answers, or 1024 ended jobs: some 30 microseconds. `Some` if that was all, or `None` if there is more, or no
-    /// capture goes on.
+    /// Continues the capture by at most `pieces` pieces, some 30 microseconds each: 512 machines, 256 jobs, one
+    /// scheduler's reply cache, or 1024 ended jobs. Returns `Some` when it is complete, and `None` if more is left or
+    /// no capture is running.
     pub fn capture_more(&mut self, pieces: usize) -> Option<Captured> {
         let capture = self.capture.as_mut()?;
         let mut left = pieces;
@@ -196,26 +193,26 @@ impl Cell {
         Some(Captured { image, pages: self.jobs.end_saving() })
     }
 
-    /// Whether a capture goes on.
+    /// Whether a capture is running.
     #[must_use]
     pub fn is_captured(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// Gives up the capture that goes on, if one does.
+    /// Drops the running capture, if any.
     pub fn end_capture(&mut self) {
         self.capture = None;
         self.jobs.end_saving();
     }
 
-    /// A machine is about to get another description or load, or to go.
+    /// Copies a row before its description or load changes.
     pub(crate) fn before_row_changes(&mut self, slot: usize) {
         if let Some(capture) = &mut self.capture {
             capture.save_row(slot, &self.machines, &self.facts);
         }
     }
 
-    /// The image but for what comes in pieces.
+    /// The parts that are not copied in pieces.
     fn small_parts(&self) -> Image {
         let rows = 0..self.machines.row_count();
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {

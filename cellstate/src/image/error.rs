@@ -1,104 +1,103 @@
-//! Why an image is of no cell.
+//! Errors of restoring a snapshot state.
 
 use omega_core::{JobId, KindsError, MachineId, Rejection, SchedulerId, TaskId, Text, Version};
 
-/// Why an image was not made a cell. No program of ours makes such an image: the bytes that it came
-/// from were damaged or forged. Restore it from another copy.
+/// The reason why a snapshot state is invalid. No cell produces such a state: its bytes were damaged or forged. Restore
+/// from another copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The resource kinds make no sense.
+    /// The resource kinds are invalid.
     #[error("the image's resource kinds: {0}")]
     Kinds(#[from] KindsError),
-    /// A machine, job, tenant, scheduler or load would be refused in a command.
+    /// A machine, job, tenant, scheduler or load would be rejected in a command.
     #[error("the image holds what no command may bring: {0}")]
     Refused(#[from] Rejection),
-    /// More than a cell may have.
+    /// A count exceeds the bound of a cell.
     #[error("the image has {given} {what}, at most {max} are allowed")]
     TooMany {
-        /// Of what.
+        /// The counted objects.
         what: &'static str,
-        /// How many.
+        /// Their number.
         given: u64,
-        /// How many are allowed.
+        /// The allowed number.
         max: u64,
     },
-    /// A name that must be one's own is there twice.
+    /// A unique name occurs twice.
     #[error("the image names the {what} {name:?} twice")]
     Twice {
-        /// Of what.
+        /// The kind of object.
         what: &'static str,
         /// The name.
         name: Text,
     },
-    /// The version is beyond what any cell reaches.
+    /// The version is higher than any cell reaches.
     #[error("the image is of {0}, which no cell reaches")]
     Version(Version),
-    /// The evictions that count against the cap are out of order, or count no more.
+    /// The evictions that count against the limit are out of order or too old.
     #[error("the image's list of evictions is out of place")]
     Evictions,
-    /// The reservations are out of order, or there is one that is over.
+    /// The reservations are out of order, or one has ended.
     #[error("the image's list of reservations is out of place at {0:?}")]
     Reservation(Text),
-    /// The calendars of peaks are out of order.
+    /// The peak calendars are out of order.
     #[error("the image's list of calendars of peaks is out of place at {0:?}")]
     Peaks(Text),
-    /// A row's status, sequence number or incarnation cannot be at this version.
+    /// A row's status, sequence number or incarnation is impossible at this version.
     #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
     Row(u32),
-    /// The list of vacant rows is not that of the rows without a machine.
+    /// The list of vacant rows differs from the rows without a machine.
     #[error("the image's list of vacant rows does not match its rows")]
     Vacant,
-    /// A load is of a row without a machine, of a time that has not come, or out of order.
+    /// A load report is of a row without a machine, of a future time, or out of order.
     #[error("the image has a load of row {0} that is out of place")]
     Load(u32),
-    /// A job's number is out of order, or not below that of the next job.
+    /// A job's id is out of order, or not below the next job's id.
     #[error("job {0} of the image is out of place")]
     JobOrder(JobId),
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
-    /// A job's tasks hold their places, which they cannot.
+    /// A job is recorded as a waiting gang, but cannot be one.
     #[error("the tasks of job {0} of the image cannot hold their places so")]
     GangHold(JobId),
-    /// A task was placed later than it is, or has no machine.
+    /// A task has a placement time in the future, or has one without a machine.
     #[error("the image has task {0} placed at a time that cannot be")]
     PlacedAt(TaskId),
-    /// A task holds what it cannot.
+    /// A task has an impossible allocation.
     #[error("a task of job {0} of the image holds what it cannot")]
     Held(JobId),
-    /// The tenant above this one is not among the tenants.
+    /// The parent of this tenant does not exist.
     #[error("the tenant above {0:?} is not in the image")]
     NoParent(Text),
-    /// A job's tenant is not among the tenants.
+    /// The tenant of this job does not exist.
     #[error("the tenant of job {0} is not in the image")]
     NoTenant(JobId),
-    /// A task is on a machine that is not there.
+    /// A task is placed on a machine that does not exist.
     #[error("task {0} of the image is on machine {1}, which is not there")]
     NoMachine(TaskId, MachineId),
-    /// A task has devices that its machine has not, or not for it.
+    /// A task has devices that its machine lacks, or that its group did not request.
     #[error("task {0} of the image has devices that it cannot have")]
     Devices(TaskId),
-    /// A task has cores of its machine that it cannot have, or not those that it needs.
+    /// A task has cores that its machine lacks, or not those that its group requests.
     #[error("task {0} of the image has cores to itself that it cannot have")]
     Cores(TaskId),
-    /// With this task a sum exceeds 64 bits.
+    /// A sum exceeds 64 bits with this task.
     #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
     Overflow(TaskId),
-    /// The list of ended jobs is not that of the jobs whose tasks have all ended, or its times are
-    /// out of order.
+    /// The list of ended jobs differs from the jobs without unfinished tasks, or its times are out of order.
     #[error("the image's list of ended jobs does not match job {0}")]
     Ended(JobId),
-    /// A scheduler's name is held, but it never changed hands, or the lease cannot be.
+    /// A scheduler's name has an owner but never changed hands, or its lease is out of bounds.
     #[error("the name of scheduler {0} of the image cannot be held so")]
     Hold(SchedulerId),
-    /// An answer is out of place, or cannot have been given.
+    /// A cached result is out of place or impossible.
     #[error("the image has an answer to scheduler {0} that cannot have been given")]
     Answer(SchedulerId),
 }
 
 impl ImageError {
-    /// Checks that a list is no longer than any cell can have it.
+    /// Checks that a list is not longer than a cell allows.
     pub(crate) fn check_count(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
         if given > max { Err(ImageError::TooMany { what, given, max }) } else { Ok(()) }
     }

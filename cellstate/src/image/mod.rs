@@ -1,22 +1,19 @@
-//! The state of a cell as plain data: what a snapshot holds.
+//! The state of a cell as plain data: the content of a snapshot.
 //!
 //! ```text
 //!            image, or begin_capture + capture_more                 Cell::from_image
 //!    Cell ──────────────────────────────────────────▶ Image ─────────────────────────▶ Cell
-//!                                                       │  all that a later outcome,
+//!                                                       │  everything that a later outcome,
 //!                                                       │  delta or hash depends on
 //!    free amounts, devices left, tasks by machine, ◀ ─ ─ ─┘  derived again, and checked
 //!    tenants' sums, sets, rule counters, name tables
 //! ```
 //!
-//! An image has no more than what cannot be derived, so that nothing in it can disagree with the
-//! rest, and little has to be trusted. A cell that was restored answers everything as the one that
-//! was never saved. Two things of it differ, and neither shows in an outcome or a hash: how rule
-//! trackers are numbered, which a view would notice (so views start anew, see
-//! [`Delta::lineage`](crate::Delta::lineage)); and in which order a machine lists its tasks.
+//! An image contains only data that cannot be derived, so that its parts cannot contradict each other. A restored cell
+//! returns the same outcomes and hashes as the original. Two things may differ: the numbers of rule trackers, so that
+//! views start anew (see [`Delta::lineage`](crate::Delta::lineage)), and the order of tasks in a machine's list.
 //!
-//! Owners of jobs are not in it: their numbers never leave the cell, and a name without a job is as
-//! good as none.
+//! The numbers of job owners are not included: they never leave the cell, and a name without a job needs no number.
 
 mod capture;
 mod error;
@@ -39,38 +36,38 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The state of a cell at one version. See the head of the file.
+/// The state of a cell at one version. See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The resource kinds.
     pub kinds: Kinds,
     /// The version.
     pub version: Version,
-    /// The last time that the cell was told.
+    /// The cell's time in milliseconds.
     pub now_ms: u64,
     /// The policy.
     pub policy: Policy,
-    /// Evictions that count against the policy's cap: the times, ascending, with how many at each.
+    /// Evictions that count against the policy's limit: times in ascending order, each with its count.
     pub evicted: Vec<(u64, u32)>,
     /// The reservations, by name.
     pub reservations: Vec<Reservation>,
-    /// How much the cell as a whole has of each kind.
+    /// The capacity of each cluster resource.
     pub cluster_capacity: Amounts,
-    /// The calendars of peaks, by name.
+    /// The peak calendars, by name.
     pub peaks: Vec<PeakCalendar>,
-    /// Every row, also those without a machine.
+    /// Every row, with or without a machine.
     pub machines: Vec<MachineImage>,
-    /// What machines reported as used, ascending by row.
+    /// Load reports, ascending by row.
     pub loads: Vec<(u32, LoadReport)>,
-    /// The rows without a machine; the last one is the next to be used.
+    /// The rows without a machine; the last one is used next.
     pub vacant: Vec<u32>,
-    /// The number of the next job.
+    /// The id of the next job.
     pub next_job: JobId,
-    /// Every known job, ascending.
+    /// Every job, in ascending order.
     pub jobs: Vec<JobImage>,
-    /// Those that have ended, oldest first, with the time at which the cell noticed.
+    /// Ended jobs, oldest first, each with the time at which the cell recorded the end.
     pub ended: Vec<(JobId, Option<u64>)>,
-    /// Every tenant that ever had a job or a quota, in the order in which they came.
+    /// Every tenant that was ever named, in order of first mention.
     pub tenants: Vec<TenantImage>,
     /// The schedulers, by id.
     pub schedulers: Vec<SchedulerImage>,
@@ -79,13 +76,13 @@ pub struct Image {
 /// A row of machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineImage {
-    /// What it is; `None` if the row is empty.
+    /// Its description; `None` if the row is empty.
     pub machine: Option<Arc<Machine>>,
     /// The row's sequence number.
     pub sequence: SequenceNumber,
-    /// How many machines had the row before.
+    /// The number of machines that had the row before.
     pub incarnation: u32,
-    /// Whether it takes tasks.
+    /// Its status.
     pub status: MachineStatus,
 }
 
@@ -101,17 +98,17 @@ impl MachineImage {
 pub struct JobImage {
     /// Its number.
     pub id: JobId,
-    /// What it is.
+    /// Its description.
     pub spec: Arc<Job>,
-    /// Whether a group ever had another count: then tasks are not numbered group by group.
+    /// Whether a group was ever resized: then tasks are not numbered group by group.
     pub resized: bool,
-    /// Whether its tasks hold their places until more of them have one.
+    /// The state of its gang, while that waits for more tasks.
     pub hold: Option<GangHold>,
-    /// What tasks of it hold that is not their group's request, ascending by number.
+    /// Allocations that differ from the group's request, ascending by task index.
     pub held: Vec<(u32, Amounts)>,
-    /// The cores that tasks of it have to themselves, ascending by number.
+    /// Exclusive cores, ascending by task index.
     pub cores: Vec<(u32, NodeCores)>,
-    /// Its tasks, by number.
+    /// Its tasks, by index.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
 
@@ -129,23 +126,23 @@ impl JobImage {
 pub struct TenantImage {
     /// Its name.
     pub name: Text,
-    /// What its tasks may claim together; `None` is anything.
+    /// Its limit; `None` for no limit.
     pub limit: Option<Amounts>,
-    /// How it stands among the others.
+    /// Its configuration.
     pub tenant_config: TenantConfig,
-    /// What its jobs may ask for together; `None` is anything.
+    /// Its request limit; `None` for no limit.
     pub admits: Option<Amounts>,
 }
 
-/// A scheduler that has registered.
+/// A registered scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerImage {
     /// Its name.
     pub name: Text,
-    /// Who holds the name, if a process does.
+    /// The owner of the name, if any.
     pub hold: Option<Hold>,
-    /// What is new below this number is refused.
+    /// New transactions with a number below this one are rejected.
     pub floor: u64,
-    /// The answers that the cell would give again, in the order of their places in the ring.
+    /// The cached results, in the order of the ring.
     pub answers: Vec<Answer>,
 }

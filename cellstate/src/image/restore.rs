@@ -1,8 +1,8 @@
-//! Making a cell of an image, which may be hostile.
+//! Restoring a cell from an untrusted image.
 //!
-//! What a command brings is checked by the code that checks commands. What the cell itself wrote
-//! (states, numbers, lists) is checked here, before it is counted. Rules are counted last: a group
-//! must know every tracker that matches its tasks, also those of jobs after it.
+//! Data that commands bring is checked by the code that checks commands. Data that the cell wrote itself (states,
+//! numbers, lists) is checked here before use. Rules are counted last, because a group must know every tracker that
+//! matches its tasks, including trackers of later jobs.
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
@@ -26,21 +26,21 @@ use omega_core::{
     Text, Version,
 };
 
-/// No cell reaches it, and no count of changes overflows from here: 2^62.
+/// No cell reaches this version, 2^62, and counting from it cannot overflow.
 const VERSION_MAX: u64 = 1 << 62;
 
-/// No row was removed so often, and it can be removed as often again.
+/// No row is reused this often, and it can be reused as often again.
 const INCARNATION_MAX: u32 = u32::MAX / 2;
 
-/// Steps by which placed tasks change rule counters. Each counter is a `u32`, so that all together
-/// cannot exceed one; a million machines with a hundred tasks of forty rules need as many.
+/// The most changes of rule counters by placed tasks. Counters are `u32`, so this bound keeps each from overflowing; a
+/// million machines with a hundred tasks of forty rules stay below it.
 const COUNTED_MAX: u64 = u32::MAX as u64;
 
 impl Cell {
-    /// The cell that an image was taken of. It goes on as that one would have.
+    /// Restores the cell that an image was taken of.
     ///
     /// # Errors
-    /// If anything in the image does not match the rest of it, or no command could have led there.
+    /// If parts of the image contradict each other, or no sequence of commands could have led to it.
     pub fn from_image(image: Image) -> Result<Cell, ImageError> {
         let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();
         let mut cell = Cell::new(Kinds::new(kinds)?);
@@ -163,7 +163,7 @@ impl Cell {
                 return Err(twice("scheduler", &image.name));
             }
             let SchedulerImage { name, hold, floor, answers } = image;
-            // Whoever holds a name has left numbers behind.
+            // A name with an owner has skipped numbers.
             let lease_ms = LEASE_MS_MIN..=LEASE_MS_MAX;
             if hold.is_some_and(|hold| !lease_ms.contains(&hold.lease_ms) || floor == 0) {
                 return Err(ImageError::Hold(id));
@@ -190,7 +190,7 @@ impl Cell {
         let tenant = self.tenants.id(&spec.tenant).ok_or(ImageError::NoTenant(id))?;
         let alive = tasks.iter().filter(|task| !task.state.ended()).count() as u32;
         let placed = tasks.iter().filter(|task| task.state.machine().is_some()).count() as u32;
-        // A job that has ended holds nothing any more.
+        // An ended job needs no trackers.
         let living = if alive > 0 { spec.groups.len() } else { 0 };
         let kinds = self.kinds.count();
         let groups = (0..living).map(|index| GroupRecord {
@@ -227,7 +227,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Notes what tasks hold that is not their group's request. `None` if they cannot.
+    /// Records allocations that differ from the group's request. `None` if one is impossible.
     fn restore_held(&self, job: &mut JobRecord, held: &[(u32, Amounts)]) -> Option<()> {
         if !held.is_sorted_by(|(one, _), (other, _)| one < other) {
             return None;
@@ -242,7 +242,7 @@ impl Cell {
         (job.held.len() == held.len()).then_some(())
     }
 
-    /// Gives a task its part of a machine, but does not count it in the rules yet.
+    /// Places a task on a machine, without counting it in the rules.
     fn restore_task(
         &mut self,
         id: TaskId,
@@ -264,7 +264,7 @@ impl Cell {
         let devices = self.machines.devices(row);
         let fit = match part.devices {
             None => task.devices.is_empty(),
-            // Those that it only wants it may be without.
+            // A task may lack devices that are only optional.
             Some(_) if task.devices.is_empty() => job.need(task).devices.is_none(),
             Some(request) => devices.is_some_and(|devices| devices.have(request, task.devices)),
         };
@@ -288,7 +288,7 @@ impl Cell {
         let at = Placement { row, job: &job.spec, tenant, need, request };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
-        // So far below zero that a sum of claims does not fit in 64 bits no free amount is.
+        // No free amount is so negative that a sum of claims exceeds 64 bits.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
@@ -308,7 +308,7 @@ impl Cell {
         let mut before = Some(0);
         for (id, noticed) in &ended {
             let over = self.jobs.get(*id).is_some_and(|job| job.alive == 0);
-            // Times never fall, and what was not noticed yet comes last.
+            // Times ascend, and jobs without a recorded time come last.
             let in_order = match (before, *noticed) {
                 (_, None) => true,
                 (Some(before), Some(at)) => before <= at && at <= self.now_ms,
@@ -327,7 +327,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets every group know the trackers that match its tasks, and counts those that are placed.
+    /// Adds to every group the trackers that match its tasks, and counts the placed tasks.
     fn restore_counts(&mut self) -> Result<(), ImageError> {
         let mut steps = 0u64;
         for id in self.jobs.ids() {
@@ -354,7 +354,7 @@ impl Cell {
     }
 }
 
-/// Notes the cores that tasks have to themselves: whether they can is seen when they get them.
+/// Records exclusive cores; they are checked when the tasks are placed.
 fn restore_cores(
     id: JobId,
     job: &mut JobRecord,
@@ -372,7 +372,7 @@ fn restore_cores(
     Ok(())
 }
 
-/// Whether a job has the tasks that its groups ask for, or after a resize may have had.
+/// Whether a job's tasks match its groups, or may have matched before a resize.
 fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
     if !resized {
         let counts = spec.groups.iter().enumerate();
@@ -392,7 +392,7 @@ fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
         && counts.into_iter().all(|((alive, all), group)| (*alive..=*all).contains(&group.count))
 }
 
-/// The table of these answers, if it can have been made.
+/// Restores the reply cache of a scheduler; `None` if it is impossible.
 fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answers> {
     if list.len() > ANSWERS_PER_SCHEDULER {
         return None;
@@ -414,7 +414,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
     Some(answers)
 }
 
-/// Whether a commit can have had these conflicts.
+/// Whether a commit can have produced these conflicts.
 fn are_conflicts(list: &[Conflict]) -> bool {
     list.len() <= TRANSACTION_ITEMS_MAX && list.windows(2).all(|pair| pair[0].item < pair[1].item)
 }

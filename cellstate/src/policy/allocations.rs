@@ -1,24 +1,24 @@
-//! Allocations beside the request: resized tasks, and tasks that took optional resources.
+//! Allocations that differ from the request: resized tasks, and tasks with optional resources.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;
 use crate::commit::{Review, Step};
 use omega_core::{Item, Job, TaskGroup, Transaction};
 
-/// Numbers of resizes and of optional allocations since this process has the cell. They are no part of its state.
+/// Counts of resizes and of optional allocations since this process started. They are not part of the cell's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldCounts {
-    /// Resizes that were taken.
+    /// Accepted resizes.
     pub resized: u64,
-    /// Resizes that were refused.
+    /// Rejected resizes.
     pub resizes_refused: u64,
-    /// Tasks that were placed with what they want.
+    /// Tasks that were placed with their optional resources.
     pub optional_met: u64,
-    /// Tasks that want something, and were placed without it.
+    /// Tasks that were placed without their optional resources.
     pub optional_missed: u64,
 }
 
-/// The counters of allocations: what tasks are allocated is in their jobs.
+/// The counters of allocations. The allocations themselves are stored with the jobs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allocations {
     counts: HeldCounts,
@@ -48,13 +48,13 @@ impl Policy for Allocations {
 }
 
 impl Cell {
-    /// Numbers of resizes and of optional allocations since this process has the cell.
+    /// Counts of resizes and of optional allocations since this process started.
     #[must_use]
     pub fn held_counts(&self) -> HeldCounts {
         self.policies.allocations.counts
     }
 
-    /// Counts what a transaction changed of what tasks hold.
+    /// Counts the resizes and optional allocations of a transaction.
     fn count_held(&mut self, review: &Review<'_>) {
         let counts = &mut self.policies.allocations.counts;
         let refused = review.conflicts.iter();

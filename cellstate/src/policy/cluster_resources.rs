@@ -1,14 +1,13 @@
-//! What the cell as a whole has, and what tasks claim of it: see
-//! [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
+//! Cluster resources: amounts that belong to no machine (see
+//! [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request)), such as licences, floating addresses, cloud
+//! volumes and database connections.
 //!
-//! Licences, addresses, volumes of a cloud and connections of a database belong to no machine. Of each kind there
-//! is a number for what the cell has, and a running sum of what its placed tasks claim. The master has both, and
-//! every view its own with its own claims in it; both judge by [`ClusterResources::judge`].
+//! For each kind there is a capacity, and a running sum of the claims of placed tasks. The cell has both, and so has
+//! each view, with its own claims in the sum; both use the same check.
 //!
-//! A task claims what its group says for as long as it has a machine, whatever it was resized to. So the sum moves
-//! where tasks come and leave, and nowhere else. No machine
-//! is the place to make room on, so nobody is evicted for it: who waits for a licence waits until a task that has
-//! one ends.
+//! A task claims its group's cluster request for as long as it has a machine, whatever it was resized to. So the sum
+//! changes only when tasks are placed or leave. Cluster resources never cause preemption: a task that needs a licence
+//! stays pending until another task with one ends.
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
@@ -22,23 +21,23 @@ use omega_core::{Amounts, Job, KindId, Outcome, Reason, Rejection, TaskGroup};
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
-/// See the head of the file.
+/// The cluster resources. See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterResources {
-    /// How much there is of each kind.
+    /// The capacity of each kind.
     pub capacity: Amounts,
-    /// What placed tasks claim together; more than there is after a kind was made less, or a task was adopted.
+    /// The claims of placed tasks. They exceed the capacity after it was lowered, or after a task was adopted.
     pub claimed: Amounts,
 }
 
 impl ClusterResources {
-    /// What may still be claimed of a kind.
+    /// The unclaimed amount of a kind.
     #[must_use]
     pub fn free(&self, kind: KindId) -> u64 {
         self.capacity.get(kind).saturating_sub(self.claimed.get(kind))
     }
 
-    /// Whether a task may claim so much.
+    /// Checks a request of one task.
     fn judge(&self, request: &Amounts) -> Result<(), Reason> {
         match request.iter().find(|(kind, amount)| *amount > self.free(*kind)) {
             Some((kind, _)) => Err(Reason::CellExhausted(kind)),
@@ -46,13 +45,13 @@ impl ClusterResources {
         }
     }
 
-    /// How many tasks may claim so much each.
+    /// The number of tasks that fit with this request each.
     fn room_for(&self, request: &Amounts) -> u64 {
         let counts = request.iter().map(|(kind, amount)| self.free(kind) / amount);
         counts.min().unwrap_or(u64::MAX)
     }
 
-    /// Counts what a task claims, or with `sign` -1 what it gives back.
+    /// Adds the request of a task, or subtracts it with `sign` -1.
     fn count_request(&mut self, request: &Amounts, sign: i64) {
         for (kind, amount) in request.iter() {
             let claimed = self.claimed.get(kind);
@@ -61,14 +60,14 @@ impl ClusterResources {
         }
     }
 
-    /// Whether there is more of some kind than before.
+    /// Whether some kind has more left than before.
     fn exceeds(&self, before: &ClusterResources) -> bool {
         self.capacity.iter().any(|(kind, _)| self.free(kind) > before.free(kind))
     }
 }
 
 impl Need {
-    /// What a task counts for its tenant that takes so much of its machine: that, and what it claims of the cell.
+    /// The amount that a task counts for its tenant: its machine allocation plus its cluster request.
     #[inline]
     pub(crate) fn charged<'a>(&self, request: &'a [i64]) -> Cow<'a, [i64]> {
         let Some(of_cell) = &self.cluster_request else { return Cow::Borrowed(request) };
@@ -144,7 +143,7 @@ impl Mirror for ClusterResources {
     }
 }
 
-/// Every delta has them as they are at its version.
+/// Every delta contains the values of its version.
 impl Columns for ClusterResources {
     fn clear(&mut self) {}
 
@@ -157,7 +156,7 @@ impl Columns for ClusterResources {
     }
 }
 
-/// A cell that has nothing as a whole leaves no trace in its hash.
+/// Adds nothing for a cell without cluster resources.
 fn hash(capacity: &Amounts, into: &mut impl Hasher) {
     if !capacity.is_zero() {
         ("the cell has", capacity).hash(into);
@@ -165,7 +164,7 @@ fn hash(capacity: &Amounts, into: &mut impl Hasher) {
 }
 
 impl Cell {
-    /// What the cell as a whole has, and what of it is claimed.
+    /// The cluster resources and their claims.
     #[must_use]
     pub fn resources(&self) -> &ClusterResources {
         &self.policies.cluster_resources
@@ -188,13 +187,13 @@ impl Cell {
 }
 
 impl View {
-    /// The amounts that the cell as a whole has, and those that are claimed, by this view, too.
+    /// The cluster resources and their claims, including this view's own.
     #[must_use]
     pub fn resources(&self) -> &ClusterResources {
         &self.mirrors().cluster_resources
     }
 
-    /// The number of tasks of a group that may claim what they need of the cell as a whole.
+    /// The number of tasks of a group for which enough cluster resources are left.
     #[must_use]
     pub fn cell_room(&self, group: GroupRef) -> usize {
         let request = self.need(group).cluster_request.as_deref();

@@ -1,23 +1,23 @@
-//! Columns of policies in a delta: each policy clears and merges its own.
+//! Columns of policies in a delta, which each policy clears and merges itself.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// The part of a delta that one policy writes and its mirror reads.
+/// The part of a delta that a policy writes and its mirror reads.
 pub(crate) trait Columns: Default {
-    /// Empties them for the next delta, and keeps their memory.
+    /// Empties the columns and keeps their memory.
     fn clear(&mut self);
 
-    /// Puts those of a later delta behind them, which has these rows again.
+    /// Appends the columns of a later delta; `again` has the rows that it replaces.
     fn append(&mut self, later: Self, again: &RowsAgain<'_>);
 
-    /// The columns of a delta in which nothing has happened since this one.
+    /// The columns of a delta in which nothing has changed since this one.
     fn nothing_since(&self) -> Self {
         Self::default()
     }
 }
 
-/// The rows of a later delta: what it has of them is all there is.
+/// The rows of a later delta, which replaces them as a whole.
 pub(crate) struct RowsAgain<'a> {
     slots: &'a [u32],
     set: OnceCell<BTreeSet<u32>>,
@@ -33,7 +33,7 @@ impl<'a> RowsAgain<'a> {
         self.set.get_or_init(|| self.slots.iter().copied().collect()).contains(&slot)
     }
 
-    /// Forgets what a column by row has of them.
+    /// Removes the entries of these rows from a column.
     pub(crate) fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
         if !column.is_empty() {
             column.retain(|(slot, _)| !self.has(*slot));

@@ -1,53 +1,54 @@
-//! Gangs that several transactions place: their tasks hold their places until enough of them have one.
+//! Gangs placed by several transactions: tasks keep their machines, unstarted, until enough of the gang are placed.
 //!
 //! ```text
-//!          some tasks are placed         so many as the gang needs are
-//!   none ────────────────────────▶ held ────────────────────────────────▶ none: agents start them
+//!          some tasks are placed           the gang's minimum is placed
+//!   none ────────────────────────▶ waiting ─────────────────────────────▶ none: agents start the tasks
 //!     ▲                             │
-//!     └── an Expire finds it too old: all of its tasks are pending again
+//!     └── an Expire finds that the gang timeout is over: all its tasks are pending again
 //! ```
 //!
-//! A gang without a hold that has tasks on machines is complete, or was. Should it lose some of them it is
-//! not held again, since the others run; once none of its tasks has a machine, it begins anew.
+//! A gang with placed tasks that is not waiting is complete, or was. If it loses some tasks, it does not wait again,
+//! since the others run. Once none of its tasks has a machine, it starts over.
 //!
-//! **When a hold began** is noted by the first [`Expire`](omega_core::Command::Expire) after it, so that none
-//! is ended early because the cell was last told the time long ago.
+//! **Start of the timeout.** The first [`Expire`](omega_core::Command::Expire) after the first placement sets it, so
+//! that no gang times out early because the cell's time was old.
 //!
-//! **Why gangs cannot stop each other for ever.** Holds end, so what they kept comes back. Of several that
-//! would end at once the oldest is spared, one time, so that it gets what the others leave: otherwise two
-//! gangs that each hold half of a cell could both let go and both come back, again and again. Schedulers do
-//! the rest: a gang that was released waits longer than others do before it tries again.
+//! **No livelock.** Timeouts end, so the machines of an incomplete gang become free again. If several gangs time out at
+//! once, the oldest is spared once, so that it can use what the others release; otherwise two gangs that each have half
+//! of a cell could both release and retry for ever. Schedulers also let a released gang back off longer than other
+//! jobs.
 
 use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
 use crate::commit::{Review, Scope, Step};
+use crate::history::{Event, EventKind};
 use crate::jobs::JobRecord;
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Job, JobId, Reason, TaskGroup, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// That the tasks of a gang hold their places.
+/// The state of a waiting gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GangHold {
-    /// The time of the first `Expire` after it began; `None` as long as there was none.
+    /// The time of the first `Expire` after it began; `None` before that.
     pub since_ms: Option<u64>,
-    /// Whether it was spared once, when it was too old and others were released.
+    /// Whether it was spared once at its timeout, while others were released.
     pub spared: bool,
 }
 
-/// How often gangs held places, since this process has the cell.
+/// Counts of waiting gangs since this process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GangCounts {
-    /// Gangs that began to hold places.
+    /// Gangs that began to wait.
     pub begun: u64,
-    /// Those that got all that they needed.
+    /// Gangs that became complete.
     pub completed: u64,
-    /// Those that were released because it took too long.
+    /// Gangs that were released at their timeout.
     pub timed_out: u64,
 }
 
-/// Gangs: the jobs whose tasks hold their places, and how often that was so.
+/// The policy of gangs: the jobs with a waiting gang, and counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gangs {
     holding: BTreeSet<JobId>,
@@ -55,12 +56,12 @@ pub(crate) struct Gangs {
 }
 
 impl Gangs {
-    /// Whether the tasks of a job hold their places.
+    /// Whether a job has a waiting gang.
     pub(crate) fn is_holding(&self, job: JobId) -> bool {
         self.holding.contains(&job)
     }
 
-    /// Notes a job of a snapshot whose tasks hold their places.
+    /// Adds a waiting gang of a snapshot.
     pub(crate) fn restore_hold(&mut self, job: JobId) {
         self.holding.insert(job);
     }
@@ -80,7 +81,7 @@ impl Policy for Gangs {
         job.gang_min.is_some() || job.gang_timeout_ms.is_some()
     }
 
-    /// Rejects claims of gangs that one transaction must place, and that stay too small.
+    /// Rejects claims of gangs that one transaction must place as a whole and does not.
     fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
         let all = review.scope == Scope::All;
         for (claim, i) in review.txn.claims.iter().zip(0..) {
@@ -107,12 +108,12 @@ impl Policy for Gangs {
 }
 
 impl JobRecord {
-    /// Whether as many of its tasks are placed as its gang needs: its minimum, or all that is left of it.
+    /// Whether enough tasks are placed: the gang's minimum, or all that are left of it.
     fn has_enough(&self) -> bool {
         self.placed >= self.spec.gang_min.unwrap_or(0).min(self.alive)
     }
 
-    /// Whether it may hold places as it does, or not.
+    /// Whether its state as a waiting gang is possible.
     pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
         self.hold.is_none_or(|hold| {
             let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
@@ -129,33 +130,33 @@ impl JobRecord {
 }
 
 impl Cell {
-    /// Whether the tasks of a job hold their places, which means that they are not to be started yet.
+    /// The state of a job's waiting gang, whose tasks must not be started yet; `None` for other jobs.
     #[must_use]
     pub fn gang_hold(&self, job: JobId) -> Option<GangHold> {
         self.jobs.get(job)?.hold
     }
 
-    /// The jobs whose tasks hold their places, ascending.
+    /// The jobs with a waiting gang, in ascending order.
     #[must_use]
     pub fn holding(&self) -> &BTreeSet<JobId> {
         &self.policies.gangs.holding
     }
 
-    /// When a job that holds places is released if it stays too small; `None` if it holds none, or
-    /// that is not known yet.
+    /// The time at which a waiting gang is released if it stays incomplete; `None` for other jobs, and before the first
+    /// `Expire`.
     #[must_use]
     pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
         let job = self.jobs.get(job)?;
         Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
     }
 
-    /// How often gangs held places, since this process has the cell.
+    /// Counts of waiting gangs since this process started.
     #[must_use]
     pub fn gang_counts(&self) -> GangCounts {
         self.policies.gangs.counts
     }
 
-    /// Begins or ends holds after a transaction of these steps.
+    /// Updates the gangs of a transaction's steps.
     fn settle_gangs(&mut self, steps: &[Step]) {
         let mut net: BTreeMap<JobId, i64> = BTreeMap::new();
         for step in steps {
@@ -171,8 +172,7 @@ impl Cell {
         }
     }
 
-    /// Begins or ends the hold of a job whose tasks have changed. `had_none` says that no task of it was
-    /// placed before.
+    /// Updates the gang of a job whose tasks have changed. `had_none` means that none of its tasks was placed before.
     pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
         let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;
@@ -198,10 +198,10 @@ impl Cell {
         }
     }
 
-    /// Ends the hold of a job, if it has one, because its tasks are to run.
+    /// Ends the waiting of a job's gang, if it waits, because its tasks are to run.
     pub(crate) fn begin_gang(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
-        // Whoever starts tasks looks at all of them again.
+        // Agents examine all tasks of the job again.
         self.log.push(Change::Job(id, job.owner));
         self.policies.gangs.counts.completed += 1;
         self.end_hold(id);
@@ -214,7 +214,7 @@ impl Cell {
         }
     }
 
-    /// Notes when holds began that are new, and finds those that are too old and not spared.
+    /// Sets the start of new waits, and returns the gangs past their timeout that are not spared.
     pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
         if self.policies.gangs.holding.is_empty() {
             return Vec::new();
@@ -243,7 +243,7 @@ impl Cell {
         overdue
     }
 
-    /// Takes all tasks of these gangs off their machines.
+    /// Removes all tasks of these gangs from their machines.
     pub(crate) fn release_gangs(&mut self, gangs: Vec<JobId>) {
         let mut left: Vec<usize> = Vec::new();
         for id in gangs {
@@ -259,13 +259,15 @@ impl Cell {
         left.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    /// Makes a task pending, if it has a machine. The answer is the row that it left.
+    /// Makes a task pending if it has a machine. Returns the row that it left.
     fn release_task(&mut self, id: TaskId) -> Option<usize> {
-        let slot = self.jobs.task(id)?.1.state.machine()?.row();
+        let machine = self.jobs.task(id)?.1.state.machine()?;
+        let slot = machine.row();
         let parts = self.parts(id.job)?;
         let owner = parts.job.owner;
         Cell::unplace(parts, id, TaskState::Pending);
         self.log_task(id, owner, Some(slot));
+        self.note(|| Event::of_task(id, EventKind::GangTimedOut).on(machine));
         Some(slot)
     }
 }

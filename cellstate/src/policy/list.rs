@@ -1,7 +1,8 @@
-//! The list of policies, and what follows from it: their sets, their state in the cell, their columns in a delta, and
-//! their mirrors in a view.
+//! The list of policies. Macros derive from it the policy sets, the state in the cell, the columns in a delta, and the
+//! mirrors in a view.
 //!
-//! A new policy is one line here; `with` names its columns, if it has any. The order is that in which checks give reasons, and in which the state is hashed.
+//! A new policy is one line here; `with` names its columns, if it has any. The order is that in which checks give
+//! reasons, and in which the state is hashed.
 
 use super::allocations::Allocations;
 use super::cluster_resources::ClusterResources;
@@ -32,20 +33,20 @@ pub(crate) trait Listed {
 policies! {
     /// Tasks that are placed together or not at all.
     gangs: Gangs,
-    /// Evictions: who may preempt whom, and how many there may be.
+    /// Evictions: who may preempt whom, and the limit on their number.
     evictions: Evictions with EvictionColumns,
-    /// Tasks that must keep others near them.
+    /// Affinity that must hold while a task runs.
     runtime_affinity: RuntimeAffinity,
-    /// Allocations beside the request.
+    /// Allocations that differ from the request.
     allocations: Allocations,
-    /// Machines that are kept for others at some time.
+    /// Machines that are reserved for some tenants for a time.
     reservations: Reservations with ReservationColumns,
-    /// Amounts that belong to the cell as a whole.
+    /// Amounts that belong to no machine.
     cluster_resources: ClusterResources with ClusterResources,
-    /// Hours in which batch may have only a share of a machine.
+    /// Hours in which batch tasks may have only a share of a machine.
     peaks: Peaks with PeakColumns,
     /// The most tasks of a tenant on one machine.
     tasks_per_machine: TasksPerMachine with TenantCounts,
-    /// The most that tenants may claim.
+    /// Limits on the claims of tenants.
     quotas: Quotas,
 }

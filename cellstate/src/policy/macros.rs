@@ -40,7 +40,7 @@ macro_rules! ledgers {
         }
 
         impl $all {
-            /// Looks up anew which policies check and count: after each change of their settings.
+            /// Determines which policies check and count: after each change of their settings.
             pub(crate) fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
@@ -152,7 +152,7 @@ macro_rules! policies {
                 need.policies & self.checking
             }
 
-            /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+            /// Checks whether a placed task may grow by these amounts, before amounts are compared.
             ///
             /// # Errors
             /// The first reason against it, in the order of the list.
@@ -168,7 +168,7 @@ macro_rules! policies {
                 Ok(())
             }
 
-            /// Checks whether a placed task may be allocated so much more, for which its machine has room.
+            /// Checks whether a placed task may grow by these amounts, which its machine has free.
             ///
             /// # Errors
             /// The first reason against it, in the order of the list.
@@ -204,7 +204,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Checks a transaction as a whole by those of its policies that it met.
+            /// Checks a transaction as a whole by the policies that concern it.
             #[inline]
             pub(crate) fn check_all(
                 cell: &Cell,
@@ -213,20 +213,14 @@ macro_rules! policies {
                 notes: &mut Notes,
                 late: &mut Vec<Conflict>,
             ) {
-                if met.is_empty() {
-                    return;
-                }
                 $(if met.has(<$state as Listed>::BIT) {
                     <$state>::check_all(cell, review, &mut notes.$name, late);
                 })+
             }
 
-            /// Concludes a transaction for those of its policies that it met.
+            /// Concludes a transaction for the policies that concern it.
             #[inline]
             pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
-                if met.is_empty() {
-                    return;
-                }
                 $(if met.has(<$state as Listed>::BIT) {
                     <$state>::settle(cell, review, notes.$name);
                 })+
@@ -240,12 +234,12 @@ macro_rules! policies {
                     && !(PolicySet::concerning(job, group) & self.counting).is_empty()
             }
 
-            /// Forgets all that refers to a view's machines.
+            /// Clears all data about a view's machines.
             pub(crate) fn reset(&mut self) {
                 $(self.$name.reset();)+
             }
 
-            /// Takes over what a delta has of every policy.
+            /// Applies the columns of every policy in a delta.
             pub(crate) fn apply(&mut self, mut applying: Applying<'_>) {
                 $(self.$name.apply(applying.again());)+
                 self.refresh(applying.facts);
@@ -253,14 +247,14 @@ macro_rules! policies {
         }
 
         impl Policies {
-            /// The policies that have another effect at one time than at another.
+            /// The policies whose effect differs between two times.
             pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
             }
 
-            /// Has some policies go on to a time at which they have another effect.
+            /// Advances some policies to a time at which their effect differs.
             pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
@@ -272,12 +266,12 @@ macro_rules! policies {
                 $(self.$name.is_near_an_edge(now_ms))||+
             }
 
-            /// Whether what commands do depends on the time.
+            /// Whether outcomes of commands depend on the time.
             pub(crate) fn go_by_time(&self) -> bool {
                 $(self.$name.goes_by_time())||+
             }
 
-            /// Counts what a placed task was resized by.
+            /// Counts the resize of a placed task.
             pub(crate) fn resize(&mut self, by: &Placement<'_>) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<$state as Listed>::BIT) {
@@ -285,12 +279,12 @@ macro_rules! policies {
                 })+
             }
 
-            /// Takes over what an operator said of a tenant.
+            /// Applies a tenant's configuration.
             pub(crate) fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
                 $(<$state>::configure_tenant(cell, name, config);)+
             }
 
-            /// Writes the columns of a row that changed.
+            /// Writes the columns of a changed row.
             #[inline]
             pub(crate) fn write_row(&self, slot: u32, delta: &mut Delta) {
                 $(if self.counting.has(<$state as Listed>::BIT) {
@@ -310,7 +304,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Writes what a full delta has beside its rows.
+            /// Writes the parts that only a full delta has beside its rows.
             pub(crate) fn write_whole(&self, delta: &mut Delta) {
                 $(self.$name.write_whole(delta);)+
             }
@@ -325,10 +319,10 @@ macro_rules! policies {
                 $(self.$name.capture(image);)+
             }
 
-            /// Takes over the parts of a snapshot.
+            /// Restores the parts of a snapshot.
             ///
             /// # Errors
-            /// The first part that no cell can have had.
+            /// The first part that is impossible.
             pub(crate) fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
                 $(self.$name.restore(restoring.again())?;)+
                 self.refresh(restoring.facts);
@@ -345,7 +339,7 @@ macro_rules! policies {
                 $(<$state>::hash_image(image, into);)+
             }
 
-            /// Creates the states without anything counted.
+            /// Creates states with the same settings and nothing counted.
             pub(crate) fn uncounted(&self) -> Policies {
                 let Policies { checking, counting, .. } = *self;
                 Policies { checking, counting, $($name: self.$name.uncounted(),)+ }

@@ -1,4 +1,4 @@
-//! Policies: rules of the cell that look at more than the free amounts of one machine.
+//! Policies: rules of the cell that depend on more than the free amounts of one machine.
 //!
 //! ```text
 //!    group.policies & cell.checking          group.policies & cell.counting
@@ -11,11 +11,12 @@
 //! ```
 //!
 //! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
-//! snapshot, recount and commands. `list.rs` names each of them once; from that list come the sets, the state of the
-//! cell and the mirrors of views, with static dispatch. `commit.rs` knows this contract and no listed policy.
+//! snapshot, recount and commands. `list.rs` names each of them once. Macros derive from that list the sets, the state
+//! of the cell and the mirrors of views, with static dispatch. `commit/` calls only this interface, and names no
+//! policy.
 //!
-//! A group's set is known when it is compiled; the cell's sets change only with commands. A claim intersects both, and
-//! where nothing is left only amounts are compared.
+//! The policies of a group are determined when it is compiled; the cell's sets change only with commands. A claim
+//! intersects both sets; if the result is empty, only amounts are compared.
 
 #[macro_use]
 mod macros;
@@ -50,7 +51,7 @@ use crate::view::Tally;
 use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 
-/// The side of a policy that the cell and every view share: it checks a placement and counts it.
+/// The part of a policy that the cell and views share: it checks placements and counts them.
 pub(crate) trait Ledger: Default {
     /// Whether it may reject a placement at present.
     fn is_checking(&self, _facts: &Facts) -> bool {
@@ -62,7 +63,7 @@ pub(crate) trait Ledger: Default {
         true
     }
 
-    /// Checks whether a machine is open to a task, before amounts are compared.
+    /// Checks whether a machine accepts a task, before amounts are compared.
     ///
     /// # Errors
     /// The reason against it.
@@ -80,12 +81,12 @@ pub(crate) trait Ledger: Default {
         Ok(())
     }
 
-    /// Counts a placed task, or with `sign` -1 one that left: exact inverses.
+    /// Counts a placed task, or with `sign` -1 a task that left. The two are exact inverses.
     #[inline]
     fn count(&mut self, _at: &Placement<'_>, _sign: i64) {}
 }
 
-/// The mirror of a policy that schedulers need not know.
+/// The mirror of a policy that views do not need.
 impl Ledger for () {
     fn is_checking(&self, _: &Facts) -> bool {
         false
@@ -100,7 +101,7 @@ impl Mirror for () {}
 
 /// The checks of all policies, in the cell or in a view.
 pub(crate) trait Checks {
-    /// Checks whether a machine is open to a task.
+    /// Checks whether a machine accepts a task.
     ///
     /// # Errors
     /// The first reason against it, in the order of the list.
@@ -115,12 +116,12 @@ pub(crate) trait Checks {
 
 /// A policy, with its state in the cell. Equal sequences of commands give equal states.
 pub(crate) trait Policy: Ledger {
-    /// Its part of a view: often the same type, `()` where schedulers need not know.
+    /// The mirror in a view: often the same type, or `()` where views need none.
     type Mirror: Mirror;
     /// Its notes of one transaction, for its counters.
     type Note: Default + Copy;
 
-    /// Whether it concerns the tasks of a group: asked once, when the group is compiled.
+    /// Whether it concerns the tasks of a group. Evaluated once, when the group is compiled.
     fn concerns(job: &Job, group: &TaskGroup) -> bool;
 
     /// Whether it concerns a transaction whatever its tasks are.
@@ -128,7 +129,7 @@ pub(crate) trait Policy: Ledger {
         false
     }
 
-    /// Checks whether a placed task may be allocated so much more, before amounts are compared.
+    /// Checks whether a placed task may grow by these amounts, before amounts are compared.
     ///
     /// # Errors
     /// The reason against it.
@@ -136,7 +137,7 @@ pub(crate) trait Policy: Ledger {
         Ok(())
     }
 
-    /// Checks whether a placed task may be allocated so much more, for which its machine has room.
+    /// Checks whether a placed task may grow by these amounts, which its machine has free.
     ///
     /// # Errors
     /// The reason against it.
@@ -144,7 +145,7 @@ pub(crate) trait Policy: Ledger {
         Ok(())
     }
 
-    /// Counts a placed task that came to be allocated so much more, or less where that is below zero.
+    /// Counts the growth of a placed task, negative for shrinking.
     fn resize(&mut self, _by: &Placement<'_>) {}
 
     /// Notes that a task is about to be resized.
@@ -153,8 +154,8 @@ pub(crate) trait Policy: Ledger {
     /// Notes that a task is about to be released or evicted.
     fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
 
-    /// Checks a transaction as a whole, and adds the items to reject. Then its steps are undone, and it is checked
-    /// again without those items.
+    /// Checks a transaction as a whole, and adds the items to reject. The commit then undoes all steps and checks the
+    /// transaction again without those items.
     fn check_all(
         _cell: &Cell,
         _review: &Review<'_>,
@@ -163,13 +164,13 @@ pub(crate) trait Policy: Ledger {
     ) {
     }
 
-    /// Concludes a transaction that was committed, or of which nothing was.
+    /// Concludes a transaction, committed or fully rejected.
     fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
 
-    /// Takes over what an operator said of a tenant, in a version that has begun.
+    /// Applies a tenant's configuration, in a version that has begun.
     fn configure_tenant(_cell: &mut Cell, _name: &Text, _config: &TenantConfig) {}
 
-    /// Writes its columns of a row that changed.
+    /// Writes its columns of a changed row.
     #[inline]
     fn write_row(&self, _slot: u32, _delta: &mut Delta) {}
 
@@ -179,28 +180,28 @@ pub(crate) trait Policy: Ledger {
     /// Writes the parts that its commands and the time change.
     fn write_change(&self, _delta: &mut Delta) {}
 
-    /// Writes what a full delta has beside its rows.
+    /// Writes the parts that only a full delta has beside its rows.
     fn write_whole(&self, _delta: &mut Delta) {}
 
-    /// Whether the passing of time changes something soon: then the cell should hear the time often.
+    /// Whether a change that depends on time alone is near: then the cell should receive `Expire` often.
     fn is_near_an_edge(&self, _now_ms: u64) -> bool {
         false
     }
 
-    /// Whether what commands do depends on the time.
+    /// Whether outcomes of commands depend on the time.
     fn goes_by_time(&self) -> bool {
         false
     }
 
-    /// Whether it has another effect at one time than at another.
+    /// Whether its effect differs between two times.
     fn changes_between(&self, _before_ms: u64, _now_ms: u64) -> bool {
         false
     }
 
-    /// Goes on to a time at which it has another effect.
+    /// Advances to a time at which its effect differs.
     fn pass_time(&mut self, _facts: &mut Facts, _now_ms: u64) {}
 
-    /// Whether its sums stay in bounds with one more placement: for tasks of a snapshot.
+    /// Whether its sums stay in bounds with one more placement. Called for tasks of a snapshot.
     fn can_count(&self, _at: &Placement<'_>) -> bool {
         true
     }
@@ -208,10 +209,10 @@ pub(crate) trait Policy: Ledger {
     /// Adds its part of a snapshot.
     fn capture(&self, _image: &mut Image) {}
 
-    /// Takes over its part of a snapshot, before any task is counted.
+    /// Restores its part of a snapshot, before any task is counted.
     ///
     /// # Errors
-    /// If no cell can have had it.
+    /// If the part is impossible.
     fn restore(&mut self, _restoring: Restoring<'_>) -> Result<(), ImageError> {
         Ok(())
     }
@@ -219,7 +220,7 @@ pub(crate) trait Policy: Ledger {
     /// Adds its part of a state to the state hash. A policy that is not in use adds nothing.
     fn hash(&self, _into: &mut impl Hasher) {}
 
-    /// Adds the same of a snapshot: both give one hash.
+    /// Adds its part of a snapshot to the state hash, with the result of [`Policy::hash`].
     fn hash_image(_image: &Image, _into: &mut impl Hasher) {}
 
     /// Compares its sums with those of a recount, in which only placed tasks were counted.
@@ -238,10 +239,10 @@ pub(crate) trait Policy: Ledger {
 
 /// A policy's part of a view.
 pub(crate) trait Mirror: Ledger {
-    /// Forgets all that refers to a view's machines, before a full delta.
+    /// Clears all data about a view's machines, before a full delta.
     fn reset(&mut self) {}
 
-    /// Takes over what a delta has of it.
+    /// Applies its columns of a delta.
     fn apply(&mut self, _applying: Applying<'_>) {}
 }
 
@@ -251,12 +252,12 @@ pub(crate) struct Applying<'a> {
     pub(crate) facts: &'a mut Facts,
     pub(crate) kinds: usize,
     pub(crate) tally: &'a mut Tally,
-    /// Set where results that were cached of any machine may be outdated.
+    /// Set if cached results of any machine may be outdated.
     pub(crate) stale: &'a mut bool,
 }
 
 impl Applying<'_> {
-    /// Lends the parts to the next mirror.
+    /// Reborrows the parts for the next mirror.
     fn again(&mut self) -> Applying<'_> {
         let Applying { delta, facts, kinds, tally, stale } = self;
         Applying { delta, facts, kinds: *kinds, tally, stale }
@@ -271,7 +272,7 @@ pub(crate) struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Lends the parts to the next policy.
+    /// Reborrows the parts for the next policy.
     fn again(&mut self) -> Restoring<'_> {
         let Restoring { image, facts, kinds } = self;
         Restoring { image, facts, kinds }

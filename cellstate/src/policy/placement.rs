@@ -11,15 +11,15 @@ pub(crate) struct Placement<'a> {
     pub(crate) row: usize,
     /// The job of the task.
     pub(crate) job: &'a Job,
-    /// The number of the job's tenant in the cell's tree; in a view 0, where no mirror reads it.
+    /// The number of the job's tenant in the cell's tree; 0 in a view, where no policy reads it.
     pub(crate) tenant: u32,
     /// The compiled needs of its group.
     pub(crate) need: &'a Need,
-    /// The amount of each kind that it is allocated there.
+    /// Its allocation there, by kind.
     pub(crate) request: &'a [i64],
 }
 
-/// The state beside a policy's own that a check reads.
+/// The state beyond its own that a policy's check reads.
 pub(crate) struct Context<'a> {
     /// Descriptions of machines, and sets of them.
     pub(crate) facts: &'a Facts,
@@ -31,11 +31,11 @@ pub(crate) struct Context<'a> {
 
 /// The tree of tenants, as far as policies read it.
 pub(crate) trait TenantTree {
-    /// A job's tenant and all above it, from the tenant up.
+    /// A job's tenant and all tenants above it, from the bottom up.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]>;
 
-    /// Checks whether a tenant may claim so much more by the limits of all in its line. A tree without limits has no
-    /// objection.
+    /// Checks the limits of a tenant and of all tenants above it for an additional claim. A tree without limits accepts
+    /// everything.
     ///
     /// # Errors
     /// The first limit that is exceeded.

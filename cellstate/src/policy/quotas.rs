@@ -1,10 +1,9 @@
-//! Quotas: the most that the tasks of a tenant, and of all tenants below it, may claim together.
+//! Quotas: the most that the tasks of a tenant and of all tenants below it may claim.
 //!
-//! The sums of what tenants use belong to the tree of tenants, because fair sharing and guarantees read them, too. A
-//! quota is a bound on such a sum, compared on each level from the tenant up. It knows whether any tenant has
-//! a limit: as long as none has, no claim walks up the tree.
+//! The tree of tenants keeps the sums of use, which fair sharing and guarantees read, too. A quota is a bound on such a
+//! sum, compared on each level from the tenant up. While no tenant has a quota, no claim walks up the tree.
 //!
-//! Only the cell checks quotas here. Views compare a limit once for all machines before they search
+//! Only the cell checks quotas here. A view compares them once for all machines before it searches
 //! ([`View::quota_lack`](crate::View::quota_lack)).
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
@@ -16,10 +15,10 @@ use crate::tenants::Tenants;
 use crate::{texts, validate};
 use omega_core::{Amounts, Job, Outcome, Reason, Rejection, TaskGroup, Text};
 
-/// See the head of the file.
+/// The policy of quotas. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quotas {
-    /// Whether some tenant has a limit.
+    /// Whether some tenant has a quota.
     any: bool,
 }
 
@@ -45,7 +44,7 @@ impl Policy for Quotas {
         true
     }
 
-    /// Compares what is more of a machine alone: what a task claims of the cell as a whole stays.
+    /// Compares only the growth on the machine: a resize does not change cluster resources.
     fn check_resize(&self, by: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         context.tenants.check_limits(by.tenant, by.request)
     }
@@ -61,7 +60,7 @@ impl Policy for Quotas {
 }
 
 impl Cell {
-    /// Sets or lifts the limit of a tenant.
+    /// Sets or removes the quota of a tenant.
     pub(crate) fn set_quota(
         &mut self,
         tenant: &Text,

@@ -1,8 +1,7 @@
-//! Runtime affinity: releases and evictions that would leave a task alone that needs runtime affinity.
+//! Runtime affinity: the check of releases and evictions that would break a running task's affinity.
 //!
-//! It is seen when all of a transaction has been judged, because those who need the runtime affinity may leave in the
-//! same transaction, and others may come. Of several that leave a domain the last ones stay, as many as
-//! are needed.
+//! It runs after all items of a transaction, because the dependent task may leave in the same transaction, and
+//! replacements may arrive. If several tasks leave a domain, the last ones are rejected, as many as are needed.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;
@@ -30,7 +29,7 @@ impl Policy for RuntimeAffinity {
     type Mirror = ();
     type Note = ();
 
-    /// A rule of any job may select tasks of any other.
+    /// Any job's rule may select tasks of any other job.
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
         true
     }
@@ -50,7 +49,7 @@ struct Left<'a> {
 }
 
 impl Cell {
-    /// Adds to the late conflicts those that leave somebody alone, or everything that could.
+    /// Adds conflicts for the items that break an affinity, or for all that could, by the scope of the review.
     fn add_runtime_affinity_conflicts(&self, review: &Review<'_>, late: &mut Vec<Conflict>) {
         let book = &self.facts.rules;
         let left = self.left(review);
@@ -69,12 +68,12 @@ impl Cell {
         }
     }
 
-    /// The tasks that have left and that rules are about, in the order of the transaction.
+    /// The tasks that left their machines and that such rules select, in the order of the transaction.
     fn left<'a>(&'a self, review: &Review<'_>) -> Vec<Left<'a>> {
         let releases = (0..review.txn.releases.len() as u32).map(Item::Release);
         let evictions = (0..review.txn.evictions.len() as u32).map(Item::Eviction);
         let taken = |item: &Item| review.is_taken(*item);
-        // What leaves is done first, each in one step.
+        // Releases and evictions come first, each with one step.
         let items = releases.chain(evictions).filter(taken).zip(review.steps);
         let left = |(item, step): (Item, &Step)| match *step {
             Step::Removed { task, slot, .. } => {
@@ -90,7 +89,7 @@ impl Cell {
         job.need(task).rules.as_deref()
     }
 
-    /// Those of them that are needed where they were, the last ones of each domain.
+    /// The items that must be rejected, the last ones of each domain.
     fn needed(&self, left: &[Left<'_>]) -> Vec<Item> {
         let (book, sets) = (&self.facts.rules, &self.facts.sets);
         let mut alone: Vec<Alone> =

@@ -1,4 +1,4 @@
-//! A set of policies in one word, so that a policy that nobody uses costs the test of a bit.
+//! A set of policies in one word, so that an unused policy costs one bit test.
 
 /// A set of policies: one bit each, in the order of the list in `list.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

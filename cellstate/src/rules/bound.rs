@@ -1,8 +1,8 @@
-//! What the rules ask of the counts in a machine's domains, ready to be asked about many machines.
+//! Bounds on counts: a group's rules, prepared for evaluation on many machines.
 //!
-//! Every rule comes down to bounds: a count in the machine's domain must lie in a range, and it
-//! may be that the machine must have a domain at all. What does not depend on the machine is
-//! looked up once: the tracker, its level, the emptiest domain.
+//! Every rule reduces to bounds: the count in the machine's domain must be within a range, and some rules require that
+//! the machine has a domain. Data that does not depend on the machine is looked up once: the tracker, its level, the
+//! minimum over all domains.
 
 use super::group::{Check, GroupRules, RuleFamily};
 use super::key::Beside;
@@ -13,28 +13,28 @@ use crate::sets::MachineSets;
 use omega_core::Reason;
 use std::ops::RangeInclusive;
 
-/// Which tasks of a [`Count`] a bound is about.
+/// The number of a [`Count`] that a bound compares.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Matched,
     Holders,
-    /// The matched ones, where there is a holder.
+    /// The matched tasks if the domain has a holder, otherwise 0.
     MatchedBesideHolders,
 }
 
-/// One bound.
+/// A bound on the count in a machine's domain.
 #[derive(Clone, Debug)]
 pub(super) struct Bound<'a> {
     /// `None` if nothing was ever counted.
     counter: Option<Counter<'a>>,
     of: Of,
     allowed: RangeInclusive<i64>,
-    /// Whether a machine without a domain is refused.
+    /// Whether machines without a domain are rejected.
     needs_place: bool,
     reason: Reason,
 }
 
-/// A range that any count is in.
+/// The range of all counts.
 const ANY: RangeInclusive<i64> = 0..=i64::MAX;
 
 impl Bound<'_> {
@@ -48,7 +48,7 @@ impl Bound<'_> {
         self.allowed.contains(&i64::from(count))
     }
 
-    /// Whether it allows the machine in a row.
+    /// Checks the machine in a row.
     pub(super) fn judge(&self, row: usize) -> Result<(), Reason> {
         let domain = self.counter.and_then(|counter| Some((counter, counter.domain(row)?)));
         match domain {
@@ -58,7 +58,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Of the rows of a block, those that it allows.
+    /// The rows of a block that satisfy the bound.
     pub(super) fn sift(&self, block: usize) -> u64 {
         match self.counter {
             Some(counter) => counter.sift(block, !self.needs_place, |count| self.allows(count)),
@@ -68,12 +68,12 @@ impl Bound<'_> {
     }
 }
 
-/// Which rules are asked.
+/// The rules to evaluate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     All,
     Family(RuleFamily),
-    /// Required affinities alone.
+    /// Only required affinities.
     Affinity,
 }
 
@@ -86,7 +86,7 @@ impl Asked {
         }
     }
 
-    /// Whether it includes what tasks that run ask of those that come, in this family.
+    /// Whether it includes rules of running tasks against new tasks, in this family.
     fn has_held(self, of: RuleFamily) -> bool {
         match self {
             Asked::All => true,
@@ -97,7 +97,7 @@ impl Asked {
 }
 
 impl Tracker {
-    /// The family of what its holders ask of matched tasks that come; `None` if they ask nothing.
+    /// The family of its holders' rules against new matched tasks; `None` if they have none.
     pub(super) fn held_family(&self) -> Option<RuleFamily> {
         match self.key.beside {
             _ if self.total().holders == 0 => None,
@@ -110,11 +110,10 @@ impl Tracker {
 }
 
 impl RuleBook {
-    /// Calls `each` with every bound of a group's rules, in the order of their reasons, until one
-    /// call fails.
+    /// Calls `each` with every bound of a group's rules, in the order of their reasons, until a call fails.
     ///
     /// # Errors
-    /// That of the call.
+    /// The error of that call.
     pub(super) fn try_bounds<'a, E>(
         &'a self,
         (rules, asked): (&GroupRules, Asked),
@@ -132,11 +131,10 @@ impl RuleBook {
         self.try_held((rules, asked), &mut each)
     }
 
-    /// The bounds that tasks which run set for these: who keeps away first, then how many may be beside.
+    /// The bounds that running tasks' rules set for new tasks: anti-affinity first, then limits.
     ///
-    /// In the order of numbers, which depend on history; the reasons do not. Of the first only
-    /// `AntiAffinity` can come: a taken port was refused by the group's own check, because ports collide
-    /// both ways.
+    /// Trackers are visited by number, which depends on history, but the reasons do not. The first pass can only yield
+    /// `AntiAffinity`: a port conflict was found by the group's own check, because ports collide in both directions.
     fn try_held<'a, E>(
         &'a self,
         (rules, asked): (&GroupRules, Asked),
@@ -167,7 +165,7 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The bound of a check that has one.
+    /// The bound of a check that has a single one.
     fn bound(&self, check: &Check, sets: &MachineSets) -> Bound<'_> {
         let matched = |id: TrackerId, allowed, needs_place, reason| Bound {
             counter: self.counter(id),
@@ -197,7 +195,7 @@ impl RuleBook {
         }
     }
 
-    /// The fewest matched tasks in a domain; not looked for where no domain can exceed `free`.
+    /// The minimum of matched tasks over all domains. Skipped if no domain can exceed `free`.
     fn fewest(&self, id: TrackerId, free: i64, domains_min: u32, sets: &MachineSets) -> i64 {
         let Some(tracker) = self.trackers.get(&id) else { return 0 };
         if tracker.total().matched as i64 <= free {
@@ -208,8 +206,8 @@ impl RuleBook {
         if enough { i64::from(emptiest.fewest) } else { 0 }
     }
 
-    /// The bounds of a required affinity: a place at every level first, then a task near, unless
-    /// there is none anywhere and the first of them may be anywhere.
+    /// The bounds of a required affinity: a domain at every level, and a matching task in it; the first task of a set
+    /// that matches itself may be anywhere.
     fn affinity<'a, E>(
         &'a self,
         trackers: &[TrackerId],
@@ -237,7 +235,7 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The domains in which a tracker may count, ascending.
+    /// The domains in which a tracker may count, in ascending order.
     fn domains(&self, tracker: &Tracker, sets: &MachineSets) -> Box<[Domain]> {
         let counts = |slot: &usize| tracker.among.is_none_or(|set| sets.contains(set, *slot));
         let domain = |slot| self.domain(tracker, slot);

@@ -1,10 +1,8 @@
 //! Counts by domain, in pages of 64.
 //!
-//! At the level of machines a domain is a row, so a page goes with a block of machines: a filter
-//! finds the page once and then looks only at the machines where something is counted. At other
-//! levels there are few domains, as a rule, and they are all on the first page, which needs no
-//! finding. A page holds only what is not zero, so a rule about few tasks stays small in a large
-//! cell.
+//! At the machine level a domain is a row, so a page corresponds to a block of machines: a filter looks up the page
+//! once, and then reads only machines with a count. Other levels usually have few domains, all on the first page, which
+//! needs no lookup. A page stores only counts that are not zero, so a rule about few tasks stays small in a large cell.
 
 use super::bits;
 use super::level::Domain;
@@ -12,30 +10,30 @@ use super::tracker::Count;
 use crate::map::FastMap;
 use smallvec::SmallVec;
 
-/// Domains in a page: as many as a block has machines.
+/// Domains per page: as many as machines per block.
 pub(super) const PAGE: usize = 64;
 
-/// The same as a number of domains.
+/// [`PAGE`] as a number of domains.
 const PAGE_DOMAINS: Domain = PAGE as Domain;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     first: Page,
-    /// By number, from 1; none of them is empty.
+    /// The other pages by number, from 1; none of them is empty.
     others: FastMap<u32, Page>,
 }
 
 /// The counts of 64 domains.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
-    /// A bit for each domain whose count is not zero.
+    /// One bit for each domain whose count is not zero.
     there: u64,
-    /// These counts, in the order of their domains.
+    /// The counts that are not zero, in the order of their domains.
     counts: SmallVec<[Count; 1]>,
 }
 
 impl Page {
-    /// How many counts are before that of a domain.
+    /// The position of a domain's count.
     fn rank(&self, bit: u32) -> usize {
         (self.there & ((1 << bit) - 1)).count_ones() as usize
     }
@@ -89,7 +87,7 @@ impl Counts {
         }
     }
 
-    /// Every count that is not zero, in no order.
+    /// Every count that is not zero, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Domain, Count)> + '_ {
         let others = self.others.iter().map(|(number, page)| (*number, page));
         std::iter::once((0, &self.first)).chain(others).flat_map(|(number, page)| {
@@ -105,7 +103,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Counts are what a map of them is.
+        /// Compares random updates of counts with a map.
         #[test]
         fn pages_are_a_map(steps in prop::collection::vec((0u32..200, 0u32..3), 0..400)) {
             let mut counts = Counts::default();

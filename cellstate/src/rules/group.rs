@@ -1,4 +1,4 @@
-//! What the rules ask of one group's tasks, in trackers.
+//! The rules about other tasks of one group, compiled to trackers.
 
 use super::TrackerId;
 
@@ -9,33 +9,33 @@ pub(crate) enum Check {
     AntiAffinity(TrackerId),
     /// No matched task on the machine; the reason names the port.
     Port(TrackerId),
-    /// A matched task in the domain of each; or none anywhere, if the claimed task matches itself.
+    /// A matched task in the domain of each tracker; or none anywhere, if the task matches its own rule.
     Affinity { trackers: Vec<TrackerId>, matches_self: bool },
-    /// At most so many matched tasks in the domain, this one included.
+    /// At most `count` matched tasks in the domain, including this one.
     Max { tracker: TrackerId, count: u32 },
-    /// At most so many matched tasks in the domain, if there is one.
+    /// At most `most` matched tasks in the domain, where the machine has one.
     Beside { tracker: TrackerId, most: u32 },
     /// A matched task in the domain.
     RuntimeAffinity(TrackerId),
-    /// At most `skew_max` more than in the emptiest domain.
+    /// At most `skew_max` more matched tasks than in the domain with the fewest.
     Skew { tracker: TrackerId, skew_max: u32, domains_min: u32, adds: u32 },
 }
 
-/// The rules about other tasks come in families, which schedulers may ask for one by one.
+/// Families of rules about other tasks, which schedulers can evaluate separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleFamily {
-    /// Ports of the machine.
+    /// Host ports.
     Ports,
-    /// Spreads.
+    /// Topology spreads.
     Spread,
     /// Affinity and anti-affinity to tasks, and runtime affinity.
     Neighbours,
-    /// At most so many tasks, or such a share, in a domain, or beside a task.
+    /// Limits on tasks, or on a share of a group, in a domain or beside a task.
     Limits,
 }
 
 impl Check {
-    /// The trackers that it looks at.
+    /// The trackers that the check reads.
     pub(crate) fn trackers(&self) -> &[TrackerId] {
         match self {
             Check::AntiAffinity(id) | Check::Port(id) | Check::RuntimeAffinity(id) => {
@@ -60,42 +60,42 @@ impl Check {
     }
 }
 
-/// A spread that tasks wish for.
+/// A preferred spread of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpreadWish {
     pub(crate) tracker: TrackerId,
-    /// By how much a domain may exceed the emptiest without harm.
+    /// The skew over the domain with the fewest tasks that costs nothing.
     pub skew_max: u32,
     /// Whether each machine is a domain of its own.
     pub by_machine: bool,
 }
 
-/// A preference for domains with, or with a negative weight without, matched tasks.
+/// A preference for domains with matched tasks, or against them where the weight is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pull {
     pub(crate) tracker: TrackerId,
     pub(crate) weight: i32,
 }
 
-/// What the rules ask of one group's tasks. Empty for most groups.
+/// The compiled rules of one group. Empty for most groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupRules {
-    /// What a claim must meet.
+    /// Conditions on a claim.
     pub(crate) checks: Vec<Check>,
-    /// Trackers that count these tasks.
+    /// Trackers that count this group's tasks.
     pub(crate) matched: Vec<TrackerId>,
-    /// Trackers that these tasks hold.
+    /// Trackers that this group's tasks hold.
     pub(crate) held: Vec<TrackerId>,
-    /// Trackers of the tasks that each term of a required affinity means.
+    /// Trackers of the tasks that each term of a required affinity selects.
     pub(crate) sought: Vec<TrackerId>,
     /// Preferences.
     pub(crate) pulls: Vec<Pull>,
-    /// Spreads that these tasks would rather have.
+    /// Preferred spreads.
     pub(crate) wishes: Vec<SpreadWish>,
 }
 
 impl GroupRules {
-    /// Whether no rule concerns these tasks.
+    /// Whether no rule concerns this group.
     pub(crate) fn is_empty(&self) -> bool {
         self.checks.is_empty()
             && self.matched.is_empty()
@@ -103,7 +103,7 @@ impl GroupRules {
             && self.wishes.is_empty()
     }
 
-    /// The trackers that the group's own rules use, each as often as it was acquired.
+    /// The trackers that the group's own rules use, each once per acquisition.
     pub(crate) fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
         let wishes = self.wishes.iter().map(|wish| wish.tracker);
@@ -111,7 +111,7 @@ impl GroupRules {
         checks.chain(&self.sought).copied().chain(wishes).chain(pulls)
     }
 
-    /// The trackers whose counts a placed task changes.
+    /// The trackers whose counts change when a task is placed.
     pub(crate) fn counted(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
         self.matched.iter().chain(&self.held).chain(&self.sought).copied().chain(pulls)

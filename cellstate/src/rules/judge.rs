@@ -1,4 +1,4 @@
-//! Whether the rules about other tasks let a task run on a machine, and on which of 64.
+//! Evaluation of the rules about other tasks, for one machine or 64.
 
 use super::RuleBook;
 use super::bound::Asked;
@@ -8,7 +8,7 @@ use crate::sets::MachineSets;
 use omega_core::Reason;
 
 impl RuleBook {
-    /// Whether a task with these rules may run on the machine in a row.
+    /// Checks whether a task with these rules may run on the machine in a row.
     pub(crate) fn judge(
         &self,
         rules: &GroupRules,
@@ -18,7 +18,7 @@ impl RuleBook {
         self.try_bounds((rules, Asked::All), sets, |bound| bound.judge(row))
     }
 
-    /// The same, for one family of rules.
+    /// Checks one family of rules, like [`RuleBook::judge`].
     pub(crate) fn judge_family(
         &self,
         (rules, family): (&GroupRules, RuleFamily),
@@ -28,12 +28,12 @@ impl RuleBook {
         self.try_bounds((rules, Asked::Family(family)), sets, |bound| bound.judge(row))
     }
 
-    /// Of some machines of a block, those where a task with these rules may run.
+    /// The machines of a block, among the given ones, where a task with these rules may run.
     pub(crate) fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::All), block, sets)
     }
 
-    /// The same, for one family of rules.
+    /// Applies one family of rules, like [`RuleBook::sift`].
     pub(crate) fn sift_family(
         &self,
         (rules, family): (&GroupRules, RuleFamily),
@@ -43,7 +43,7 @@ impl RuleBook {
         self.sift_by((rules, Asked::Family(family)), block, sets)
     }
 
-    /// Of some machines of a block, those where the required affinities to other tasks are met.
+    /// The machines of a block, among the given ones, where the required affinities to other tasks are met.
     pub(crate) fn affinity_met(
         &self,
         rules: &GroupRules,
@@ -60,7 +60,7 @@ impl RuleBook {
         sets: &MachineSets,
     ) -> u64 {
         let mut word = among;
-        // The error says that nothing is left, and no bound need be asked any more.
+        // The error means that no machine is left, so the other bounds need no evaluation.
         let _ = self.try_bounds(asked, sets, |bound| {
             word &= bound.sift(block);
             if word == 0 { Err(()) } else { Ok(()) }
@@ -68,7 +68,7 @@ impl RuleBook {
         word
     }
 
-    /// Whether the rules of a family could forbid these tasks any machine.
+    /// Whether the rules of a family could reject these tasks on some machine.
     pub(crate) fn concerns(&self, rules: &GroupRules, family: RuleFamily) -> bool {
         let mut trackers = rules.matched.iter().filter_map(|id| self.trackers.get(id));
         rules.checks.iter().any(|check| check.family() == family)

@@ -1,27 +1,27 @@
-//! What a tracker counts, and where.
+//! The key of a tracker: the tasks that it counts, and the domains.
 
 use crate::sets::CountingMachines;
 use omega_core::{
     JobId, LabelSelector, Labels, Near, Port, TaskSelector, Tenants, Text, TopologyLevel,
 };
 
-/// Which tasks a tracker counts.
+/// The tasks that a tracker counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Tracked {
-    /// Those of one group of a job.
+    /// Tasks of one group of a job.
     Group(JobId, u16),
-    /// Those of a job.
+    /// Tasks of a job.
     Job(JobId),
-    /// Those with labels; of any tenant if none is named.
+    /// Tasks with labels, of the named tenants or of any.
     Labels(Option<Vec<Text>>, LabelSelector),
-    /// Those whose ports collide with this one.
+    /// Tasks whose ports collide with this one.
     Port(Port),
-    /// Those that all of these mean.
+    /// Tasks that all of these select.
     All(Vec<Tracked>),
 }
 
 impl Tracked {
-    /// The tasks that a selector in a rule of this member means.
+    /// The tasks that a selector in a rule of this group selects.
     fn of(member: Member<'_>, tasks: &TaskSelector) -> Tracked {
         match tasks {
             TaskSelector::SameGroup => Tracked::Group(member.job, member.group),
@@ -37,7 +37,7 @@ impl Tracked {
         }
     }
 
-    /// The job whose tasks alone are counted, if it is so.
+    /// The job whose tasks alone are counted, if there is one.
     pub(crate) fn job(&self) -> Option<JobId> {
         match self {
             Tracked::Group(job, _) | Tracked::Job(job) => Some(*job),
@@ -46,7 +46,7 @@ impl Tracked {
         }
     }
 
-    /// Whether a member's tasks are counted.
+    /// Whether a group's tasks are counted.
     fn matches(&self, member: Member<'_>) -> bool {
         match self {
             Tracked::Group(job, group) => (*job, *group) == (member.job, member.group),
@@ -61,31 +61,30 @@ impl Tracked {
     }
 }
 
-/// What must hold of the counted tasks in a domain that holds a task whose rule says so. Without it
-/// a rule that holds a tracker lets none of them come.
+/// The condition on counted tasks in a domain with a task that holds the tracker. Without one, a holder excludes all
+/// counted tasks (anti-affinity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
-    /// At most so many run there.
+    /// At most this many run there.
     AtMost(u32),
-    /// None of them leaves if fewer than this would stay.
+    /// None of them leaves if fewer than this many would stay.
     AtLeast(u32),
 }
 
 /// A selection of tasks at a level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrackerKey {
-    /// Which tasks.
+    /// The tasks.
     pub tracked: Tracked,
-    /// What a domain is.
+    /// The level, which defines the domains.
     pub level: TopologyLevel,
-    /// Only tasks on these machines are counted; `None` is every machine.
+    /// The machines on which tasks are counted; `None` for all machines.
     pub among: Option<CountingMachines>,
-    /// What the rules that hold the tracker ask for: it is part of the key, so that all of them ask for
-    /// the same.
+    /// The condition of the rules that hold the tracker. It is part of the key, so that all holders have the same.
     pub beside: Option<Beside>,
 }
 
-/// The group of tasks that a rule is about, as far as trackers look at it.
+/// The group of tasks that a rule belongs to, with the attributes that trackers match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) job: JobId,
@@ -96,13 +95,13 @@ pub(crate) struct Member<'a> {
 }
 
 impl TrackerKey {
-    /// The key that a rule of this member means.
+    /// The key of a rule of this group.
     pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
         let tracked = Tracked::of(member, tasks);
         TrackerKey { tracked, level: level.clone(), among: None, beside: None }
     }
 
-    /// The key of a rule of this member that allows at most so many beside it.
+    /// The key of a rule of this group that allows at most `most` matched tasks beside it.
     pub(crate) fn of_beside(
         member: Member<'_>,
         near: (&TaskSelector, &TopologyLevel),
@@ -112,15 +111,14 @@ impl TrackerKey {
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }
 
-    /// The key of the runtime affinity that a rule of this member asks for: one task, and itself where it is
-    /// counted.
+    /// The key of a runtime affinity of this group: at least one matched task, plus the task itself where it matches.
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
         TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }
     }
 
-    /// The key of the tasks that all terms mean, at the level of one of them.
+    /// The key of the tasks that all terms select, at the level of one of them.
     pub(crate) fn of_all(member: Member<'_>, terms: &[Near], level: &TopologyLevel) -> Self {
         let tracked = match terms {
             [term] => Tracked::of(member, &term.tasks),
@@ -137,7 +135,7 @@ impl TrackerKey {
         TrackerKey { tracked, level: TopologyLevel::Machine, among: None, beside: None }
     }
 
-    /// How many counted tasks a task that holds the tracker needs in its domain, if it needs any.
+    /// The number of counted tasks that a holder needs in its domain, if any.
     pub(crate) fn least(&self) -> Option<u32> {
         match self.beside {
             Some(Beside::AtLeast(least)) => Some(least),
@@ -145,7 +143,7 @@ impl TrackerKey {
         }
     }
 
-    /// Whether the tracker counts this member's tasks.
+    /// Whether the tracker counts this group's tasks.
     pub(crate) fn matches(&self, member: Member<'_>) -> bool {
         self.tracked.matches(member)
     }

@@ -1,20 +1,20 @@
-//! Where each machine is at a level of the topology that a label names.
+//! Topology levels: the domain of each machine by the value of a label.
 
 use super::counts::PAGE;
 use crate::map::FastMap;
 use omega_core::Text;
 
-/// A domain of a level: the machine's row, or the number of the label's value.
+/// A domain of a level: the row of the machine, or the number of the label's value.
 pub(crate) type Domain = u32;
 
-/// The domain of machines that have none.
+/// The domain of machines without the label.
 pub(super) const NOWHERE: Domain = Domain::MAX;
 
 /// A level among those of a [`RuleBook`](super::RuleBook).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelId(pub(super) usize);
 
-/// A domain by a name that means the same to the master and to every view.
+/// A domain by a name that is equal in the cell and in every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainName {
     /// The machine in this row.
@@ -23,14 +23,14 @@ pub enum DomainName {
     Value(Text),
 }
 
-/// One level of the topology and where each machine is in it.
+/// One level of the topology, with the domain of each machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// The key of the label that names it.
     pub(super) key: Text,
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
-    /// By blocks of rows.
+    /// The domains, by blocks of rows.
     of_block: Vec<[Domain; PAGE]>,
 }
 
@@ -47,7 +47,7 @@ impl Level {
         self.of_block[slot / PAGE][slot % PAGE] = domain;
     }
 
-    /// The domain of a value, made if it is new.
+    /// The domain of a value, created if it is new.
     pub(super) fn domain(&mut self, value: &Text) -> Domain {
         if let Some(domain) = self.ids.get(value) {
             return *domain;

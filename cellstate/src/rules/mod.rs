@@ -1,19 +1,20 @@
-//! How tasks stand to each other: counters by rule and domain.
+//! Rules about other tasks: counters by rule and domain.
 //!
-//! Anti-affinity, affinity, preferences, spread, shares and exclusive ports all ask the same
-//! question: how many tasks of some kind run in a domain? So there is one mechanism. A *tracker*
-//! is a selection of tasks at a level of the topology; for each domain it counts the placed tasks
-//! that it selects (`matched`), and the placed tasks whose rules mean those: that keep away from
-//! them or bound how many are beside them (`holders`, which makes these rules hold in both
-//! directions), need them near
-//! (`seekers`), or would rather have them near or far (`pull`). A port is a tracker at the level
-//! of machines whose tasks both match and hold it.
+//! Anti-affinity, affinity, preferences, spread, shares and exclusive ports all depend on one number: how many tasks of
+//! some kind run in a domain. So one mechanism serves all of them. A *tracker* is a selection of tasks at a topology
+//! level. For each domain it counts:
 //!
-//! The master and every view keep one `RuleBook`. A view's counters come with the delta; what it
-//! adds on its own are the claims that it has not yet sent.
+//! - `matched`: placed tasks that it selects;
+//! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number, which makes these rules
+//!   hold in both directions;
+//! - `seekers`: placed tasks that require the selected tasks near them;
+//! - `pull`: the weights of placed tasks that prefer them near or far.
 //!
-//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`,
-//! `runtime_affinity`.
+//! A port is a tracker at the machine level whose tasks both match and hold it.
+//!
+//! The cell and every view keep one `RuleBook`. A view's counters come with deltas; it adds its own claims.
+//!
+//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`, `runtime_affinity`.
 
 mod bound;
 mod counts;
@@ -43,24 +44,24 @@ use omega_core::{JobId, Machine, Text, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
 
-/// A tracker, numbered by the master.
+/// A tracker, numbered by the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackerId(pub u64);
 
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleBook {
-    /// A level stays, once some rule has named it.
+    /// All levels that some rule has ever named.
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
-    /// Trackers of one job's tasks by job, and all others: what a group may match.
+    /// The trackers of one job's tasks, by job, and all others: the candidates that a group may match.
     of_job: FastMap<JobId, Vec<TrackerId>>,
     of_any: Vec<TrackerId>,
-    /// How many trackers say who must not be left alone.
+    /// The number of trackers of runtime affinity.
     companies: usize,
     next: u64,
-    /// Rises whenever a tracker comes or goes: then what a group matches must be found anew.
+    /// Rises whenever a tracker is added or removed: then groups must be matched again.
     generation: u64,
 }
 
@@ -82,14 +83,13 @@ impl Counter<'_> {
         self.tracker.count(domain)
     }
 
-    /// Of the rows of a block, those of machines that have a place at the level.
+    /// The rows of a block whose machines have a domain.
     pub(crate) fn placed(&self, block: usize) -> u64 {
         let Some(level) = self.level else { return u64::MAX };
         word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
 
-    /// Of the rows of a block, those whose count passes a test. Machines without a place pass if
-    /// `unplaced` do.
+    /// The rows of a block whose count passes a test. Machines without a domain pass if `unplaced`.
     pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
         let none = test(Count::default());
         let counts = self.tracker.counts();
@@ -113,7 +113,7 @@ impl Counter<'_> {
         if unplaced { word | !placed } else { word & placed }
     }
 
-    /// A number for each row of a block, made of its count, and 0 for machines without a place.
+    /// A number for each row of a block, computed from its count; 0 for machines without a domain.
     #[inline]
     pub(crate) fn column<T: Copy + Default>(
         &self,
@@ -140,14 +140,14 @@ impl Counter<'_> {
     }
 }
 
-/// A word with a bit for each domain that passes a test.
+/// A word with one bit for each domain that passes a test.
 #[inline]
 fn word_of(domains: &[Domain; PAGE], test: impl Fn(Domain) -> bool) -> u64 {
     let bits = domains.iter().enumerate();
     bits.fold(0, |word, (lane, domain)| word | u64::from(test(*domain)) << lane)
 }
 
-/// The positions of a word's set bits, ascending.
+/// The positions of the set bits of a word, ascending.
 fn bits(word: u64) -> impl Iterator<Item = usize> {
     let mut left = word;
     std::iter::from_fn(move || {
@@ -163,30 +163,30 @@ impl RuleBook {
         self.trackers.is_empty()
     }
 
-    /// See the field.
+    /// The number of changes of the set of trackers; see the field.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The tracker of a key, if there is one.
+    /// The tracker of a key, if it exists.
     pub(crate) fn find(&self, key: &TrackerKey) -> Option<TrackerId> {
         self.by_key.get(key).copied()
     }
 
-    /// The tracker of a key, if there is one, with one user more. Each call that finds one needs
-    /// one [`RuleBook::release`].
+    /// The tracker of a key, if it exists, with one more user. Each call that finds one needs one
+    /// [`RuleBook::release`].
     pub(crate) fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
         let id = self.find(key)?;
         self.trackers.get_mut(&id)?.users += 1;
         Some(id)
     }
 
-    /// The id that the master gives to the next tracker.
+    /// The id of the next tracker.
     pub(crate) fn next_id(&self) -> TrackerId {
         TrackerId(self.next)
     }
 
-    /// Adds a tracker with one user, which counts on the machines of a set.
+    /// Adds a tracker with one user that counts on the machines of a set.
     pub(crate) fn insert(
         &mut self,
         id: TrackerId,
@@ -206,14 +206,14 @@ impl RuleBook {
         self.trackers.insert(id, Tracker::new(key, among, level));
     }
 
-    /// Gives a tracker back. The answer is whether it has no users left: then remove it.
+    /// Removes one user of a tracker. Returns whether none is left, so that the caller removes the tracker.
     pub(crate) fn release(&mut self, id: TrackerId) -> bool {
         let Some(tracker) = self.trackers.get_mut(&id) else { return false };
         tracker.users -= 1;
         tracker.users == 0
     }
 
-    /// Forgets a tracker. The answer is its key, and the set to be given back.
+    /// Removes a tracker. Returns its key, and the set to be released.
     pub(crate) fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
         let tracker = self.trackers.remove(&id)?;
         self.by_key.remove(&tracker.key);
@@ -232,7 +232,7 @@ impl RuleBook {
         Some((tracker.key, tracker.among))
     }
 
-    /// The trackers that count a member's tasks, ascending.
+    /// The trackers that count a group's tasks, in ascending order.
     pub(crate) fn matching(&self, member: Member<'_>) -> Vec<TrackerId> {
         let own = self.of_job.get(&member.job);
         let candidates = own.into_iter().flatten().chain(&self.of_any).copied();
@@ -247,14 +247,14 @@ impl RuleBook {
         self.trackers.get(&id).map(|tracker| &tracker.key)
     }
 
-    /// Every tracker, ascending by id.
+    /// Every tracker, in ascending order.
     pub(crate) fn ids(&self) -> Vec<TrackerId> {
         let mut ids: Vec<_> = self.trackers.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Notes that a machine came, changed its place or went.
+    /// Updates the levels for a machine that was added, changed or removed.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         for level in &mut self.levels {
             let value = machine.and_then(|machine| machine.labels.get(&level.key));
@@ -263,7 +263,7 @@ impl RuleBook {
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
-    /// Has each machine's value of a label ready.
+    /// Keeps each machine's value of a label available.
     pub(crate) fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
         self.add_level(&TopologyLevel::Label(key.clone()), machines);
     }
@@ -295,24 +295,24 @@ impl RuleBook {
         tracker.level.map(|id| &self.levels[id.0])
     }
 
-    /// The domain that a tracker has a machine's row in, whether or not it counts there.
+    /// The domain of a row at a tracker's level, whether or not the tracker counts there.
     fn domain(&self, tracker: &Tracker, slot: usize) -> Option<Domain> {
         self.level(tracker).map_or(Some(slot as Domain), |level| level.of_slot(slot))
     }
 
-    /// A tracker, ready to be asked about many machines; `None` if nobody uses it.
+    /// A tracker prepared for evaluation on many machines; `None` if it does not exist.
     pub(crate) fn counter(&self, id: TrackerId) -> Option<Counter<'_>> {
         let tracker = self.trackers.get(&id)?;
         Some(Counter { tracker, level: self.level(tracker) })
     }
 
-    /// Whether a placed task's affinity or preference means what a tracker selects.
+    /// Whether a placed task's affinity or preference selects the tasks of a tracker.
     pub(crate) fn draws(&self, id: TrackerId) -> bool {
         let total = self.trackers.get(&id).map(Tracker::total).unwrap_or_default();
         total.seekers + total.pullers > 0
     }
 
-    /// Whether a placed task's preference means what a tracker selects.
+    /// Whether a placed task's preference selects the tasks of a tracker.
     pub(crate) fn pulls(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().pullers > 0)
     }
@@ -322,7 +322,7 @@ impl RuleBook {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().matched > 0)
     }
 
-    /// Every count of a tracker, by domain name, in no order.
+    /// Every count of a tracker, by domain name, in no particular order.
     pub(crate) fn counts(&self, id: TrackerId) -> impl Iterator<Item = (DomainName, Count)> + '_ {
         let tracker = self.trackers.get(&id);
         tracker.into_iter().flat_map(move |tracker| {
@@ -330,7 +330,7 @@ impl RuleBook {
         })
     }
 
-    /// Every count of a tracker by domain, in no order, for the audit.
+    /// Every count of a tracker by domain, in no particular order, for the audit.
     pub(crate) fn raw_counts(&self, id: TrackerId) -> Vec<(Domain, Count)> {
         self.trackers.get(&id).map_or(Vec::new(), |tracker| tracker.counts().iter().collect())
     }
@@ -342,7 +342,7 @@ impl RuleBook {
         }
     }
 
-    /// The domain in which a tracker counts a machine's tasks; `None` if it does not.
+    /// The domain in which a tracker counts a machine's tasks; `None` if it does not count there.
     pub(crate) fn domain_of(
         &self,
         id: TrackerId,
@@ -356,7 +356,7 @@ impl RuleBook {
         self.domain(tracker, slot)
     }
 
-    /// The domain of a row for each tracker at a level that a label names, ascending.
+    /// The domain of a row for each tracker at a label level, in ascending order.
     pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
         let labelled = |tracker: &Tracker| tracker.level.is_some();
         let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
@@ -373,7 +373,7 @@ impl RuleBook {
         Some((self.name(tracker, domain), tracker.count(domain)))
     }
 
-    /// Sets a count that came in a delta.
+    /// Sets a count from a delta.
     pub(crate) fn set_count(&mut self, id: TrackerId, domain: &DomainName, count: Count) {
         let Some(tracker) = self.trackers.get_mut(&id) else { return };
         let domain = match (domain, tracker.level) {
@@ -384,7 +384,7 @@ impl RuleBook {
         tracker.set(domain, count);
     }
 
-    /// Counts a task that is placed on a machine, or with `sign` -1 one that leaves it.
+    /// Counts a placed task, or with `sign` -1 a task that leaves.
     pub(crate) fn count_task(
         &mut self,
         rules: &GroupRules,
@@ -407,7 +407,7 @@ impl RuleBook {
         }
     }
 
-    /// Adds to one tracker's counters in a machine's domain.
+    /// Adds to a tracker's count in a machine's domain.
     pub(crate) fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
         let Some(domain) = self.domain_of(id, slot, sets) else { return };
         if let Some(tracker) = self.trackers.get_mut(&id) {

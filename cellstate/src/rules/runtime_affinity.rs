@@ -1,34 +1,34 @@
-//! Which tasks stand alone once others have left: the rule of runtime affinity, asked of a domain as it now is.
+//! Runtime affinity: placed tasks whose required neighbours are missing in the present state of a domain.
 
 use super::group::GroupRules;
 use super::level::Domain;
 use super::{RuleBook, TrackerId};
 use crate::sets::MachineSets;
 
-/// A domain that lacks runtime affinity for tasks that are in it.
+/// A domain in which placed tasks lack their runtime affinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// Of which tasks.
+    /// The tracker of the missing tasks.
     pub(crate) tracker: TrackerId,
-    /// Where.
+    /// The domain.
     pub(crate) domain: Domain,
-    /// How many there are too few.
+    /// The number of missing tasks.
     pub(crate) missing: u32,
 }
 
 impl RuleBook {
-    /// Whether some rule says who must not be left alone.
+    /// Whether any rule is a runtime affinity.
     pub(crate) fn any_runtime_affinity(&self) -> bool {
         self.companies > 0
     }
 
-    /// Whether some task may need a task with these rules near it.
+    /// Whether a task with these rules may be required by the runtime affinity of another.
     pub(crate) fn may_be_runtime_affinity(&self, rules: &GroupRules) -> bool {
         let least = |id: &TrackerId| self.key(*id).is_some_and(|key| key.least().is_some());
         self.any_runtime_affinity() && rules.matched.iter().any(least)
     }
 
-    /// In the domains of a row, who lacks runtime affinity that a task with these rules would be.
+    /// The domains of a row in which tasks lack runtime affinity to a task with these rules.
     pub(crate) fn alone_without<'a>(
         &'a self,
         rules: &'a GroupRules,
@@ -47,7 +47,7 @@ impl RuleBook {
         })
     }
 
-    /// Whether tasks with these rules count where runtime affinity is concerned, in the domain of a row.
+    /// Whether tasks with these rules, placed in a row, count against such a lack.
     pub(crate) fn is_counted(
         &self,
         (rules, row): (&GroupRules, usize),

@@ -1,4 +1,4 @@
-//! One selection of tasks, counted by domain.
+//! A tracker's state: its key and its counts by domain.
 
 use super::counts::Counts;
 use super::key::TrackerKey;
@@ -7,18 +7,18 @@ use crate::sets::SetId;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
 
-/// How many tasks a tracker counts in one domain.
+/// The counts of a tracker in one domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Placed tasks that it selects.
     pub matched: u32,
-    /// Placed tasks that must have none of them in their domain.
+    /// Placed tasks whose rule keeps matched tasks out of their domain or bounds their number.
     pub holders: u32,
-    /// Required affinities of placed tasks that mean them.
+    /// Required affinities of placed tasks that select them.
     pub seekers: u32,
-    /// Preferences of placed tasks that mean them.
+    /// Preferences of placed tasks that select them.
     pub pullers: u32,
-    /// The sum of their weights.
+    /// The sum of the weights of these preferences.
     pub pull: i64,
 }
 
@@ -67,13 +67,13 @@ impl Total {
 
 /// The domains in which a tracker may count, and the fewest matched tasks in one of them.
 ///
-/// To find the fewest costs a look at every domain; kept up with each change it costs that only
-/// when the last domain that had so few gets one more.
+/// Finding the fewest costs a scan of all domains. Updated with each change, it needs the scan only when the last
+/// domain with so few gets one more.
 #[derive(Clone, Debug)]
 pub(super) struct Emptiest {
     pub(super) domains: Box<[Domain]>,
     pub(super) fewest: u32,
-    /// How many domains have so few; 0 if it must be found anew.
+    /// The number of domains with the fewest; 0 if unknown.
     with_fewest: u32,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Tracker {
     pub(super) users: u32,
     counts: Counts,
     total: Total,
-    /// Found when first asked for, and again after a machine came, changed or went.
+    /// Computed at first use, and again after a machine was added, changed or removed.
     emptiest: OnceLock<Emptiest>,
 }
 
@@ -129,7 +129,7 @@ impl Tracker {
         self.set(domain, count);
     }
 
-    /// Keeps the fewest right when one domain's matched tasks change.
+    /// Updates the fewest after a change of one domain's matched tasks.
     fn note(&mut self, old: u32, new: u32) {
         let Some(emptiest) = self.emptiest.get_mut().filter(|e| e.with_fewest > 0) else { return };
         match emptiest.fewest {
@@ -151,12 +151,12 @@ impl Tracker {
         Emptiest { domains, fewest, with_fewest }
     }
 
-    /// Forgets which domains there are.
+    /// Discards the list of domains.
     pub(super) fn forget_domains(&mut self) {
         self.emptiest = OnceLock::new();
     }
 
-    /// The fewest matched tasks in a domain; `domains` finds these if they are not known.
+    /// The fewest matched tasks in a domain; `domains` lists the domains if they are not known.
     pub(super) fn emptiest(&self, domains: impl FnOnce() -> Box<[Domain]>) -> &Emptiest {
         self.emptiest.get_or_init(|| self.find_fewest(domains()))
     }

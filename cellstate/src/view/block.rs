@@ -1,15 +1,15 @@
-//! Sixty-four machines of a view: what filters and scores look at.
+//! A block: 64 machines of a view, the unit that filters and scores evaluate.
 
 use super::{BLOCK, View};
 use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
-/// Up to so many machines are looked at one by one: each takes as many loads as there are kinds,
-/// while a block takes eight times as many of the widest vectors.
+/// Up to this many machines are evaluated one by one: each takes as many loads as there are kinds, while a block takes
+/// eight times as many of the widest vectors.
 pub const FEW: u32 = 4;
 
-/// A block of a view's machines. Words have one bit for each machine, the lowest for the first.
+/// A block of a view's machines. Words have one bit per machine, the lowest for the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     view: &'a View,
@@ -45,7 +45,7 @@ impl<'a> Block<'a> {
         self.view.machine_id(self.first_row() + lane)
     }
 
-    /// What its machines have free of a kind: nothing of one that the cell does not have.
+    /// The free amounts of a kind; zero for a kind that the cell does not have.
     #[must_use]
     pub fn free(&self, kind: KindId) -> &'a [i64; BLOCK] {
         match self.view.kinds.get(kind) {
@@ -54,8 +54,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Which share of its capacity of a kind each machine would have left after a request; `None`
-    /// unless [`View::keep_inverse`] was called. Of a kind that the cell does not have, nothing is left.
+    /// The share of its capacity of a kind that each machine would have left after a request; `None` unless
+    /// [`View::keep_inverse`] was called. Zero for a kind that the cell does not have.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = match self.view.kinds.get(kind) {
@@ -68,19 +68,19 @@ impl<'a> Block<'a> {
         Some(LeftShare { free: self.free(kind), request, inverse })
     }
 
-    /// What the machine in a lane is.
+    /// The description of the machine in a lane.
     #[must_use]
     pub fn machine(&self, lane: usize) -> Option<&'a std::sync::Arc<omega_core::Machine>> {
         self.view.machine(self.first_row() + lane)
     }
 
-    /// Machines that are there.
+    /// The rows with a machine.
     #[must_use]
     pub fn present(&self) -> u64 {
         self.view.facts.sets.present_word(self.index)
     }
 
-    /// Machines that take tasks.
+    /// The machines that accept tasks.
     #[must_use]
     pub fn schedulable(&self) -> u64 {
         self.view.schedulable[self.index]
@@ -120,19 +120,18 @@ impl<'a> Block<'a> {
 }
 
 impl View {
-    /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
+    /// Makes [`View::block_may_fit`] exact for a block in which nothing fits.
     pub fn tighten_block(&mut self, block: usize) {
         self.columns.tighten_block(block);
     }
 
-    /// Makes [`View::blocks_may_fit`] as exact as the blocks are.
+    /// Makes [`View::blocks_may_fit`] as exact as the bounds of its blocks.
     pub fn tighten_blocks(&mut self, group: usize) {
         self.columns.tighten_group(group);
     }
 }
 
-/// What share of their capacity of a kind the machines of a block would have left: see
-/// [`Block::left_share`].
+/// The shares of capacity that the machines of a block would have left: see [`Block::left_share`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeftShare<'a> {
     free: &'a [i64; BLOCK],
@@ -141,16 +140,16 @@ pub struct LeftShare<'a> {
 }
 
 impl LeftShare<'_> {
-    /// That of the machine in a lane: 0 to 1, and more where it is overcommitted. Made to be
-    /// called for all lanes in one loop, which is then compiled to vectors.
+    /// The share of the machine in a lane: 0 to 1, or more where it is overcommitted. Call it for all lanes in one
+    /// loop, which is then compiled to vector instructions.
     ///
     /// # Panics
     /// If there is no such lane.
     #[inline(always)]
     #[must_use]
     pub fn of(&self, lane: usize) -> f32 {
-        // An amount below 2^52 becomes a double by its bits alone: without it the conversion of
-        // 64-bit integers would not be vectorised.
+        // An amount below 2^52 becomes a double by its bits alone. Conversions of 64-bit integers would not be
+        // vectorised.
         let left = (self.free[lane] - self.request).max(0) as u64;
         let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
         (double * f64::from(self.inverse[lane])) as f32

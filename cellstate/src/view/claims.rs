@@ -1,7 +1,7 @@
-//! A view's own claims, from the wish to the answer.
+//! A view's own claims, from [`View::claim`] to the result of the transaction.
 //!
-//! What is off the view is given back exactly once: when the claim is dropped or refused, or when
-//! a sync brings the row of which it has become a part.
+//! A claim is subtracted from the view's free amounts, and added back exactly once: when it is dropped or rejected, or
+//! when a sync brings the machine's row that includes it.
 
 use super::columns::Columns;
 use super::tenants::TenantRef;
@@ -16,7 +16,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// A claim that was not yet answered.
+/// A claim without a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     claim: Claim,
@@ -24,22 +24,22 @@ pub(super) struct Open {
     grant: Grant,
 }
 
-/// Claims that were submitted.
+/// Submitted claims.
 #[derive(Debug)]
 pub(super) struct InFlight {
     number: u64,
     claims: Vec<Open>,
 }
 
-/// A claim that was taken at a version that the view does not have yet: its row may come before that.
+/// A claim that was accepted at a version that the view has not reached, so the machine's row does not include it yet.
 ///
-/// It needs no compiled group, because that of a job that is placed is forgotten at once.
+/// It does not refer to a compiled group, because the group of a fully placed job is forgotten at once.
 #[derive(Debug)]
 pub(super) struct Taken {
     version: Version,
     task: TaskId,
     machine: MachineId,
-    /// Of what kind it is, and how long it is expected to run.
+    /// Its job, for its class and run time.
     job: Arc<Job>,
     /// The position of its group in its job.
     group: usize,
@@ -52,7 +52,7 @@ impl View {
     /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
     ///
     /// # Errors
-    /// If the judge refuses, or a limit of its tenant does: the cell would, too.
+    /// If the placement check or a tenant's limit rejects it, as the cell would.
     pub fn claim(
         &mut self,
         task: TaskId,
@@ -67,10 +67,11 @@ impl View {
         Ok(())
     }
 
-    /// The same for a task for which [`View::quota_room`] has found room: limits are not looked at again.
+    /// Claims a part of a machine for a task for which [`View::quota_room`] has found room, without checking limits
+    /// again.
     ///
     /// # Errors
-    /// If the judge refuses: the cell would, too.
+    /// If the placement check rejects it, as the cell would.
     pub fn claim_in_quota(
         &mut self,
         task: TaskId,
@@ -89,7 +90,7 @@ impl View {
         grant: Grant,
     ) {
         let seen = self.sequences[machine.row()];
-        // The cell chooses the devices, by the same rule: asking for these would conflict for naught.
+        // The cell chooses devices by the same rule. Requesting these devices would only cause conflicts.
         let take = self.compiled(group).take;
         let claim = Claim { take, ..Claim::new(task, machine, seen) };
         let open = Open { claim, group, grant };
@@ -97,19 +98,19 @@ impl View {
         self.open.push(open);
     }
 
-    /// How many claims wait for [`View::take_transaction`].
+    /// The number of claims that the next [`View::take_transaction`] will contain.
     #[must_use]
     pub fn open_claims(&self) -> usize {
         self.open.len()
     }
 
-    /// One of these claims, in the order in which they were made: its task, machine and group.
+    /// An open claim by its position in the order of claiming: its task, machine and group.
     #[must_use]
     pub fn open_claim(&self, index: usize) -> Option<(TaskId, MachineId, GroupRef)> {
         self.open.get(index).map(|open| (open.claim.task, open.claim.machine, open.group))
     }
 
-    /// Gives back the last `count` claims that were not submitted, with what they evict.
+    /// Drops the last `count` open claims, with their evictions.
     pub fn drop_claims(&mut self, count: usize) {
         for _ in 0..count {
             let Some(open) = self.open.pop() else { return };
@@ -117,8 +118,7 @@ impl View {
         }
     }
 
-    /// Gives back the claim of a task that was not submitted, open or held, with what it evicts.
-    /// The answer is whether there was one.
+    /// Drops the open or held claim of a task, with its evictions. Returns whether there was one.
     pub fn drop_claim(&mut self, task: TaskId) -> bool {
         let open = self.take_open(task).or_else(|| self.held.remove(&task));
         let Some(open) = open else { return false };
@@ -126,28 +126,28 @@ impl View {
         true
     }
 
-    /// Sets aside the open claim of a task: it stays off the view through every sync, but goes into
-    /// no transaction until [`View::resume_claim`]. The answer is whether there was one.
+    /// Sets the open claim of a task aside: it stays subtracted through every sync, but goes into no transaction until
+    /// [`View::resume_claim`]. Returns whether there was one.
     pub fn hold_claim(&mut self, task: TaskId) -> bool {
         let Some(open) = self.take_open(task) else { return false };
         self.held.insert(task, open);
         true
     }
 
-    /// Makes a held claim an open one again. The answer is whether there was one.
+    /// Makes a held claim open again. Returns whether there was one.
     pub fn resume_claim(&mut self, task: TaskId) -> bool {
         let Some(open) = self.held.remove(&task) else { return false };
         self.open.push(open);
         true
     }
 
-    /// How many claims are held.
+    /// The number of held claims.
     #[must_use]
     pub fn held_claims(&self) -> usize {
         self.held.len()
     }
 
-    /// The newest are looked at first: what is taken out was mostly just put in.
+    /// Searched from the newest: the claim to remove was mostly just added.
     fn take_open(&mut self, task: TaskId) -> Option<Open> {
         let index = self.open.iter().rposition(|open| open.claim.task == task)?;
         Some(self.open.remove(index))
@@ -158,8 +158,8 @@ impl View {
         self.drop_evictions(open.claim.task);
     }
 
-    /// Moves the claims into a transaction, incremental and checked by resource fit; change that
-    /// before sending it. None can be submitted twice.
+    /// Moves all open claims into a transaction, incremental and with the resource-fit check; change these settings
+    /// before sending it.
     pub fn take_transaction(&mut self) -> Transaction {
         let number = self.next_number;
         self.next_number += 1;
@@ -181,7 +181,7 @@ impl View {
         txn
     }
 
-    /// Takes note of the answer to a transaction.
+    /// Applies the result of a transaction.
     pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
         let already_seen = commit.version <= self.version;
         let gives_back = |index| already_seen || commit.conflict_of_claim(index).is_some();
@@ -189,7 +189,7 @@ impl View {
         self.end_evictions(txn, Some(commit));
     }
 
-    /// Gives all claims of a transaction back that was not judged.
+    /// Drops all claims of a transaction that was not committed.
     pub fn abandon(&mut self, txn: &Transaction) {
         self.end_flight(txn, self.version, |_| true);
         self.end_evictions(txn, None);
@@ -214,7 +214,7 @@ impl View {
         self.spare.push(claims);
     }
 
-    /// Notes that a claim was taken, and stays off the view until the row of that version comes.
+    /// Keeps an accepted claim subtracted until the row of that version arrives.
     fn note_taken(&mut self, open: &Open, version: Version) {
         if let Some(places) = &mut self.job_places {
             places.placed(open.claim.task, open.claim.machine);
@@ -234,7 +234,7 @@ impl View {
         });
     }
 
-    /// The jobs of own claims that no sync has brought yet, with what each takes of its machine.
+    /// The jobs of own claims that the rows do not include yet, with each claim's amounts.
     pub(super) fn own_requests(&self) -> impl Iterator<Item = (&Arc<Job>, &[i64])> {
         let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
         let unanswered = flying.chain(&self.open).chain(self.held.values()).map(|open| {
@@ -244,22 +244,21 @@ impl View {
         unanswered.chain(self.taken.iter().map(|taken| (&taken.job, &taken.need.request[..])))
     }
 
-    /// Gives back what own claims take, and then the room that was made for them: before a sync.
+    /// Adds back all own claims, then their evictions' room: before a sync.
     pub(super) fn give_all_back(&mut self) {
         self.each_unanswered(1);
         self.each_taken(1);
         self.return_victims();
     }
 
-    /// Takes all of that off the view again, in the opposite order: after a sync.
+    /// Subtracts all of that again, in the opposite order: after a sync.
     pub(super) fn take_all_again(&mut self) {
         self.lift_victims();
         self.each_taken(-1);
         self.each_unanswered(-1);
     }
 
-    /// Lets go of the claims and evictions that are in the rows of a version. They are off the view, as in the
-    /// rows.
+    /// Forgets the claims and evictions that the rows of a version include. The rows have them subtracted.
     pub(super) fn forget_taken(&mut self, version: Version) {
         self.forget_taken_evictions(version);
         let departures = &mut self.departures;
@@ -273,13 +272,12 @@ impl View {
         });
     }
 
-    /// Gives every claim that was taken and is not in the rows yet back to the columns (`sign` 1), or takes it
-    /// off again (-1).
+    /// Adds back every accepted claim that the rows do not include yet (`sign` 1), or subtracts it again (-1).
     fn each_taken(&mut self, sign: i64) {
         let mut taken = std::mem::take(&mut self.taken);
         for taken in &mut taken {
             let row = taken.machine.row();
-            // The machine may have gone since.
+            // The machine may have been removed since.
             if self.incarnations.get(row) == Some(&taken.machine.incarnation) {
                 self.count_taken(taken, row, sign);
             }
@@ -287,7 +285,7 @@ impl View {
         self.taken = taken;
     }
 
-    /// Finds anew which trackers count the tasks of claims that were taken.
+    /// Recomputes which trackers count the tasks of accepted claims.
     pub(super) fn find_matches_of_taken(&mut self) {
         for taken in &mut self.taken {
             taken.need.rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
@@ -304,7 +302,7 @@ impl View {
         let part = (row, &request[..], need.demand_profiles.as_deref());
         add(&mut self.columns, &mut self.demand_profiles, part, sign);
         self.policies.count(&Placement { row, job, tenant: 0, need, request }, -sign);
-        // The cell chose by the same rule; it shows which when the row comes.
+        // The cell chooses by the same rule; the row will show its choice.
         if let (Some(request), Some(left)) = (need.devices, self.devices.get_mut(&(row as u32))) {
             if sign > 0 {
                 left.give_back(request, grant.devices);
@@ -332,7 +330,7 @@ impl View {
         }
     }
 
-    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
+    /// Adds back every claim without a result (`sign` 1), or subtracts it again (-1).
     fn each_unanswered(&mut self, sign: i64) {
         if self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty() {
             return;
@@ -352,8 +350,8 @@ impl View {
         self.in_flight = in_flight;
     }
 
-    /// The devices and cores that an unanswered claim now gets: others may have taken those that it had, and
-    /// the cell chooses anew. None if there are too few: then the claim will conflict.
+    /// Chooses devices and cores of a claim without a result again, as the cell will, because others may have taken the
+    /// previous ones. Empty if there are too few: then the claim will conflict.
     fn grant_again(&self, open: &Open) -> Grant {
         let need = &self.compiled(open.group).need;
         let row = open.claim.machine.row();
@@ -366,7 +364,7 @@ impl View {
 
     fn count(&mut self, open: &Open, sign: i64) {
         let row = open.claim.machine.row();
-        // The machine may have gone since.
+        // The machine may have been removed since.
         if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
             return;
         }
@@ -376,7 +374,7 @@ impl View {
         }
     }
 
-    /// Notes that the task of a claim leaves some day (`sign` -1), or that the claim is given back (1).
+    /// Adds the expected departure of a claim's task (`sign` -1), or removes it (1).
     fn count_departure(&mut self, open: &Open, sign: i64) {
         let Claim { task, machine, .. } = open.claim;
         let compiled = self.groups[open.group.0 as usize].as_ref();
@@ -393,8 +391,8 @@ impl View {
         }
     }
 
-    /// Takes a task of a group, with these devices and cores, off a row (`sign` -1), or gives it back (1). `held` is what
-    /// it holds, if that is not what the group requests.
+    /// Subtracts a task of a group with these devices and cores from a row (`sign` -1), or adds it back (1). `held` is
+    /// its allocation, if it differs from the group's request.
     pub(super) fn count_group(
         &mut self,
         (row, sign): (usize, i64),
@@ -408,7 +406,7 @@ impl View {
         if let Some(places) = &mut self.job_places {
             places.add(compiled.id, row as u32, -sign as i32);
         }
-        // What it was resized to it holds all day.
+        // A resized task has constant amounts all day.
         let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
         let request = held.unwrap_or(&need.request);
         let at = Placement { row, job: &compiled.job, tenant: 0, need, request };
@@ -436,7 +434,7 @@ impl View {
     }
 }
 
-/// Takes what a task claims off a row (`sign` -1), or gives it back (1).
+/// Subtracts a claim from a row (`sign` -1), or adds it back (1).
 fn add(
     columns: &mut Columns,
     sums: &mut DemandProfileSums,

@@ -1,22 +1,21 @@
-//! What is free, laid out for scans: blocks of 64 machines, in each block one run per kind.
+//! Columns of free amounts, laid out for scans: blocks of 64 machines, in each block one run per kind.
 //!
 //! ```text
 //!   block 0                              block 1
 //!   ┌ cpu ×64 ┬ memory ×64 ┬ disk ×64 ┐ ┌ cpu ×64 ┬ ...
 //! ```
 //!
-//! A block is the unit of every decision: its machines are tested together with vector
-//! instructions, and one bit each in a word tells the result. With the block goes the most that
-//! any of its machines has of each kind, and for every 64 blocks the most of those, so that a
-//! search for a rare fit skips what cannot fit. These bounds are never too low. They may be too
-//! high after claims, until a search that found nothing has them tightened.
+//! A search tests a block at once with vector instructions; the result is a word with one bit per machine. Each block
+//! stores an upper bound of its machines' free amounts by kind, and every 64 blocks the maximum of these bounds, so
+//! that a search skips blocks in which nothing fits. The bounds are never too low. After claims they may be too high,
+//! until a search that finds nothing tightens them.
 
 use pulp::Arch;
 
-/// Machines in a block, and bits in a word.
+/// Machines per block, and bits per word.
 pub const BLOCK: usize = 64;
 
-/// What is free of each kind, by blocks of rows.
+/// The free amounts of each kind, by blocks of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     kinds: usize,
@@ -24,7 +23,7 @@ pub(crate) struct Columns {
     free: Vec<i64>,
     block_most: Vec<i64>,
     group_most: Vec<i64>,
-    /// When each block changed last, in changes since the view began.
+    /// The stamp of each block's last change: a count of all changes of the view.
     stamps: Vec<u64>,
     changes: u64,
     arch: Arch,
@@ -44,12 +43,12 @@ impl Columns {
         }
     }
 
-    /// Empty columns in the place of these, which nobody takes for unchanged.
+    /// Empty columns to replace these, with higher stamps.
     pub(crate) fn anew(&self, kinds: usize) -> Columns {
         Columns { changes: self.changes + 1, ..Columns::new(kinds) }
     }
 
-    /// Notes that something about a row changed.
+    /// Records a change of a row.
     pub(crate) fn touch(&mut self, row: usize) {
         self.changes += 1;
         self.stamps[row / BLOCK] = self.changes;
@@ -81,18 +80,18 @@ impl Columns {
         self.group_most.resize(blocks.div_ceil(BLOCK) * self.kinds, 0);
     }
 
-    /// What the machines of a block have free of a kind.
+    /// The free amounts of a kind of the machines in a block.
     pub(crate) fn lane(&self, block: usize, kind: usize) -> &[i64; BLOCK] {
         let start = (block * self.kinds + kind) * BLOCK;
         self.free[start..].first_chunk().expect("a block has 64 rows")
     }
 
-    /// What a row has free of a kind.
+    /// The free amount of a kind in a row.
     pub(crate) fn get(&self, row: usize, kind: usize) -> i64 {
         self.free[((row / BLOCK) * self.kinds + kind) * BLOCK + row % BLOCK]
     }
 
-    /// Sets what a row has free. The answer is whether it has more of some kind than before.
+    /// Sets the free amounts of a row. Returns whether some amount rose.
     pub(crate) fn set(&mut self, row: usize, free: &[i64]) -> bool {
         self.touch(row);
         let block = row / BLOCK;
@@ -108,7 +107,7 @@ impl Columns {
         more
     }
 
-    /// Takes a request from what a row has free, or with `sign` 1 gives it back.
+    /// Subtracts a request from a row with `sign` -1, or adds it back with 1.
     pub(crate) fn add(&mut self, row: usize, request: &[i64], sign: i64) {
         self.touch(row);
         let block = row / BLOCK;
@@ -139,12 +138,12 @@ impl Columns {
         }
     }
 
-    /// Whether a machine of this block may have room, as far as the bounds know.
+    /// Whether a machine of this block may have room, by its bounds.
     pub(crate) fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         fits(&self.block_most[block * self.kinds..][..self.kinds], request)
     }
 
-    /// The same for the 64 blocks from `64 * group`.
+    /// Whether any of the 64 blocks from `64 * group` on may have room, by the bounds of the group.
     pub(crate) fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
         fits(&self.group_most[group * self.kinds..][..self.kinds], request)
     }
@@ -157,7 +156,7 @@ impl Columns {
         }
     }
 
-    /// Makes the bounds of a group of blocks as low as those of its blocks.
+    /// Lowers the bounds of a group to those of its blocks.
     pub(crate) fn tighten_group(&mut self, group: usize) {
         let blocks = group * BLOCK..((group + 1) * BLOCK).min(self.blocks());
         for kind in 0..self.kinds {
@@ -166,7 +165,7 @@ impl Columns {
         }
     }
 
-    /// Whether a row has room: the same comparison for one machine.
+    /// Whether a row has room: the comparison of [`Columns::fit`] for one machine.
     pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
         let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
         let kinds = request.iter().enumerate();
@@ -175,7 +174,7 @@ impl Columns {
             .all(|(kind, request)| *request <= 0 || self.free[start + kind * BLOCK] >= *request)
     }
 
-    /// Which machines of a block have room: the judge's comparison, for 64 machines at once.
+    /// The machines of a block that have room: the comparison of the placement check, for 64 machines at once.
     pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
         let lanes = &self.free[base..base + self.kinds * BLOCK];
@@ -184,13 +183,13 @@ impl Columns {
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {
-    // What is not asked for does not count: the most may be less than nothing.
+    // A kind that is not requested always fits, even where the bound is negative.
     most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
-/// One bit for each row that has every requested amount. Kinds that are not requested are left
-/// out, as the judge leaves them out. What is dispatched is a type and no closure, because the body
-/// of a closure may stay behind and be compiled for narrow vectors.
+/// One bit for each row that has every requested amount. Kinds that are not requested are skipped, as in the placement
+/// check. It is dispatched as a type and not as a closure, because the body of a closure may not be inlined and then be
+/// compiled for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],
@@ -201,7 +200,7 @@ impl pulp::NullaryFnOnce for Fit<'_> {
 
     #[inline(always)]
     fn call(self) -> u64 {
-        // The sign bit of an amount is set where some kind is short.
+        // The sign bit of an entry is set if some kind is short.
         let mut short = [0i64; BLOCK];
         let lanes = self.lanes.as_chunks::<BLOCK>().0;
         for (lane, request) in lanes.iter().zip(self.request) {

@@ -1,8 +1,7 @@
-//! Task groups as a view has compiled them: what their tasks need, in numbers.
+//! Task groups as a view has compiled them.
 //!
-//! A group whose tasks want something is compiled twice, once as it is and once as a group that requests what it
-//! wants. So whoever looks for machines for tasks with what they want does as for any other group; that their
-//! claims take it is written down here, and goes into the claims.
+//! A group with optional resources can be compiled a second time, as a group that requests them. A search then treats
+//! it like any other group; the compiled group records that its claims take the optional resources.
 
 use super::tenants::TenantRef;
 use super::{Reach, View};
@@ -10,7 +9,7 @@ use crate::facts::{Need, Trackers};
 use omega_core::{Job, JobId, Take};
 use std::sync::Arc;
 
-/// A task group that a view has compiled: see [`View::compile`].
+/// A compiled task group: see [`View::compile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRef(pub(super) u32);
 
@@ -20,12 +19,12 @@ pub(super) struct Compiled {
     pub(super) job: Arc<Job>,
     pub(super) index: usize,
     pub(super) need: Need,
-    /// Who pays, if a delta named that tenant.
+    /// The tenant, if a delta named it.
     pub(super) tenant: Option<TenantRef>,
     pub(super) reach: Reach,
-    /// What its claims take.
+    /// The resources that its claims take.
     pub(super) take: Take,
-    /// The job as it is, where `job` is one that requests what it wants.
+    /// The original job, where `job` requests the optional resources.
     of: Option<Arc<Job>>,
 }
 
@@ -37,8 +36,7 @@ impl Compiled {
 }
 
 impl View {
-    /// Compiles a group of a job; the same group again costs a lookup. It stays until
-    /// [`View::forget_job`].
+    /// Compiles a group of a job; repeated calls cost a lookup. It stays until [`View::forget_job`].
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
         if let Some(placements) = &mut self.placements {
             placements.compiled.remove(&id);
@@ -47,7 +45,8 @@ impl View {
         known.unwrap_or_else(|| self.add_group(id, (job.clone(), index), None))
     }
 
-    /// The same group as one that requests what it optional: claims for it take that. `None` if it wants nothing.
+    /// Compiles a group as one that requests its optional resources, which its claims then take. `None` without
+    /// optional resources.
     pub fn compile_with_optional(
         &mut self,
         id: JobId,
@@ -96,7 +95,7 @@ impl View {
         group
     }
 
-    /// Drops what was compiled for a job. Its claims must be settled.
+    /// Drops the compiled groups of a job. Its claims must be settled.
     pub fn forget_job(&mut self, id: JobId) {
         for group in self.by_job.remove(&id).into_iter().flatten() {
             if let Some(compiled) = self.groups[group.0 as usize].take() {
@@ -106,7 +105,7 @@ impl View {
         }
     }
 
-    /// What a compiled group needs.
+    /// The needs of a compiled group.
     ///
     /// # Panics
     /// If the group was forgotten.

@@ -1,18 +1,18 @@
-//! Exclusive cores, as a view sees them: what is left of each NUMA node, and columns for filters that look at many
-//! machines. A view of a cell whose machines have no such cores keeps nothing.
+//! Exclusive cores in a view: the free cores of each NUMA node, and columns for filters. Empty while no machine has
+//! any.
 
 use super::{BLOCK, Block, View};
 use crate::cores::CoresLeft;
 use crate::facts::Need;
 use omega_core::{CorePlace, CoreRequest, Machine};
 
-/// See the head of the file. All lists are by row, and empty until a machine has such cores.
+/// The columns of exclusive cores, by row; empty until a machine has some.
 #[derive(Debug, Default)]
 pub(super) struct Cores {
     left: Vec<CoresLeft>,
-    /// Of the node that has most.
+    /// The free cores of the node with the most.
     most: Vec<i16>,
-    /// Of all nodes together.
+    /// The free cores of all nodes together.
     total: Vec<i16>,
 }
 
@@ -21,12 +21,12 @@ impl Cores {
         self.left.is_empty()
     }
 
-    /// Forgets all machines.
+    /// Clears all machines.
     pub(super) fn clear(&mut self) {
         *self = Cores::default();
     }
 
-    /// Makes room for so many rows, if any is needed.
+    /// Grows the columns to `rows` rows, if any are in use.
     pub(super) fn grow(&mut self, rows: usize) {
         if !self.is_empty() {
             self.resize(rows);
@@ -40,7 +40,7 @@ impl Cores {
         self.total.resize(rows, 0);
     }
 
-    /// Notes what the machine in one of so many rows is: what is left of its cores is told apart.
+    /// Records the description of the machine in a row; its free cores are set separately.
     pub(super) fn set_machine(&mut self, (row, rows): (usize, usize), machine: Option<&Machine>) {
         match machine.is_some_and(|machine| !machine.numa.is_empty()) {
             true if self.is_empty() => self.resize(rows),
@@ -49,7 +49,7 @@ impl Cores {
         }
     }
 
-    /// Sets what is left in a row. The answer is whether that is more of some node than before.
+    /// Sets the free cores of a row. Returns whether some node has more than before.
     pub(super) fn set(&mut self, row: usize, left: CoresLeft) -> bool {
         let Some(known) = self.left.get_mut(row) else { return false };
         let more = left.is_more_than(known);
@@ -59,7 +59,7 @@ impl Cores {
         more
     }
 
-    /// Changes what is left in a row.
+    /// Changes the free cores of a row.
     pub(super) fn change(&mut self, row: usize, change: impl FnOnce(&mut CoresLeft)) {
         if let Some(mut left) = self.left.get(row).copied() {
             change(&mut left);
@@ -67,7 +67,7 @@ impl Cores {
         }
     }
 
-    /// Which rows of a block have the cores that are asked for, one bit for each.
+    /// The rows of a block with enough free cores for a request.
     fn fit(&self, block: usize, request: CoreRequest) -> u64 {
         let column = match request.place {
             CorePlace::OneNode => &self.most,
@@ -84,13 +84,13 @@ impl Cores {
 }
 
 impl View {
-    /// Whether some machine has cores that tasks may have to themselves, or has had some.
+    /// Whether some machine has or had exclusive cores.
     #[must_use]
     pub fn any_cores(&self) -> bool {
         !self.cores.is_empty()
     }
 
-    /// What is left of the cores in a row that tasks may have to themselves; `None` if it has none.
+    /// The free exclusive cores of a row; `None` if it has none.
     #[must_use]
     pub fn cores(&self, row: usize) -> Option<&CoresLeft> {
         if self.cores.is_empty() {
@@ -102,7 +102,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those whose NUMA nodes have the cores that are needed.
+    /// Of the machines in `among`, those with enough free cores for the need.
     #[must_use]
     pub fn cores_fit(&self, need: &Need, among: u64) -> u64 {
         let Some(request) = need.cores else { return among };

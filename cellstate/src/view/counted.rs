@@ -1,9 +1,8 @@
-//! How many tasks of a set have a machine, and how many are to have one.
+//! Counts of placed and unfinished tasks of a task set.
 //!
-//! A disruption budget speaks of some tasks of a tenant, and what it allows follows from how many
-//! of them run. Who asks for that has the set counted from the first sync on: a job is compared with
-//! the sets once, when it comes, and then a task costs a step only if it is in one of them. So a
-//! decision reads two numbers, and no job is looked at again.
+//! A disruption budget covers some tasks of a tenant, and what it allows depends on how many of them run. Its owner has
+//! the set counted from the first sync on. A new job is compared with the sets once, and then a task costs work only if
+//! it is in one of them. So a decision reads two numbers and scans no jobs.
 
 use super::View;
 use crate::delta::{Delta, TaskDelta};
@@ -11,17 +10,17 @@ use crate::map::FastMap;
 use omega_core::{Job, JobId, LabelSelector, TaskState, Text};
 use smallvec::SmallVec;
 
-/// Tasks of one tenant that a selector selects.
+/// A selection of one tenant's tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSet {
-    /// Whose tasks.
+    /// The tenant.
     pub tenant: Text,
-    /// Which of them. A selector that requires nothing selects none.
+    /// The selector of tasks. A selector without requirements selects none.
     pub tasks: LabelSelector,
 }
 
 impl TaskSet {
-    /// Whether the tasks of a group of a job are in it.
+    /// Whether the set contains the tasks of a group.
     #[must_use]
     pub fn includes(&self, job: &Job, group: usize) -> bool {
         self.tenant == job.tenant
@@ -33,16 +32,16 @@ impl TaskSet {
     }
 }
 
-/// How many tasks of a set there are.
+/// The counts of a task set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
-    /// Those that have a machine.
+    /// Placed tasks.
     pub placed: usize,
-    /// Those that have not ended: placed or pending.
+    /// Unfinished tasks: placed or pending.
     pub alive: usize,
 }
 
-/// Where a counted task stands.
+/// The state of a counted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Pending,
@@ -60,16 +59,16 @@ impl Mark {
     }
 }
 
-/// A job of which some tasks are counted.
+/// A job with counted tasks.
 #[derive(Debug)]
 struct CountedJob {
-    /// By group: the positions of the sets that it is in.
+    /// By group: the positions of the sets that contain it.
     sets: Vec<SmallVec<[u16; 2]>>,
-    /// By number: the group, and where the task stands.
+    /// By task index: the group and the state.
     tasks: Vec<(u16, Mark)>,
 }
 
-/// See the head of the file.
+/// The task sets and their counts.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     sets: Vec<(TaskSet, TaskCounts)>,
@@ -77,7 +76,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Takes in what a delta tells.
+    /// Applies a delta.
     pub(super) fn apply(&mut self, delta: &Delta) {
         if self.sets.is_empty() {
             return;
@@ -97,7 +96,7 @@ impl Counted {
         }
     }
 
-    /// A job that is new has only pending tasks, as far as the delta says nothing else.
+    /// Adds a new job, whose tasks are pending unless the delta lists them.
     fn add(&mut self, id: JobId, job: &Job) {
         if self.jobs.contains_key(&id) {
             return;
@@ -123,7 +122,7 @@ impl Counted {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let index = task.id.index as usize;
         if job.tasks.len() <= index {
-            // Those that the job grew by have changes of their own.
+            // Tasks added by a resize have entries of their own.
             job.tasks.resize(index + 1, (0, Mark::Ended));
         }
         let now = (task.group, Mark::of(task.state));
@@ -138,7 +137,7 @@ impl Counted {
     }
 }
 
-/// Adds a task to the counts of its sets, or with `more` -1 takes it out.
+/// Adds a task to the counts of its sets, or removes it with `more` -1.
 fn count(
     sets: &mut [(TaskSet, TaskCounts)],
     job: &CountedJob,
@@ -154,8 +153,8 @@ fn count(
 }
 
 impl View {
-    /// Has the tasks of a set counted, if the view keeps placements. Jobs that came with an earlier
-    /// sync are not in the count: ask before the first.
+    /// Has the tasks of a set counted, if the view keeps placements. Call it before the first sync: jobs of earlier
+    /// syncs are not counted.
     pub fn count_tasks(&mut self, set: &TaskSet) {
         let Some(placements) = &mut self.placements else { return };
         let sets = &mut placements.counted.sets;
@@ -164,8 +163,8 @@ impl View {
         }
     }
 
-    /// How many tasks of a set there are; `None` unless [`View::count_tasks`] was called. Tasks
-    /// that own claims evict are placed until that is answered.
+    /// The counts of a task set; `None` unless [`View::count_tasks`] was called. Tasks that own claims evict count as
+    /// placed until the result.
     #[must_use]
     pub fn task_counts(&self, set: &TaskSet) -> Option<TaskCounts> {
         let sets = &self.placements.as_deref()?.counted.sets;

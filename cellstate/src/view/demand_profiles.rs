@@ -1,4 +1,4 @@
-//! Demand that varies over the day, as a view sees it.
+//! Demand that varies over the day, in a view.
 
 use super::View;
 use super::block::{Block, filter_bits};
@@ -8,7 +8,7 @@ use crate::facts::Need;
 use omega_core::KindId;
 
 impl View {
-    /// Takes in the sums of the rows that a delta has: one that it has no sum of has no demand profiles any more.
+    /// Applies the sums of a delta's rows; a row without a sum has no demand profiles any more.
     pub(super) fn apply_demand_profiles(&mut self, delta: &Delta) {
         if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
             return;
@@ -27,20 +27,20 @@ impl View {
         }
     }
 
-    /// Whether the demand of any task that is placed varies over the day.
+    /// Whether any placed task has a demand profile.
     #[must_use]
     pub fn any_demand_profiles(&self) -> bool {
         !self.demand_profiles.is_empty()
     }
 
-    /// The sum of the demand profiles of the tasks in a row, own claims among them; `None` if none has a demand profile.
+    /// The sum of the demand profiles of the tasks in a row, including own claims; `None` if no task has one.
     #[must_use]
     pub fn demand_profiles_on(&self, row: usize) -> Option<&DemandProfileSum> {
         self.demand_profiles.get(row).map(|sum| &**sum)
     }
 
-    /// How much less of a kind the machine in a row would have free with one more of these tasks: what it requests,
-    /// or what the highest point of all demand profiles there would rise by.
+    /// The amount of a kind that one more of these tasks would take of the machine in a row: its request, or the rise
+    /// of the highest point of all demand profiles there.
     #[must_use]
     pub fn taken(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -48,7 +48,7 @@ impl View {
         varying.unwrap_or_else(|| requested(need, kind))
     }
 
-    /// How much more of a kind it would have free without one of these tasks, which runs there.
+    /// The amount of a kind that the machine in a row would have more without one of these tasks, which runs there.
     #[must_use]
     pub fn freed(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -56,7 +56,7 @@ impl View {
         varying.unwrap_or_else(|| requested(need, kind))
     }
 
-    /// Whether the machine in a row has room for so much of each kind of what a task needs.
+    /// Whether the machine in a row has room for a task.
     fn has_room(&self, row: usize, need: &Need, request: &[i64]) -> bool {
         (0..).map(KindId).zip(request).all(|(kind, request)| {
             need.fits((kind, *request), self.free(row, kind), self.demand_profiles_on(row))
@@ -69,15 +69,14 @@ fn requested(need: &Need, kind: KindId) -> i64 {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those with room for a task, whose `request` may leave out kinds that are not to
-    /// count.
+    /// Of the machines in `among`, those with room for a task. `request` may set kinds to zero that are to be ignored.
     #[must_use]
     pub fn room_among(&self, need: &Need, request: &[i64], among: u64) -> u64 {
         let fits = self.fits_among(request, among);
         if need.demand_profiles.is_none() {
             return fits;
         }
-        // At its highest point it does not fit there: perhaps it does at each point of the day.
+        // The request at its peak does not fit; the profile may.
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
         fits | filter_bits(among & !fits, has_room)
     }

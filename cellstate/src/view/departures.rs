@@ -1,10 +1,10 @@
-//! When the tasks on each machine are expected to leave it, for schedulers that plan ahead.
+//! Expected departures: when the tasks on each machine are expected to end, for schedulers that plan ahead.
 //!
-//! A view that keeps departures hears of every job, whoever places it. What a task leaves behind is what it holds;
-//! when, is when it was placed and how long its job says that its tasks run. Own claims that were not answered yet
-//! are there, too: they are off the view, and so they leave it some day like all else.
+//! A view that keeps departures receives every job, whichever scheduler places it. A task departs with its allocation,
+//! at its placement time plus its job's expected run time. Own claims without a result are included, because they are
+//! subtracted from the view.
 //!
-//! Invariant: what is on a row, but for what was lifted, is what is claimed of it as the view shows it.
+//! Invariant: the departures of a row, except lifted ones, add up to the claims on the machine as the view shows them.
 
 use super::View;
 use crate::delta::{Delta, Interest, TaskDelta};
@@ -13,18 +13,18 @@ use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A task that leaves a machine some day.
+/// A task that will leave a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// When it is expected to, by the cell's time; `None` if nobody says how long it runs. It may be over.
+    /// The expected time, by the cell's clock; may be in the past. `None` without a runtime estimate.
     pub at_ms: Option<u64>,
-    /// What it leaves, by kind.
+    /// The freed amounts, by kind.
     pub amounts: SmallVec<[i64; 4]>,
-    /// The devices that it leaves, and what of each.
+    /// The freed devices with the request.
     pub devices: Option<(DeviceRequest, DeviceSet)>,
-    /// Whether it is off the view, because it was lifted or is to be evicted.
+    /// Whether the task is taken off the view: lifted, or to be evicted.
     lifted: bool,
 }
 
@@ -35,17 +35,17 @@ impl Departure {
     }
 }
 
-/// See the head of the file.
+/// The departures of all rows. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     jobs: FastMap<JobId, Arc<Job>>,
-    /// The row of each task that the cell has placed.
+    /// The row of each placed task.
     rows_of: FastMap<TaskId, u32>,
     rows: Vec<Vec<Departure>>,
 }
 
 impl Departures {
-    /// Takes in what a delta tells.
+    /// Applies a delta.
     pub(super) fn apply(&mut self, delta: &Delta) {
         if delta.full {
             *self = Departures::default();
@@ -61,7 +61,7 @@ impl Departures {
         let ended = ended.into_iter().filter(|change| self.jobs.remove(&change.id).is_some());
         let ended: Vec<JobId> = ended.map(|change| change.id).collect();
         if !ended.is_empty() {
-            // Of a job that ended and was forgotten since the last sync, no task is in the delta.
+            // The delta lists no tasks of a job that ended and was forgotten since the last sync.
             let strays = self.rows_of.extract_if(|task, _| ended.contains(&task.job));
             for (task, row) in strays.collect::<Vec<_>>() {
                 self.remove(row as usize, task);
@@ -94,7 +94,7 @@ impl Departures {
         }
     }
 
-    /// Drops the task of an own claim, or one that has left.
+    /// Removes the task of an own claim, or one that has left.
     pub(super) fn remove(&mut self, row: usize, task: TaskId) {
         let Some(row) = self.rows.get_mut(row) else { return };
         if let Some(at) = row.iter().rposition(|departure| departure.task == task) {
@@ -102,7 +102,7 @@ impl Departures {
         }
     }
 
-    /// Adds the task of an own claim, that would be placed now.
+    /// Adds the task of an own claim, as if placed now.
     pub(super) fn claim(
         &mut self,
         (row, task): (usize, TaskId),
@@ -114,7 +114,7 @@ impl Departures {
         self.add(row, departure);
     }
 
-    /// Notes that a placed task is off the view, or on it again.
+    /// Records that a placed task is off the view, or on it again.
     pub(super) fn set_lifted(&mut self, row: usize, task: TaskId, lifted: bool) {
         let Some(row) = self.rows.get_mut(row) else { return };
         if let Some(departure) = row.iter_mut().find(|departure| departure.task == task) {
@@ -124,7 +124,7 @@ impl Departures {
 }
 
 impl View {
-    /// The same, keeping when the tasks on each machine are expected to leave it. It hears of every job then.
+    /// Has the view keep expected departures. It then receives every job.
     #[must_use]
     pub fn with_departures(mut self) -> View {
         self.interest = Interest::AllJobs;
@@ -132,13 +132,13 @@ impl View {
         self
     }
 
-    /// Whether it hears of every job, whichever scheduler is to place it.
+    /// Whether the view receives every job, whichever scheduler places it.
     #[must_use]
     pub fn hears_of_all_jobs(&self) -> bool {
         self.interest == Interest::AllJobs
     }
 
-    /// The tasks that leave the machine in a row some day, own claims among them, in no order. None unless the
+    /// The tasks that will leave the machine in a row, including own claims, in no particular order. Empty unless the
     /// view was made by [`View::with_departures`].
     pub fn departures_from(&self, row: usize) -> impl Iterator<Item = &Departure> {
         let rows = self.departures.as_deref().map_or(&[][..], |departures| &departures.rows);

@@ -1,10 +1,9 @@
-//! Room that a view's claims make for themselves: by evicting, and by having tasks give up what they hold beyond
-//! their request.
+//! Room that a view's claims make: evictions, and throttling of tasks to their request.
 //!
-//! What a task is to give up for a claim is off the view from the claim on, as the claim itself is on it. It is
-//! put back when the claim is dropped, or the eviction or resize refused. If that was taken, it stays off until
-//! the sync that reaches the commit's version brings the rows without it: until then the task is among
-//! [`View::tasks_on`], and nobody may count on its room a second time.
+//! The amounts that a task gives up for a claim are added to the view's free amounts together with the claim. They are
+//! subtracted again if the claim is dropped, or the eviction or resize is rejected. If it is accepted, they stay added
+//! until the sync that reaches the commit's version; until then [`View::tasks_on`] still lists the task, and no other
+//! claim may count on its room.
 
 use super::{GroupRef, PlacedTask, View};
 use crate::held::amounts_of;
@@ -16,43 +15,42 @@ use omega_core::{
 /// A task that makes room for a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eviction {
-    /// For the claim of which task.
+    /// The task of that claim.
     of: TaskId,
     machine: MachineId,
     victim: PlacedTask,
     gives: Gives,
-    /// Whether that is off the view: the victim may have left the machine by itself.
+    /// Whether its amounts are off the view: the task may have left the machine by itself.
     off: bool,
     phase: Phase,
 }
 
-/// How far an eviction is.
+/// The progress of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It waits for a transaction.
+    /// Waiting for a transaction.
     Open,
     /// It was submitted in the transaction of this number.
     InFlight(u64),
-    /// It was taken at a version that the view does not have yet.
+    /// Accepted at a version that the view has not reached.
     Taken(Version),
 }
 
-/// What a task gives up for a claim.
+/// The part that a task gives up for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
-    /// Its machine.
+    /// Everything: it is evicted.
     Everything,
-    /// What it holds beyond its group's request.
+    /// The part of its allocation beyond its group's request: it is throttled.
     Surplus,
 }
 
 impl View {
-    /// Like [`View::claim`], in the room that is there once these tasks have left the machine. They
-    /// go into the transaction of the claim, and stay off the view until the answer. The view must
-    /// keep placements.
+    /// Claims like [`View::claim`], in the room that is free once these tasks are evicted. The evictions go into the
+    /// transaction of the claim, and stay off the view until the result. The view must keep placements.
     ///
     /// # Errors
-    /// If the judge refuses even so; then the view is as it was.
+    /// If the placement check rejects it even so; then the view is unchanged.
     pub fn claim_evicting(
         &mut self,
         task: TaskId,
@@ -63,11 +61,11 @@ impl View {
         self.claim_given((task, machine), group, victims.iter().map(|v| (*v, Gives::Everything)))
     }
 
-    /// The same, in the room that is there once these tasks hold no more than their groups request
+    /// Claims like [`View::claim_evicting`], in the room that is free once these tasks are throttled to their requests
     /// ([`View::surplus`]).
     ///
     /// # Errors
-    /// If the judge refuses even so; then the view is as it was.
+    /// If the placement check rejects it even so; then the view is unchanged.
     pub fn claim_throttling(
         &mut self,
         task: TaskId,
@@ -101,41 +99,41 @@ impl View {
         claimed
     }
 
-    /// The precedence below which tasks may be evicted for one of this precedence: its own, or where its band
-    /// begins.
+    /// The precedence below which tasks may be evicted for a task of this precedence: its own, or the start of its
+    /// band.
     #[must_use]
     pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
         band_of(&self.kept.bands, precedence).map_or(precedence, |band| band.from)
     }
 
-    /// How many tasks more may be evicted until the cell's time has moved, those that own claims evict and that
-    /// the view shows still taken off; `None`: any number.
+    /// The number of evictions left in the cell's limit, minus the evictions of own claims whose tasks the view still
+    /// shows; `None` without a limit.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
         let whole = self.evictions.iter().filter(|eviction| eviction.gives == Gives::Everything);
         Some((self.kept.evictions_left? as usize).saturating_sub(whole.count()))
     }
 
-    /// Whether an own claim evicts or throttles this task, and no sync has brought that yet.
+    /// Whether an own claim evicts or throttles this task, and no sync has included that yet.
     #[must_use]
     pub fn is_evicted(&self, task: TaskId) -> bool {
         self.evictions.iter().any(|eviction| eviction.victim.id == task)
     }
 
-    /// The tasks on the machine in a row that own claims evict or throttle, and no sync has brought that yet. They
-    /// are among [`View::tasks_on`] still, and what they give up is off the view's amounts and counters already.
+    /// The tasks on the machine in a row that own claims evict or throttle and no sync has included yet.
+    /// [`View::tasks_on`] still lists them; their amounts and counters are off the view.
     pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
         let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
         self.evictions.iter().filter(there).map(|eviction| eviction.victim.id)
     }
 
-    /// All tasks that own claims evict, and that still run as of the last sync.
+    /// All tasks that own claims evict and that run as of the last sync.
     pub fn evicted(&self) -> impl Iterator<Item = &PlacedTask> {
         let gone = |eviction: &&Eviction| eviction.off && eviction.gives == Gives::Everything;
         self.evictions.iter().filter(gone).map(|eviction| &eviction.victim)
     }
 
-    /// How many evictions and resizes wait for [`View::take_transaction`], those of held claims included.
+    /// The number of evictions and resizes that wait for [`View::take_transaction`], including those of held claims.
     #[must_use]
     pub fn open_evictions(&self) -> usize {
         self.evictions.iter().filter(|eviction| eviction.phase == Phase::Open).count()
@@ -152,7 +150,7 @@ impl View {
         }
     }
 
-    /// Takes what a task gives up off a row (`sign` 1), or puts it back (-1).
+    /// Takes the part that a task gives up off a row (`sign` 1), or puts it back (-1).
     fn count_given(&mut self, row: usize, (task, gives): (PlacedTask, Gives), sign: i64) {
         match gives {
             Gives::Everything => self.count_placed(row, task, sign),
@@ -160,7 +158,7 @@ impl View {
         }
     }
 
-    /// Puts back what the dropped claim of a task evicted.
+    /// Puts back the tasks that the dropped claim of a task evicted.
     pub(super) fn drop_evictions(&mut self, of: TaskId) {
         if self.evictions.is_empty() {
             return;
@@ -171,7 +169,7 @@ impl View {
         }
     }
 
-    /// The evictions and resizes for open claims, which now go into a transaction.
+    /// Moves the evictions and resizes of open claims into a transaction.
     pub(super) fn submit_evictions(&mut self, number: u64) -> (Vec<TaskId>, Vec<Resize>) {
         let held = &self.held;
         let open = self.evictions.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
@@ -190,8 +188,8 @@ impl View {
         (of(Gives::Everything).map(|(task, _)| task.id).collect(), resizes)
     }
 
-    /// Ends the evictions and resizes of a transaction: those that were refused, or not judged, or are in the
-    /// view's rows already, are put back. The others stay off the view until their rows come.
+    /// Ends the evictions and resizes of a transaction: those that were rejected or not committed, or that the rows
+    /// include already, are put back. The others stay off the view until their rows arrive.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
         if self.evictions.is_empty() {
             return;
@@ -214,7 +212,7 @@ impl View {
         }
     }
 
-    /// Lets go of the evictions and resizes that are in the rows of a version.
+    /// Forgets the evictions and resizes that the rows of a version include.
     pub(super) fn forget_taken_evictions(&mut self, version: Version) {
         if self.evictions.is_empty() {
             return;
@@ -230,7 +228,7 @@ impl View {
         }
     }
 
-    /// Puts every victim back before a sync.
+    /// Puts back every evicted or throttled task: before a sync.
     pub(super) fn return_victims(&mut self) {
         let mut evictions = std::mem::take(&mut self.evictions);
         for eviction in &mut evictions {
@@ -240,7 +238,7 @@ impl View {
         self.evictions = evictions;
     }
 
-    /// Takes what every victim gives off again after a sync, if it still runs there.
+    /// Takes the parts that these tasks give up off the view again, if they still run there: after a sync.
     pub(super) fn lift_victims(&mut self) {
         let mut evictions = std::mem::take(&mut self.evictions);
         for eviction in &mut evictions {
@@ -249,14 +247,14 @@ impl View {
                 self.count_given(eviction.machine.row(), (eviction.victim, eviction.gives), 1);
             }
         }
-        // What has left by itself and was not submitted needs no eviction.
+        // A task that left by itself needs no eviction, unless that was submitted.
         evictions.retain(|eviction| eviction.off || eviction.phase != Phase::Open);
         self.evictions = evictions;
     }
 }
 
 impl Eviction {
-    /// Its item in the transaction that it was submitted in.
+    /// The item of the transaction in which it was submitted.
     fn item(&self, txn: &Transaction) -> Option<Item> {
         let victim = self.victim.id;
         match self.gives {

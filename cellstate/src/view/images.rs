@@ -1,4 +1,4 @@
-//! Which machines hold which images, for scores that prefer them.
+//! Container images on machines, for scores that prefer machines with the image.
 
 use super::View;
 use crate::map::FastMap;
@@ -20,7 +20,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Notes that the machine in a row came, changed or went.
+    /// Updates the holders after the machine in a row was added, changed or removed.
     pub(super) fn set_machine(&mut self, row: u32, old: Option<&Machine>, new: Option<&Machine>) {
         let images = |machine: Option<&Machine>| machine.map_or(&[][..], |m| &m.images).to_vec();
         if old.map(|machine| &machine.images) == new.map(|machine| &machine.images) {
@@ -54,7 +54,7 @@ impl View {
         self.images.of(name)
     }
 
-    /// How many machines there are.
+    /// The number of machines.
     #[must_use]
     pub fn machine_count(&self) -> usize {
         self.facts.sets.present_count()

@@ -1,11 +1,10 @@
-//! Where the tasks of each job run, for plugins that keep the tasks of a job apart or together.
+//! Places of each job's tasks, for plugins that keep the tasks of a job apart or together.
 //!
-//! Rules count tasks for whoever has such a rule, in the cell. This counts, in the view alone, the
-//! tasks of every job that it hears of, by machine: kept up with each change of a task and each
-//! claim, so that no decision counts tasks.
+//! The cell counts tasks only for rules about other tasks. This index, in the view alone, counts the tasks of every
+//! received job by machine. It is updated with each change of a task and each claim, so no decision counts tasks.
 //!
-//! Invariant: a job's count of a row is the number of its tasks that run there as of the last sync,
-//! with the view's claims on it and without what they evict.
+//! Invariant: a job's count in a row is the number of its tasks there as of the last sync, plus the view's claims,
+//! minus its evictions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::{Delta, TaskDelta};
@@ -13,17 +12,17 @@ use crate::map::FastMap;
 use omega_core::{JobId, MachineId, TaskId};
 use std::collections::BTreeMap;
 
-/// See the head of the file.
+/// The counts of all jobs. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Below 0 only between two halves of one change.
+    /// Negative only between the two halves of one change.
     counts: FastMap<JobId, BTreeMap<u32, i32>>,
-    /// Where tasks run that the cell has placed.
+    /// The machines of placed tasks.
     of_task: FastMap<TaskId, MachineId>,
 }
 
 impl Places {
-    /// Takes in what a delta tells.
+    /// Applies a delta.
     pub(super) fn apply(&mut self, delta: &Delta) {
         if delta.full {
             *self = Places::default();
@@ -48,7 +47,7 @@ impl Places {
         }
     }
 
-    /// Counts tasks of a job on a row.
+    /// Adds tasks of a job to a row.
     pub(super) fn add(&mut self, job: JobId, row: u32, more: i32) {
         let rows = self.counts.entry(job).or_default();
         let count = rows.entry(row).or_default();
@@ -61,38 +60,38 @@ impl Places {
         }
     }
 
-    /// Notes that a counted claim was taken: the next sync tells the same again.
+    /// Records that a counted claim was accepted, so that the next sync does not count it again.
     pub(super) fn placed(&mut self, task: TaskId, machine: MachineId) {
         if let Some(before) = self.of_task.insert(task, machine) {
             self.add(task.job, before.slot, -1);
         }
     }
 
-    /// Notes that an eviction was taken, whose task is not counted any more.
+    /// Records that an eviction was accepted, whose task is no longer counted.
     pub(super) fn evicted(&mut self, task: TaskId) {
         self.of_task.remove(&task);
     }
 }
 
-/// Where the tasks of a job run. See [`View::places_of`].
+/// The places of a job's tasks. See [`View::places_of`].
 #[derive(Clone, Copy, Debug)]
 pub struct JobPlaces<'a>(Option<&'a BTreeMap<u32, i32>>);
 
 impl JobPlaces<'_> {
-    /// Whether none runs anywhere.
+    /// Whether no task runs anywhere.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How many run on the machine in a row.
+    /// The number of tasks on the machine in a row.
     #[must_use]
     pub fn on(&self, row: usize) -> u32 {
         let count = self.0.and_then(|rows| rows.get(&(row as u32)));
         count.map_or(0, |count| (*count).max(0) as u32)
     }
 
-    /// How many run on each machine of a block.
+    /// The number of tasks on each machine of a block.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         let mut counts = [0; BLOCK];
@@ -104,7 +103,7 @@ impl JobPlaces<'_> {
         counts
     }
 
-    /// The rows of machines where some run, ascending, each with how many.
+    /// The rows of machines with tasks, ascending, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let rows = self.0.into_iter().flatten();
         rows.map(|(row, count)| (*row as usize, (*count).max(0) as u32))
@@ -112,8 +111,8 @@ impl JobPlaces<'_> {
 }
 
 impl View {
-    /// Has the places of every job's tasks ready, of jobs that it hears of. If it has heard of some
-    /// already, it hears of everything again with the next sync.
+    /// Has the view keep the places of all received jobs' tasks. If it has received jobs already, the next sync is a
+    /// full one.
     pub fn keep_job_places(&mut self) {
         if self.job_places.is_none() {
             self.job_places = Some(Box::default());
@@ -121,7 +120,7 @@ impl View {
         }
     }
 
-    /// Where the tasks of a job run; nowhere unless [`View::keep_job_places`] was called.
+    /// The places of a job's tasks; empty unless [`View::keep_job_places`] was called.
     #[must_use]
     pub fn places_of(&self, job: JobId) -> JobPlaces<'_> {
         JobPlaces(self.job_places.as_deref().and_then(|places| places.counts.get(&job)))

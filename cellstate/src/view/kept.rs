@@ -1,7 +1,7 @@
-//! What a view keeps ready for plugins, beyond what the judge needs.
+//! Columns and sets that plugins read, beyond those of the placement check.
 //!
-//! A plugin says once what its scores read; then the view keeps it true with every sync, and a
-//! decision reads a column or a word instead of a description.
+//! A plugin declares once what its scores read. The view then updates that with every sync, so that a decision reads a
+//! column or a word instead of descriptions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::Delta;
@@ -10,16 +10,16 @@ use crate::rules::Values;
 use crate::sets::{SetId, SetKey};
 use omega_core::{Band, KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 
-/// Capacities are kept up to this, the largest integer that a plugin turns into a float by its bits
-/// alone. Only overcommit of a pebibyte can exceed it.
+/// The bound of kept capacities: the largest integer that becomes a double by its bits alone. Only overcommit of a
+/// pebibyte can exceed it.
 const CAPACITY_MAX: i64 = (1 << 52) - 1;
 
-/// What the machines of a set have in common that a plugin asks for.
+/// The condition on the machines of a kept set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MachineSet {
-    /// They match one of these selectors.
+    /// Matches one of these selectors.
     Matching(Vec<MachineSelector>),
-    /// They have a taint of this key and effect, whatever its value.
+    /// Has a taint of this key and effect, with any value.
     Tainted(Text, TaintEffect),
 }
 
@@ -32,31 +32,31 @@ impl From<MachineSet> for SetKey {
     }
 }
 
-/// See the head of the file.
+/// The data kept for plugins. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// By kind: what the machine in each row may give, or nothing if nobody reads it.
+    /// By kind: the claimable amount in each row, if some plugin reads it.
     capacities: Vec<Option<Vec<i64>>>,
     sets: Vec<(MachineSet, SetId)>,
     /// The keys of labels whose values are kept.
     levels: Vec<Text>,
-    /// The most that a machine may be overcommitted.
+    /// The policy's bound on overcommit.
     overcommit_max: Overcommit,
-    /// The cell's bands of precedence.
+    /// The precedence bands.
     pub(super) bands: Vec<Band>,
-    /// How many evictions more the cell takes; `None`: any number.
+    /// The number of evictions left in the cell's limit; `None` without a limit.
     pub(super) evictions_left: Option<u32>,
 }
 
 impl Kept {
-    /// Makes room for so many rows.
+    /// Grows the columns to `rows` rows.
     pub(super) fn grow(&mut self, rows: usize) {
         for column in self.capacities.iter_mut().flatten() {
             column.resize(rows.next_multiple_of(BLOCK), 0);
         }
     }
 
-    /// Notes that a machine came, changed or went.
+    /// Updates the data after a machine was added, changed or removed.
     pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>, kinds: &Kinds) {
         for (kind, column) in (0..).map(KindId).zip(&mut self.capacities) {
             if let Some(column) = column {
@@ -76,7 +76,7 @@ fn capacity(
 }
 
 impl View {
-    /// Has the reciprocals of a kind's capacities ready, which scores of shares read.
+    /// Has the view keep the reciprocals of a kind's capacities, for scores of shares.
     pub fn keep_inverse(&mut self, kind: omega_core::KindId) {
         let rows = self.rows().next_multiple_of(BLOCK);
         let machines = &self.facts.machines;
@@ -87,8 +87,8 @@ impl View {
         }
     }
 
-    /// Has a column of a kind's capacities ready, which exact scores read. A kind that the cell
-    /// does not have is none of any machine.
+    /// Has the view keep a column of a kind's capacities, for exact scores. It is zero for a kind that the cell does
+    /// not have.
     pub fn keep_capacity(&mut self, kind: KindId) {
         let known = self.kept.capacities.len();
         self.kept.capacities.resize(known.max(kind.index() + 1), None);
@@ -97,7 +97,7 @@ impl View {
         }
     }
 
-    /// What the machine in each row may give of a kind.
+    /// The claimable amounts of a kind, by row.
     fn capacities(&self, kind: KindId) -> Vec<i64> {
         let rows = self.rows().next_multiple_of(BLOCK);
         let bounds = (&self.kinds, &self.kept.overcommit_max);
@@ -105,7 +105,7 @@ impl View {
         (0..rows).map(of).collect()
     }
 
-    /// Takes note of the cell's policy; if it changed, every capacity may have.
+    /// Applies the cell's policy; a change may affect every capacity.
     pub(super) fn keep_policy(&mut self, delta: &Delta) {
         self.kept.bands.clone_from(&delta.bands);
         self.kept.evictions_left = delta.evictions_left;
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    /// Has a set of machines ready, for ever.
+    /// Has the view keep a set of machines for good.
     pub fn keep_set(&mut self, set: &MachineSet) {
         if self.kept_set(set).is_none() {
             let id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
@@ -134,13 +134,13 @@ impl View {
         self.kept.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
     }
 
-    /// Whether no machine is in a set.
+    /// Whether a set contains no machine.
     #[must_use]
     pub fn is_empty_set(&self, set: SetId) -> bool {
         self.facts.sets.is_empty(set)
     }
 
-    /// Makes what is kept anew, of machines that were all forgotten.
+    /// Rebuilds the kept data after all machines were forgotten.
     pub(super) fn keep_again(&mut self) {
         self.kept.capacities.iter_mut().flatten().for_each(Vec::clear);
         for (set, id) in &mut self.kept.sets {
@@ -151,7 +151,7 @@ impl View {
         }
     }
 
-    /// Has each machine's value of a label ready, for ever.
+    /// Has the view keep each machine's value of a label for good.
     pub fn keep_level(&mut self, key: &Text) {
         if !self.kept.levels.contains(key) {
             self.kept.levels.push(key.clone());
@@ -166,13 +166,12 @@ impl View {
     }
 }
 
-/// The values that machines have of one label. See [`View::level`].
+/// The values of one label. See [`View::level`].
 #[derive(Clone, Copy, Debug)]
 pub struct Level<'a>(&'a Values);
 
 impl Level<'_> {
-    /// The value of the machine in a row, as a number: equal numbers are equal values, and they are
-    /// small. `None` if it has no such label.
+    /// The value of the machine in a row as a small number; equal numbers are equal values. `None` without the label.
     #[must_use]
     pub fn of(&self, row: usize) -> Option<u32> {
         self.0.of_slot(row)
@@ -180,8 +179,8 @@ impl Level<'_> {
 }
 
 impl<'a> Block<'a> {
-    /// What each machine may give of a kind, overcommit included; `None` unless
-    /// [`View::keep_capacity`] was called.
+    /// The claimable amount of a kind on each machine, overcommit included; `None` unless [`View::keep_capacity`] was
+    /// called.
     #[must_use]
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
         let column = self.view().kept.capacities.get(kind.index())?.as_ref()?;

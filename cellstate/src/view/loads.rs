@@ -1,15 +1,14 @@
-//! What machines reported as used, as a view knows it: whole reports, and columns for scores and filters
-//! that look at many machines.
+//! Load reports in a view: the reports, and columns of them for scores and filters.
 
 use super::{BLOCK, Block, View};
 use crate::load::LoadReport;
 use crate::map::FastMap;
 use omega_core::{KindId, Machine};
 
-/// The stamp of a machine that has not reported.
+/// The stamp of a machine without a report.
 pub const NEVER: u64 = u64::MAX;
 
-/// What is kept of one kind, by row.
+/// The column of one kind, by row.
 #[derive(Debug, Default)]
 struct Column {
     used: Vec<i64>,
@@ -17,18 +16,18 @@ struct Column {
     capacity: Vec<i64>,
 }
 
-/// See the head of the file.
+/// The load reports. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     reports: FastMap<u32, LoadReport>,
-    /// By kind; nothing of those that nobody reads.
+    /// By kind; only kinds that some plugin reads.
     columns: Vec<Option<Column>>,
-    /// When each row reported; empty as long as there is no column.
+    /// The time of each row's report; empty while there is no column.
     stamps: Vec<u64>,
 }
 
 impl Loads {
-    /// Makes room for so many rows.
+    /// Grows the columns to `rows` rows.
     pub(super) fn grow(&mut self, rows: usize) {
         let rows = rows.next_multiple_of(BLOCK);
         for column in self.columns.iter_mut().flatten() {
@@ -39,14 +38,14 @@ impl Loads {
         }
     }
 
-    /// Forgets all reports and all machines.
+    /// Clears all reports and machines.
     pub(super) fn clear(&mut self) {
         self.reports.clear();
         self.stamps.clear();
         self.columns.iter_mut().flatten().for_each(|column| *column = Column::default());
     }
 
-    /// Notes what a machine is.
+    /// Records the capacity of a machine.
     pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>) {
         for (kind, column) in (0..).map(KindId).zip(&mut self.columns) {
             if let Some(column) = column {
@@ -55,21 +54,21 @@ impl Loads {
         }
     }
 
-    /// Notes a report. The answer is whether it is another one than before.
+    /// Sets a report. Returns whether it differs from the previous one.
     pub(super) fn set(&mut self, slot: u32, report: &LoadReport) -> bool {
         self.show(slot as usize, Some(report));
         let before = self.reports.insert(slot, report.clone());
         before.as_ref() != Some(report)
     }
 
-    /// Forgets what a row's last machine reported.
+    /// Removes the report of a row's former machine.
     pub(super) fn remove(&mut self, slot: u32) {
         if self.reports.remove(&slot).is_some() {
             self.show(slot as usize, None);
         }
     }
 
-    /// Puts a report into the columns.
+    /// Writes a report into the columns.
     fn show(&mut self, row: usize, report: Option<&LoadReport>) {
         for (kind, column) in (0..).map(KindId).zip(&mut self.columns) {
             if let Some(column) = column {
@@ -92,26 +91,26 @@ impl View {
         self.loads.reports.get(&(row as u32))
     }
 
-    /// The cell's time as of the last sync, in milliseconds. A cell that is served is told the time every ten
-    /// seconds, and a remote view hears of it with the next change.
+    /// The cell's time as of the last sync, in milliseconds. A served cell receives `Expire` every ten seconds, and a
+    /// remote view sees it with the next change.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// How old the last report of the machine in a row is, as far as the cell knows the time.
+    /// The age of the last report of the machine in a row, by the cell's time.
     #[must_use]
     pub fn load_age_ms(&self, row: usize) -> Option<u64> {
         self.load(row).map(|report| report.age_ms(self.now_ms))
     }
 
-    /// The age of the oldest among the last reports of all machines. Looks at each: for figures.
+    /// The age of the oldest report of all machines. Scans all of them: for metrics.
     #[must_use]
     pub fn oldest_load_ms(&self) -> Option<u64> {
         self.loads.reports.values().map(|report| report.age_ms(self.now_ms)).max()
     }
 
-    /// Has the loads of a kind ready in columns.
+    /// Has the view keep the loads of a kind in columns.
     pub fn keep_load(&mut self, kind: KindId) {
         let known = self.loads.columns.len();
         self.loads.columns.resize_with(known.max(kind.index() + 1), || None);
@@ -135,21 +134,21 @@ impl View {
     }
 }
 
-/// What the machines of a block reported of one kind.
+/// The reports of one kind from the machines of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockLoad<'a> {
-    /// What is in use.
+    /// The measured use.
     pub used: &'a [i64; BLOCK],
-    /// What was claimed when they reported.
+    /// The claims at the time of the report.
     pub claimed: &'a [i64; BLOCK],
-    /// When that was, in the cell's milliseconds; [`NEVER`] for those that have not reported.
+    /// The cell's time of the report in milliseconds; [`NEVER`] without a report.
     pub at_ms: &'a [u64; BLOCK],
-    /// What they have, without overcommit.
+    /// The capacities, without overcommit.
     pub capacity: &'a [i64; BLOCK],
 }
 
 impl<'a> Block<'a> {
-    /// What its machines reported of a kind; `None` unless [`View::keep_load`] was called.
+    /// The reports of a kind; `None` unless [`View::keep_load`] was called.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<BlockLoad<'a>> {
         let loads = &self.view().loads;

@@ -1,24 +1,23 @@
-//! A scheduler's private copy of the cell, in columns, with its own claims in it.
+//! A view: a scheduler's private copy of the cell, in columns, with its own claims in it.
 //!
-//! Decisions are made here, without any lock. Deltas update a view, at a cost proportional to the
-//! number of changed machines. Unanswered claims are subtracted from the view at once, so that a
-//! scheduler's next decision sees its last; they stay subtracted through every sync until answered.
+//! Decisions are made on the view, without any lock. Deltas update it at a cost proportional to the number of changed
+//! machines. Claims without a result are subtracted at once, so that a scheduler's next decision includes its last;
+//! they stay subtracted through every sync until the result.
 //!
 //! ```text
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
-//!                │  ▲                              │                  │ refused: given back
-//!                ▼  │                              │                  │ taken: now part of the
+//!                │  ▲                              │                  │ rejected: added back
+//!                ▼  │                              │                  │ accepted: now part of the
 //!             held claims                          │                  │        cell, see below
-//!                └──── off the view all along ─────┘
+//!                └────── subtracted all along ─────┘
 //! ```
 //!
-//! A claim that was taken stays off the view until the sync that reaches the commit's version, with
-//! which its machine's new row comes: over a network, older rows may come before. So does the room of the tasks
-//! that it evicts. A commit whose version the view has already is in its rows, so its claims are given back like
-//! the refused.
+//! An accepted claim stays subtracted until the sync that reaches the commit's version and brings the machine's new
+//! row: over a network, older rows may arrive before. The same holds for the room of evicted tasks. If the view has
+//! reached the commit's version already, its rows include the commit, and the claims are added back at once.
 //!
-//! Memory per machine, with four kinds: 32 bytes free amounts, 8 sequence number, 8 description
-//! (shared with the master), 4 incarnation, and 4 for each kind that a score reads.
+//! Memory per machine, with four kinds: 32 bytes for free amounts, 8 for the sequence number, 8 for the description
+//! (shared with the cell), 4 for the incarnation, and 4 for each kind that a score reads.
 
 mod block;
 mod claims;
@@ -78,7 +77,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tally::RowState;
 
-/// A scheduler's private copy of the cell. See the head of the file.
+/// A scheduler's private copy of the cell. See the module documentation.
 #[derive(Debug)]
 pub struct View {
     scheduler: SchedulerId,
@@ -87,7 +86,7 @@ pub struct View {
     version: Version,
     /// The cell's time at that version.
     now_ms: u64,
-    /// Whose numbers of trackers it has. See [`Delta::lineage`].
+    /// The lineage of its tracker numbers. See [`Delta::lineage`].
     lineage: Version,
     kinds: Kinds,
     delta: Delta,
@@ -97,7 +96,7 @@ pub struct View {
     kept: Kept,
     sequences: Vec<SequenceNumber>,
     incarnations: Vec<u32>,
-    /// One bit for each machine that takes tasks.
+    /// One bit for each machine that accepts tasks.
     schedulable: Vec<u64>,
     draining: Vec<u64>,
     devices: FastMap<u32, Devices>,
@@ -106,13 +105,13 @@ pub struct View {
     loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
-    /// What it has of each policy, with its own claims counted.
+    /// The mirror of each policy, including own claims.
     policies: Mirrors,
     placements: Option<Box<Placements>>,
     job_places: Option<Box<job_places::Places>>,
     departures: Option<Box<departures::Departures>>,
     groups: Vec<Option<Compiled>>,
-    /// Positions in `groups` that are free again.
+    /// Free positions in `groups`.
     vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
     rules_generation: u64,
@@ -126,8 +125,8 @@ pub struct View {
 }
 
 impl View {
-    /// An empty view for a registered scheduler; the first sync fills it. `next_number` is the
-    /// number of its first transaction (see [`CellHandle::register`]).
+    /// An empty view for a registered scheduler, which the first sync fills. `next_number` is the number of its first
+    /// transaction (see [`CellHandle::register`]).
     #[must_use]
     pub fn new(scheduler: SchedulerId, next_number: u64) -> View {
         let kinds = Kinds::standard();
@@ -172,31 +171,31 @@ impl View {
         }
     }
 
-    /// An empty view of the same scheduler, whose transactions have later numbers than all that this one took.
+    /// An empty view of the same scheduler that continues its transaction numbers.
     #[must_use]
     pub fn begin_again(&self) -> View {
         View::new(self.scheduler, self.next_number)
     }
 
-    /// The same, hearing of jobs too.
+    /// Sets the jobs that the view receives.
     #[must_use]
     pub fn with_interest(mut self, interest: Interest) -> View {
         self.interest = interest;
         self
     }
 
-    /// Jobs of which the view receives changes.
+    /// The jobs that the view receives.
     #[must_use]
     pub fn interest(&self) -> &Interest {
         &self.interest
     }
 
-    // --- Keeping up ----------------------------------------------------------------------------
+    // --- Synchronising --------------------------------------------------------------------------
 
-    /// Brings the view up to the cell's present version. [`View::delta`] then tells what changed.
+    /// Brings the view to the cell's present version. [`View::delta`] then has the changes.
     ///
     /// # Errors
-    /// If the cell cannot be reached; the view stays as it was.
+    /// If the cell cannot be reached; the view stays unchanged.
     pub fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         let mut delta = std::mem::take(&mut self.delta);
         delta.lineage = self.lineage;
@@ -208,7 +207,7 @@ impl View {
         synced
     }
 
-    /// What the last sync brought: jobs and tasks are not part of the view, and are found here.
+    /// The changes of the last sync, including jobs and tasks, which a view does not store.
     #[must_use]
     pub fn delta(&self) -> &Delta {
         &self.delta
@@ -217,7 +216,7 @@ impl View {
     /// Applies a delta that starts at the view's version, or a full one.
     ///
     /// # Panics
-    /// If the delta starts elsewhere: then the view would be wrong for ever.
+    /// If the delta starts at another version, which would make the view wrong.
     pub fn apply(&mut self, delta: &Delta) {
         self.tenants.begin_sync();
         if !delta.full {
@@ -326,7 +325,7 @@ impl View {
         }
     }
 
-    /// Finds anew which trackers count the tasks of each compiled group.
+    /// Recomputes which trackers count the tasks of each compiled group.
     fn find_matches(&mut self) {
         for group in self.groups.iter_mut().flatten() {
             let (need, _) = self.facts.compile(
@@ -341,7 +340,7 @@ impl View {
         self.find_matches_of_taken();
     }
 
-    /// Forgets all but the claims and the groups, whose sets are made anew.
+    /// Clears everything except claims and groups, whose sets are rebuilt.
     fn reset(&mut self, delta: &Delta) {
         if let Some(kinds) = &delta.kinds {
             self.kinds = kinds.clone();
@@ -363,7 +362,7 @@ impl View {
         self.cores.clear();
         self.demand_profiles.clear();
         self.loads.clear();
-        // The old sets are gone with the facts: compile without giving them back.
+        // The old sets were dropped with the facts, so groups are compiled without releasing them.
         self.rules_generation = u64::MAX;
         for group in self.groups.iter_mut().flatten() {
             let count = self.kinds.count();
@@ -393,7 +392,7 @@ impl View {
         let row = delta.slot as usize;
         let before = self.row_state(row);
         if self.incarnations[row] != delta.incarnation {
-            // Another machine has the row now; what it reported comes with the row.
+            // Another machine has the row now; its report comes with the row's amounts.
             self.loads.remove(delta.slot);
             self.incarnations[row] = delta.incarnation;
         }
@@ -422,13 +421,13 @@ impl View {
         self.tally.note_machine(&before, &self.row_state(row));
     }
 
-    /// What a row holds.
+    /// The state of a row, for comparison.
     fn row_state(&self, row: usize) -> RowState {
         let machine = self.machine(row).cloned();
         RowState { incarnation: self.incarnations[row], status: self.status(row), machine }
     }
 
-    /// Whether the machine in a row takes tasks.
+    /// The status of the machine in a row.
     fn status(&self, row: usize) -> MachineStatus {
         let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
         match (bit(&self.schedulable), bit(&self.draining)) {
@@ -438,7 +437,7 @@ impl View {
         }
     }
 
-    // --- What is known -------------------------------------------------------------------------
+    // --- Reading ---------------------------------------------------------------------------------
 
     /// The version of the cell that the view shows.
     #[must_use]
@@ -446,7 +445,7 @@ impl View {
         self.version
     }
 
-    /// What its syncs have brought so far.
+    /// Counts of the changes that all syncs brought.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
@@ -458,13 +457,13 @@ impl View {
         !self.devices.is_empty()
     }
 
-    /// Whether some machine asks tasks to stay away, by a taint.
+    /// Whether some machine has a taint that discourages tasks (`PreferNoSchedule`).
     #[must_use]
     pub fn any_marked(&self) -> bool {
         self.facts.sets.any_marked()
     }
 
-    /// Whether some machine keeps tasks off, by a taint.
+    /// Whether some machine has a taint that keeps tasks off.
     #[must_use]
     pub fn any_tainted(&self) -> bool {
         self.facts.sets.any_tainted()
@@ -476,19 +475,19 @@ impl View {
         &self.kinds
     }
 
-    /// The scheduler whose view it is.
+    /// The scheduler that owns the view.
     #[must_use]
     pub fn scheduler(&self) -> SchedulerId {
         self.scheduler
     }
 
-    /// How many rows there are, with and without a machine.
+    /// The number of rows, with and without a machine.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.sequences.len()
     }
 
-    /// How many blocks of rows there are.
+    /// The number of blocks of rows.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.columns.blocks()
@@ -506,20 +505,20 @@ impl View {
         MachineId { slot: row as u32, incarnation: self.incarnations[row] }
     }
 
-    /// What the machine in a row is.
+    /// The description of the machine in a row.
     #[must_use]
     pub fn machine(&self, row: usize) -> Option<&Arc<Machine>> {
         self.facts.machines.get(row)?.as_ref()
     }
 
-    /// The machine of this name. Looks at every machine: for tests and tools.
+    /// The machine with this name. Scans all machines: for tests and tools.
     #[must_use]
     pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
         let named = |m: &Option<Arc<Machine>>| m.as_ref().is_some_and(|m| *m.name == *name);
         self.facts.machines.iter().position(named).map(|row| self.machine_id(row))
     }
 
-    /// What a row has free of a kind, own claims taken off.
+    /// The free amount of a kind in a row, without own claims.
     #[must_use]
     pub fn free(&self, row: usize, kind: omega_core::KindId) -> i64 {
         self.columns.get(row, kind.index())
@@ -531,46 +530,45 @@ impl View {
         self.sequences[row]
     }
 
-    /// What is left in the devices of a row; `None` if it has none.
+    /// The free part of the devices in a row; `None` if it has none.
     #[must_use]
     pub fn devices(&self, row: usize) -> Option<&Devices> {
         self.devices.get(&(row as u32))
     }
 
-    /// A number that rises with every change of a block's machines: of what they are, what is free
-    /// on them, their devices and loads. What runs elsewhere does not count.
+    /// A number that rises with every change of a block's machines: of their descriptions, free amounts, devices and
+    /// loads, but not of counters of rules.
     #[must_use]
     pub fn block_stamp(&self, block: usize) -> u64 {
         self.columns.stamp(block)
     }
 
-    /// Whether a block may have room for a request; `true` may be wrong, `false` is not.
+    /// Whether a block may have room for a request; may be wrong only when `true`.
     #[must_use]
     pub fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         self.columns.block_may_fit(block, request)
     }
 
-    /// The same for the 64 blocks from `64 * group` on.
+    /// Whether any of the 64 blocks from `64 * group` on may have room for a request; may be wrong only when `true`.
     #[must_use]
     pub fn blocks_may_fit(&self, group: usize, request: &[i64]) -> bool {
         self.columns.group_may_fit(group, request)
     }
 
-    /// Which of the 64 blocks from `64 * group` on have a machine that a need's required affinity
-    /// allows, one bit for each.
+    /// The blocks, of 64 from `64 * group` on, that have a machine in a need's required affinity.
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
         let sets = need.affinity.into_iter().chain(need.machine);
         sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
-    // --- Deciding ------------------------------------------------------------------------------
+    // --- Deciding ---------------------------------------------------------------------------------
 
-    /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
-    /// view knows. The answer is the devices and cores that it would get.
+    /// Checks whether a task of this group may run on the machine in a row, as far as the view knows. Returns the
+    /// devices and cores that it would get.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason against it.
     pub fn judge(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
         if row >= self.rows() {
             return Err(Reason::MachineGone);

@@ -1,11 +1,10 @@
-//! Which tasks run where, for schedulers that make room by evicting.
+//! Placed tasks by machine, for schedulers that preempt.
 //!
-//! A view that keeps placements hears of every job, whoever places it. It can take a placed task
-//! off its machine and put it back, for as long as the question "what if it were gone?" takes:
-//! between two syncs, in the view alone.
+//! A view that keeps placements receives every job, whichever scheduler places it. Between two syncs it can take a
+//! placed task off its machine, in the view alone, to test what would fit without it.
 //!
-//! Invariant: every task that was taken off is put back before the next sync or claim of another
-//! question; [`View::lifted`] tells how many are off.
+//! Invariant: every task that was taken off is put back before the next sync or unrelated claim; [`View::lifted`] is
+//! the number of tasks that are off.
 
 use super::counted::Counted;
 use super::{GroupRef, View};
@@ -20,23 +19,23 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// A task that has a machine.
+/// A placed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedTask {
-    /// Which.
+    /// The task.
     pub id: TaskId,
     /// The position of its group in its job.
     pub group: u16,
-    /// Whom it may displace.
+    /// Its precedence.
     pub precedence: Precedence,
-    /// The devices that it has.
+    /// Its devices.
     pub devices: DeviceSet,
-    /// When it got its machine, by the cell's time.
+    /// The cell's time at which it was placed.
     pub placed_ms: u64,
 }
 
 impl PlacedTask {
-    /// Whether it is more important than another one.
+    /// Whether it is more important than another task.
     #[must_use]
     pub fn is_before(&self, other: &PlacedTask) -> bool {
         (Reverse(self.precedence), self.id) < (Reverse(other.precedence), other.id)
@@ -46,21 +45,21 @@ impl PlacedTask {
 #[derive(Debug)]
 struct PlacedJob {
     spec: Arc<Job>,
-    /// How many of its tasks have a machine.
+    /// The number of its placed tasks.
     placed: usize,
 }
 
-/// How many amounts are kept of a task.
+/// The number of amounts stored per task.
 fn stride(kinds: usize) -> usize {
     kinds.next_power_of_two().max(4)
 }
 
-/// What runs on one machine.
+/// The tasks on one machine.
 #[derive(Debug, Default)]
 struct Row {
-    /// The most important first: of higher precedence, then the older.
+    /// Tasks by importance: higher precedence first, then older ones.
     tasks: Vec<PlacedTask>,
-    /// What each of them holds: every kind in order, and zeroes up to the stride.
+    /// The allocation of each task: every kind in order, padded with zeroes to the stride.
     requests: Vec<i64>,
 }
 
@@ -80,28 +79,28 @@ impl Row {
     }
 }
 
-/// See the head of the file.
+/// The placed tasks. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Placements {
     jobs: FastMap<JobId, PlacedJob>,
     places: FastMap<TaskId, MachineId>,
     stride: usize,
     rows: Vec<Row>,
-    /// How many placed tasks there are of each precedence.
+    /// The number of placed tasks of each precedence.
     precedences: BTreeMap<Precedence, usize>,
-    /// Which tasks are counted, and how many of them there are.
+    /// Counts of task sets.
     pub(super) counted: Counted,
     lifted: usize,
-    /// What tasks hold that is not their group's request.
+    /// Allocations that differ from the group's request.
     held: FastMap<TaskId, Values>,
-    /// The cores that tasks have to themselves.
+    /// Exclusive cores of tasks.
     cores: FastMap<TaskId, NodeCores>,
-    /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
+    /// Jobs whose groups were compiled only for taking tasks off.
     pub(super) compiled: HashSet<JobId, FixedState>,
 }
 
 impl Placements {
-    /// Takes in what a delta tells.
+    /// Applies a delta.
     pub(super) fn apply(&mut self, delta: &Delta, kinds: usize) {
         if delta.full {
             let counted = std::mem::take(&mut self.counted);
@@ -130,15 +129,15 @@ impl Placements {
         }
     }
 
-    /// Drops a job. The answer is whether tasks of it are still known: if it ended and was forgotten
-    /// since the last sync, no task of it is in the delta.
+    /// Removes a job. Returns whether tasks of it are still recorded: the delta lists no tasks of a job that ended and
+    /// was forgotten since the last sync.
     fn end(&mut self, id: JobId) -> bool {
         let Some(job) = self.jobs.remove(&id).filter(|job| job.placed > 0) else { return false };
         self.leave(job.spec.precedence, job.placed);
         true
     }
 
-    /// Notes that so many tasks of a precedence have no machine any more.
+    /// Subtracts tasks of a precedence that are no longer placed.
     fn leave(&mut self, precedence: Precedence, tasks: usize) {
         if let Some(count) = self.precedences.get_mut(&precedence) {
             *count -= tasks;
@@ -148,7 +147,7 @@ impl Placements {
         }
     }
 
-    /// The rows of tasks that hold something else than their group's request, in no order.
+    /// The rows of tasks whose allocation differs from the request, in no particular order.
     pub(super) fn rows_of_held(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.keys().filter_map(|task| Some(self.places.get(task)?.row()))
     }
@@ -188,7 +187,7 @@ impl Placements {
 }
 
 impl View {
-    /// The same, keeping which tasks run where. It hears of every job then.
+    /// Has the view keep placements. It then receives every job.
     #[must_use]
     pub fn with_placements(mut self) -> View {
         self.interest = crate::delta::Interest::AllJobs;
@@ -196,43 +195,42 @@ impl View {
         self
     }
 
-    /// Whether it keeps which tasks run where.
+    /// Whether it keeps placements.
     #[must_use]
     pub fn keeps_placements(&self) -> bool {
         self.placements.is_some()
     }
 
-    /// The tasks on the machine in a row, the most important first: of higher precedence, then the
-    /// older. Empty if the view does not keep them.
+    /// The tasks on the machine in a row by importance: higher precedence first, then older ones. Empty if the view
+    /// does not keep placements.
     #[must_use]
     pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
         let placements = self.placements.as_deref();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
     }
 
-    /// How many amounts [`View::requests_on`] has of each task: 4, 8 or 16, and as many kinds or
-    /// more, so that whole vectors can be added.
+    /// The number of amounts per task in [`View::requests_on`]: 4, 8 or 16, at least the number of kinds, so that whole
+    /// vectors can be added.
     #[must_use]
     pub fn request_stride(&self) -> usize {
         stride(self.kinds.count())
     }
 
-    /// What the tasks on the machine in a row hold, in the order of [`View::tasks_on`]: of each
-    /// every kind, in order, and zeroes (see [`View::request_stride`]).
+    /// The allocations of the tasks on the machine in a row, in the order of [`View::tasks_on`]: every kind in order,
+    /// padded with zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
         let placements = self.placements.as_deref();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
     }
 
-    /// Whether a placed task holds something else than its group's request: then that is all that it would have
-    /// if it were moved.
+    /// Whether a placed task's allocation differs from its group's request. A move would reduce it to the request.
     #[must_use]
     pub fn holds_its_own(&self, task: TaskId) -> bool {
         self.placements.as_deref().is_some_and(|placements| placements.held.contains_key(&task))
     }
 
-    /// What a placed task holds, if the view keeps placements.
+    /// The allocation of a placed task, if the view keeps placements.
     #[must_use]
     pub fn held_by(&self, task: &PlacedTask) -> Option<Amounts> {
         let placements = self.placements.as_deref()?;
@@ -262,38 +260,38 @@ impl View {
         self.placed_job(task.job)
     }
 
-    /// A job of which some task has a machine.
+    /// The job, if some of its tasks are placed.
     pub(super) fn placed_job(&self, id: JobId) -> Option<&Arc<Job>> {
         Some(&self.placements.as_deref()?.jobs.get(&id)?.spec)
     }
 
-    /// All of them.
+    /// All jobs with placed tasks.
     pub(super) fn placed_jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         let jobs = self.placements.iter().flat_map(|placements| &placements.jobs);
         jobs.filter(|(_, job)| job.placed > 0).map(|(id, job)| (*id, &job.spec))
     }
 
-    /// The lowest precedence of all tasks that have a machine, if there is one and the view keeps
-    /// placements. A task that is no more important can evict nobody.
+    /// The lowest precedence of all placed tasks, if the view keeps placements. A task whose precedence is not higher
+    /// can preempt none.
     #[must_use]
     pub fn lowest_precedence(&self) -> Option<Precedence> {
         let lowest = self.placements.as_deref()?.precedences.first_key_value();
         lowest.map(|(precedence, _)| *precedence)
     }
 
-    /// How many placed tasks are taken off.
+    /// The number of placed tasks that are taken off.
     #[must_use]
     pub fn lifted(&self) -> usize {
         self.placements.as_deref().map_or(0, |placements| placements.lifted)
     }
 
-    /// Takes a task that runs in a row off its machine, in this view only.
+    /// Takes a task off the machine in a row, in this view only.
     pub fn lift(&mut self, row: usize, task: PlacedTask) {
         self.note_lifted(1);
         self.count_placed(row, task, 1);
     }
 
-    /// Puts back what [`View::lift`] took off.
+    /// Puts back a task that [`View::lift`] took off.
     pub fn put_back(&mut self, row: usize, task: PlacedTask) {
         self.note_lifted(-1);
         self.count_placed(row, task, -1);
@@ -310,7 +308,7 @@ impl View {
         self.count_holding(row, (task, self.own_holding(task.id).cloned()), sign);
     }
 
-    /// What a placed task holds, if that is not what its group requests.
+    /// The allocation of a placed task, if it differs from its group's request.
     pub(super) fn own_holding(&self, task: TaskId) -> Option<&Values> {
         match &self.placements {
             Some(placements) if !placements.held.is_empty() => placements.held.get(&task),
@@ -318,7 +316,8 @@ impl View {
         }
     }
 
-    /// Takes a placed task off a row (`sign` 1) that holds so much, or what its group requests, or puts it back (-1).
+    /// Takes a placed task with this allocation, or with its group's request, off a row (`sign` 1), or puts it back
+    /// (-1).
     pub(super) fn count_holding(
         &mut self,
         row: usize,
@@ -339,7 +338,7 @@ impl View {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
             }
-            // No rule looks at any task, and no policy counts it: amounts are all there is.
+            // No rule or policy counts the task, so only amounts change.
             let request: SmallVec<[i64; 8]> = match &held {
                 Some(held) => SmallVec::from_slice(held),
                 None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
@@ -356,7 +355,7 @@ impl View {
         self.count_group((row, sign), group, grant, held.as_deref());
     }
 
-    /// Compiles the group of a placed task, which is forgotten when its job changes if nobody else uses it.
+    /// Compiles the group of a placed task. It is dropped when its job changes, unless it is used otherwise.
     fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;
         let placements = self.placements.as_ref();
@@ -369,9 +368,9 @@ impl View {
         group
     }
 
-    /// Whether tasks that the view shows would miss one that has left the machine in a row: one that was
-    /// lifted, or moved. The cell would not take its release or eviction (see
-    /// [`TaskRule::Runtime affinity`](omega_core::TaskRule::Runtime affinity)).
+    /// Whether a lifted or moved task leaves others in a row's domains without their runtime affinity, so that the
+    /// cell would reject its release or eviction (see
+    /// [`TaskRule::RuntimeAffinity`](omega_core::TaskRule::RuntimeAffinity)).
     pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
         if !self.any_runtime_affinity() {
             return false;
@@ -382,7 +381,7 @@ impl View {
         self.facts.rules.alone_without(rules, row, &self.facts.sets).next().is_some()
     }
 
-    /// Drops what was compiled to take tasks off of jobs that a delta changes, or of all.
+    /// Drops the groups compiled for taking tasks off, of jobs that a delta changes, or of all.
     pub(super) fn forget_lifted(&mut self, delta: &Delta) {
         let Some(placements) = &mut self.placements else { return };
         let compiled = &mut placements.compiled;
@@ -393,8 +392,8 @@ impl View {
         forgotten.into_iter().for_each(|job| self.forget_job(job));
     }
 
-    /// Counts a task of a group as if it ran in a row, judged by nobody, or with `sign` 1 takes it
-    /// off again: for tasks that are expected there.
+    /// Counts a task of a group as if it ran in a row, without a check, or removes it again with `sign` 1: for tasks
+    /// that are expected there.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
         self.count_group((row, sign), group, Grant::default(), None);
     }

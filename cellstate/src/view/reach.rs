@@ -1,33 +1,33 @@
-//! How far from the machines that its tasks would rather have a group goes for now.
+//! The reach of a group: the machines that it may use at present, by delay scheduling.
 //!
-//! A scheduler that has a job wait for its preferred machines notes it here, with the group that it compiled:
-//! then filters and explanations know it, and nothing else has to be passed along. The judge knows nothing of it.
+//! A scheduler that lets a job wait for its preferred machines records that with the compiled group, where filters and
+//! explanations read it. The placement check ignores it.
 
 use super::{GroupRef, View};
 use std::sync::Arc;
 
-/// See the head of the file.
+/// The machines that a group may use at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// To every machine.
+    /// All machines.
     #[default]
     Anywhere,
-    /// To machines that one of its preferences names.
+    /// Machines that one of its preferences selects.
     Preferred {
-        /// For how many nanoseconds more.
+        /// The remaining time in nanoseconds.
         left: u64,
     },
-    /// To machines that have a label's value in common with such a machine.
+    /// Machines that share a label's value with a preferred machine.
     Near {
-        /// These values, as [`Level::of`](super::Level::of) numbers them, ascending.
+        /// The values, as numbered by [`Level::of`](super::Level::of), ascending.
         values: Arc<[u32]>,
-        /// For how many nanoseconds more.
+        /// The remaining time in nanoseconds.
         left: u64,
     },
 }
 
 impl Reach {
-    /// For how many nanoseconds more it is bounded; `None` if it is not.
+    /// The remaining time in nanoseconds; `None` without a restriction.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         match self {
@@ -38,7 +38,7 @@ impl Reach {
 }
 
 impl View {
-    /// How far a compiled group goes for now.
+    /// The present reach of a compiled group.
     ///
     /// # Panics
     /// If the group was forgotten.
@@ -47,7 +47,7 @@ impl View {
         &self.compiled(group).reach
     }
 
-    /// Notes how far it goes.
+    /// Sets the reach of a compiled group.
     ///
     /// # Panics
     /// If the group was forgotten.

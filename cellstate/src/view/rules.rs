@@ -1,4 +1,4 @@
-//! What a view tells about tasks that run elsewhere: the rules' counters, for filters and scores.
+//! Rules about other tasks in a view: checks and counters for filters and scores.
 
 use super::{BLOCK, Block, View};
 use crate::facts::Need;
@@ -7,36 +7,35 @@ use omega_core::Reason;
 use smallvec::SmallVec;
 
 impl View {
-    /// Why the rules of one family do not let a task run on the machine in a row.
+    /// Checks one family of rules for a task on the machine in a row.
     ///
     /// # Errors
-    /// The first reason.
+    /// The first reason against it.
     pub fn judge_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
         let Some(rules) = &need.rules else { return Ok(()) };
         self.facts.rules.judge_family((rules, family), row, &self.facts.sets)
     }
 
-    /// Whether the rules of one family could forbid a task any machine.
+    /// Whether the rules of one family could reject a task on some machine.
     #[must_use]
     pub fn family_concerns(&self, need: &Need, family: RuleFamily) -> bool {
         let Some(rules) = &need.rules else { return false };
         self.facts.rules.concerns(rules, family)
     }
 
-    /// Whether some task of the cell needs runtime_affinity: then it may be that others must not leave.
+    /// Whether some task has runtime affinity, so that other tasks may not be free to leave.
     #[must_use]
     pub fn any_runtime_affinity(&self) -> bool {
         self.facts.rules.any_runtime_affinity()
     }
 
-    /// Whether some task may need one of these near it.
+    /// Whether the runtime affinity of some task may require a task like this.
     #[must_use]
     pub fn may_be_runtime_affinity(&self, need: &Need) -> bool {
         need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
     }
 
-    /// Whether nobody whom a task of this kind has left alone in one row is alone any more once it is in
-    /// another.
+    /// Whether every task that would lack runtime affinity after a move from one row to another regains it by the move.
     #[must_use]
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
@@ -45,13 +44,13 @@ impl View {
         alone.all(|alone| alone.missing == 1 && book.is_counted((rules, to), alone, sets))
     }
 
-    /// Where the tasks of a wished spread run; `None` if the spread is not yet known to the cell.
+    /// The counts of a preferred spread; `None` if the cell does not count it yet.
     #[must_use]
     pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {
         self.facts.rules.counter(wish.tracker).map(WishCounts)
     }
 
-    /// What draws a task to machines, ready to be asked about many.
+    /// The attraction of machines for a task, prepared for evaluation on many.
     #[must_use]
     pub fn draws(&self, need: &Need) -> Draws<'_> {
         let mut draws = Draws::default();
@@ -69,33 +68,33 @@ impl View {
     }
 }
 
-/// Where the tasks of a wished spread run. See [`View::wish`].
+/// The counts of a preferred spread. See [`View::wish`].
 #[derive(Clone, Copy, Debug)]
 pub struct WishCounts<'a>(Counter<'a>);
 
 impl WishCounts<'_> {
-    /// The domain of the machine in a row: equal numbers are equal domains. `None` if it has no
-    /// place at the spread's level.
+    /// The domain of the machine in a row: equal numbers are equal domains. `None` if it has none at the spread's
+    /// level.
     #[must_use]
     pub fn domain(&self, row: usize) -> Option<u32> {
         self.0.domain(row)
     }
 
-    /// Of the machines of a block in `among`, those that have a place at the spread's level.
+    /// Of the machines of a block in `among`, those with a domain at the spread's level.
     #[must_use]
     pub fn placed(&self, block: Block<'_>, among: u64) -> u64 {
         self.0.placed(block.index()) & among
     }
 
-    /// For each machine of a block, how many of the tasks run in its domain, on machines that the
-    /// spread lets count (where each machine is a domain, all do); 0 if it has no place.
+    /// For each machine of a block, the number of counted tasks in its domain; 0 without a domain. Tasks on machines
+    /// outside the spread's set do not count, unless each machine is a domain.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         self.0.column(block.index(), |count| count.matched)
     }
 }
 
-/// What draws a task to machines. See [`View::draws`].
+/// The attraction of machines for a task, by affinity to other tasks. See [`View::draws`].
 #[derive(Clone, Debug, Default)]
 pub struct Draws<'a> {
     own: SmallVec<[(Counter<'a>, i32); 4]>,
@@ -104,23 +103,22 @@ pub struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// Whether nothing draws it anywhere.
+    /// Whether no machine attracts or repels the task.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.others.is_empty()
     }
 
-    /// Whether a preference is among it, the task's own or one of tasks that run. Else it is all
-    /// required affinities.
+    /// Whether it includes a preference, of the task or of a running one. Otherwise it consists of required affinities.
     #[must_use]
     pub fn any_preference(&self) -> bool {
         self.preferred
     }
 
-    /// What draws it to each machine of a block, or keeps it away: the weights of its own
-    /// preferences, each as often as tasks that it means run in the machine's domain; the weights
-    /// of the preferences of tasks that run there and mean this one; and for each required affinity
-    /// of those that means this one, `required`.
+    /// The attraction of each machine of a block, the sum over its domain of:
+    /// - the weight of each of the task's preferences, times the number of running tasks that it selects;
+    /// - the weights of running tasks' preferences that select this task;
+    /// - `required` for each required affinity of running tasks that selects this task.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>, required: i64) -> [i64; BLOCK] {
         let mut draws = [0; BLOCK];
@@ -138,7 +136,7 @@ impl Draws<'_> {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those where no rule about other tasks forbids one of these.
+    /// Of the machines in `among`, those where no rule about other tasks rejects this task.
     #[must_use]
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
@@ -146,7 +144,7 @@ impl Block<'_> {
         facts.rules.sift(rules, (self.index(), among), &facts.sets)
     }
 
-    /// The same, for one family of rules.
+    /// Of the machines in `among`, those where one family of rules does not reject this task.
     #[must_use]
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };

@@ -1,14 +1,15 @@
-//! What placed tasks hold beyond their request, and what would be if they gave it up.
+//! Surplus: the part of placed tasks' allocations beyond their request, and the effect of throttling it.
 //!
-//! The devices of a task stay with it whatever it is resized to, and what they are worth is part of the amounts. So a
-//! task of a group that wants devices gives nothing up.
+//! A resize does not change a task's devices, whose value is part of its amounts. So a task with optional devices has
+//! no surplus.
 
 use super::{PlacedTask, View};
 use crate::held::Values;
 use omega_core::Amounts;
 
 impl View {
-    /// What a placed task holds beyond its group's request, if it can give it up. The view must keep placements.
+    /// The part of a placed task's allocation beyond its group's request, if it can be throttled. The view must keep
+    /// placements.
     #[must_use]
     pub fn surplus(&self, task: &PlacedTask) -> Option<Amounts> {
         let held = self.own_holding(task.id)?;
@@ -17,7 +18,8 @@ impl View {
         Some(Amounts::new(more)).filter(|more| !more.is_zero())
     }
 
-    /// What it would hold then: of each kind no more than its group requests. `None` if it can give up nothing.
+    /// The allocation after throttling: of each kind at most its group's request. `None` if the task cannot be
+    /// throttled.
     pub(super) fn throttled(&self, task: &PlacedTask) -> Option<Values> {
         let held = self.own_holding(task.id)?;
         let group = self.job_of(task.id)?.groups.get(usize::from(task.group))?;
@@ -28,7 +30,7 @@ impl View {
         Some(held.iter().zip(request).map(|(held, request)| *held.min(&request)).collect())
     }
 
-    /// The rows of machines with tasks that hold something else than their group's request, ascending.
+    /// The rows of machines with tasks whose allocation differs from the request, in ascending order.
     #[must_use]
     pub fn rows_with_own_holdings(&self) -> Vec<usize> {
         let Some(placements) = &self.placements else { return Vec::new() };
@@ -38,19 +40,19 @@ impl View {
         rows
     }
 
-    /// Has a task that runs in a row hold no more than its group requests, in this view only.
+    /// Throttles a task in a row to its group's request, in this view only.
     pub fn throttle(&mut self, row: usize, task: PlacedTask) {
         self.note_lifted(1);
         self.count_surplus(row, task, 1);
     }
 
-    /// Gives back what [`View::throttle`] took.
+    /// Undoes [`View::throttle`].
     pub fn unthrottle(&mut self, row: usize, task: PlacedTask) {
         self.note_lifted(-1);
         self.count_surplus(row, task, -1);
     }
 
-    /// Takes what a task holds beyond its request off a row (`sign` 1), or puts it back (-1).
+    /// Takes the surplus of a task off a row (`sign` 1), or puts it back (-1).
     pub(super) fn count_surplus(&mut self, row: usize, task: PlacedTask, sign: i64) {
         let Some(held) = self.own_holding(task.id).cloned() else { return };
         let Some(left) = self.throttled(&task) else { return };
@@ -58,7 +60,7 @@ impl View {
             let request = &job.groups.get(usize::from(task.group))?.request;
             Some(crate::held::values_of(request, held.len()))
         });
-        // A task that holds its request varies over the day again, if that does.
+        // A task that is back at its request follows its demand profile again, if it has one.
         let left = (request.as_ref() != Some(&left)).then_some(left);
         match sign > 0 {
             true => {

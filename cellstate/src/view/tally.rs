@@ -1,29 +1,29 @@
-//! What syncs brought a view, counted by what it may change for tasks that found no machine.
+//! Counts of the changes that syncs brought, by their possible effect on unschedulable tasks.
 
 use crate::judge::MachineStatus;
 use omega_core::Machine;
 use std::sync::Arc;
 
-/// What all syncs of a view have brought so far. Whoever keeps an old one sees what came since.
+/// The changes of all syncs of a view so far. The difference to an earlier value has the changes in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Machines that came.
+    /// Machines that were added.
     pub added: u64,
     /// Machines whose description changed, or that began or ended draining.
     pub changed: u64,
-    /// Machines that went.
+    /// Machines that were removed.
     pub removed: u64,
-    /// Machines that had more left of some kind, or of some device, than before.
+    /// Machines that had more free of some kind, or of some device, than before.
     pub freed: u64,
-    /// Syncs after which there was more of something that belongs to no machine.
+    /// Syncs after which more of a cluster resource was free.
     pub cell_freed: u64,
-    /// Tenants with a limit of which there was word that they use less of some kind than before.
+    /// Tenants with a limit whose use of some kind fell.
     pub quota_freed: u64,
-    /// Machines that reported their load, changed or not: it is younger then.
+    /// Machines that reported their load, with or without a change.
     pub loads: u64,
 }
 
-/// What a row held before a change, or holds after it.
+/// The state of a row before or after a change.
 pub(super) struct RowState {
     pub(super) incarnation: u32,
     pub(super) status: MachineStatus,
@@ -31,7 +31,7 @@ pub(super) struct RowState {
 }
 
 impl Tally {
-    /// Counts what became of a row.
+    /// Counts the change of a row.
     pub(super) fn note_machine(&mut self, before: &RowState, after: &RowState) {
         match (&before.machine, &after.machine) {
             (None, None) => {}

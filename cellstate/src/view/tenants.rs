@@ -1,13 +1,12 @@
-//! The tenants: for schedulers that share fairly or have what was lent given back, and so that nobody places what
-//! the cell would refuse for a quota.
+//! Tenants in a view: for fair sharing, for reclaiming guarantees, and for checking quotas before placing.
 //!
-//! They come with deltas, once some tenant of the cell has a standing or a limit; before that a view knows of none.
-//! What the cell told stays as it was told. Beside it stands, for each tenant with a limit, what that limit leaves: every
-//! decision compares it on each level, so it is at hand and not worked out.
+//! Deltas contain tenants once some tenant of the cell has a configuration or a limit; before that a view knows none.
+//! The values of deltas are stored unchanged. In addition, each tenant with a limit has the remainder of the limit at
+//! hand, because every decision compares it on each level.
 //!
-//! Invariant: `left` of a tenant with a limit is its limit, without what the cell told that it uses, and without what the
-//! claims of the view that are not in that take for it and all below it, less what is lifted or evicted. It moves where
-//! the columns of free amounts do, and each sync counts the claims anew.
+//! Invariant: `left` of a tenant with a limit is the limit, minus the use that the delta gave, minus the view's claims
+//! for it and all tenants below it that this use does not include, plus what is lifted or evicted. It changes together
+//! with the columns of free amounts, and each sync counts the claims again.
 
 use super::{GroupRef, View};
 use crate::delta::{Delta, TenantDelta, TenantTerms};
@@ -20,26 +19,26 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How far from where it is expected a tenant is looked for before its name is.
+/// The distance from its expected position within which a tenant is searched, before its name is looked up.
 const NEAR: usize = 8;
 
-/// A tenant by its number in this view, which it keeps for good.
+/// A tenant by its permanent number in this view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TenantRef(u32);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What the cell told, if it told of it.
+    /// The values of the last delta that contained it, if any.
     told: Option<TenantDelta>,
     parent: Option<TenantRef>,
-    /// Of each kind, what its limit leaves; empty without a limit, and only then. What is not there is 0.
+    /// The remainder of the limit by kind, where missing kinds are 0; empty exactly if there is no limit.
     left: SmallVec<[i64; 4]>,
     /// Whether claims of the view are counted in `left`.
     touched: bool,
 }
 
 impl Known {
-    /// Whether it has a limit, and uses less of some kind by this.
+    /// Whether it has a limit, and uses less of some kind in `now`.
     fn is_freed_by(&self, now: &TenantDelta) -> bool {
         let Some((told, _)) = self.limit() else { return false };
         let used = |kind: usize| now.used.get(kind).copied().unwrap_or(0);
@@ -51,7 +50,7 @@ impl Known {
         Some((told, told.terms.limit.as_ref()?))
     }
 
-    /// Works out what the limit leaves by what was told, without claims of the view.
+    /// Computes the remainder of the limit from the delta's values, without claims of the view.
     fn leave(&mut self) {
         self.touched = false;
         let Some(told) = &self.told else { return self.left.clear() };
@@ -67,7 +66,7 @@ impl Known {
         }
     }
 
-    /// Takes amounts of what is left, or with `sign` -1 gives them back.
+    /// Subtracts amounts from the remainder, or adds them with `sign` -1.
     fn take(&mut self, request: &[i64], sign: i64) {
         if self.left.len() < request.len() {
             self.left.resize(request.len(), 0);
@@ -77,10 +76,10 @@ impl Known {
         }
     }
 
-    /// The first kind of which less is left than so many tasks claim.
+    /// The first kind of which less is left than this many tasks claim.
     fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
-        // As a rule it is of none, and the machine alone has to give.
+        // In the usual case all kinds fit.
         let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
         let as_a_rule = need.cluster_request.is_none() && left.len() >= request.len();
         if as_a_rule && left.iter().zip(request).all(fits) {
@@ -97,39 +96,39 @@ impl Known {
     }
 }
 
-/// See the head of the file.
+/// The tenants of a view. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct KnownTenants {
     list: Vec<Known>,
     by_name: FastMap<Text, TenantRef>,
-    /// How many tenants have a limit.
+    /// The number of tenants with a limit.
     limits: usize,
-    /// Those in whose `left` claims of the view are counted.
+    /// Tenants whose `left` includes claims of the view.
     touched: Vec<TenantRef>,
-    /// Whether a sync is under way, and claims are off the view.
+    /// Whether a sync is under way, so that claims are not counted.
     syncs: bool,
 }
 
-/// What a tenant lacks for a task to be placed: the cell would refuse it with
+/// The limit that keeps a tenant's task from being placed: the cell would reject it with
 /// [`QuotaExceeded`](omega_core::Reason::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaLack {
-    /// Whose limit it is: the tenant's own, or that of one above it.
+    /// The tenant with the limit: the job's own or one above it.
     pub tenant: Text,
-    /// Of which kind there is too little.
+    /// The kind that is short.
     pub kind: KindId,
-    /// How much more the task claims than is left, in the kind's unit.
+    /// The missing amount, in the kind's unit.
     pub missing: u64,
 }
 
 impl KnownTenants {
-    /// Leaves all claims aside until [`KnownTenants::apply`]: they are counted anew after it.
+    /// Uncounts all claims until [`KnownTenants::apply`], after which they are counted again.
     pub(super) fn begin_sync(&mut self) {
         self.syncs = true;
     }
 
-    /// Takes in what a delta tells. The answer is whether there are tenants that were not known before, and how many
-    /// with a limit use less of some kind than before.
+    /// Applies a delta. Returns whether there are new tenants, and how many with a limit use less of some kind than
+    /// before.
     pub(super) fn apply(&mut self, delta: &Delta) -> (bool, u64) {
         if delta.full {
             self.list.iter_mut().for_each(|known| *known = Known::default());
@@ -147,7 +146,7 @@ impl KnownTenants {
             let known = &mut self.list[at];
             freed += u64::from(known.is_freed_by(tenant));
             match (near, &mut known.told) {
-                // Nearly always it is only what they use that changed.
+                // Nearly always only the use has changed.
                 (Some(_), Some(told)) => {
                     told.used.clone_from(&tenant.used);
                     known.leave();
@@ -164,9 +163,8 @@ impl KnownTenants {
         (self.list.len() > before, freed)
     }
 
-    /// The place of a tenant of which nothing changed but what it uses, if it is near where it is expected: both the
-    /// cell and the view have tenants in the order in which they came, and a name is looked for where that does
-    /// not help.
+    /// The position of a tenant whose settings are unchanged, if it is near the expected one: the cell and the view
+    /// keep tenants in order of first mention. Otherwise the name is looked up.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
         let same =
             |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
@@ -193,25 +191,25 @@ impl KnownTenants {
         next
     }
 
-    /// The number of a tenant that a delta named.
+    /// The number of a tenant that a delta contained.
     pub(super) fn find(&self, name: &str) -> Option<TenantRef> {
         if self.by_name.is_empty() { None } else { self.by_name.get(name).copied() }
     }
 
-    /// A tenant and those above it, from it up.
+    /// A tenant and those above it, from the bottom up.
     fn line(&self, of: Option<TenantRef>) -> impl Iterator<Item = &Known> {
         let known = |of: TenantRef| &self.list[of.0 as usize];
         let up = std::iter::successors(of.map(known), move |below| below.parent.map(known));
         up.take(TENANT_DEPTH_MAX)
     }
 
-    /// Whether some tenant has a limit: if not, nothing is counted.
+    /// Whether some tenant has a limit; if not, nothing is counted.
     #[inline]
     pub(super) fn limited(&self) -> bool {
         self.limits > 0
     }
 
-    /// Counts what a task claims, of its machine and of the cell as a whole, or with `sign` -1 what it gives back.
+    /// Adds a task's claim on its machine and on cluster resources, or subtracts it with `sign` -1.
     #[inline]
     pub(super) fn count(
         &mut self,
@@ -247,8 +245,8 @@ impl KnownTenants {
         }
     }
 
-    /// The first limit for a tenant that leaves less than so many tasks claim, from the tenant up, with how many it
-    /// leaves room for.
+    /// The first limit, from the tenant up, that leaves too little for this many tasks, with the number of tasks that
+    /// still fit.
     fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
         let of = of.filter(|_| self.limited());
         let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
@@ -276,11 +274,11 @@ struct Short<'a> {
     told: &'a TenantDelta,
     kind: KindId,
     left: i64,
-    /// What one task claims.
+    /// The claim of one task.
     claimed: i64,
 }
 
-/// What a task claims of a kind, of its machine and of the cell as a whole.
+/// The claim of a task on a kind, of its machine and of cluster resources.
 #[inline]
 fn claimed(need: &Need, kind: usize) -> i64 {
     let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));
@@ -288,7 +286,7 @@ fn claimed(need: &Need, kind: usize) -> i64 {
 }
 
 impl View {
-    /// Every tenant, by name; none as long as no tenant of the cell has a standing or a limit.
+    /// Every tenant, by name; none while no tenant of the cell has a configuration or a limit.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantDelta> {
         let told = self.tenants.list.iter().filter_map(|known| known.told.as_ref());
         let mut told: Vec<&TenantDelta> = told.collect();
@@ -296,7 +294,7 @@ impl View {
         told.into_iter()
     }
 
-    /// A tenant and those above it, from the top down; empty if the view does not know it.
+    /// A tenant and those above it, from the top down; empty for an unknown tenant.
     #[must_use]
     pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
         let line = self.tenants.line(self.tenants.find(name));
@@ -305,16 +303,16 @@ impl View {
         line
     }
 
-    /// Where the lines of two tenants part: the highest of each that is not in the other's. `None` if one
-    /// line is part of the other. What may be reclaimed is decided there.
+    /// The highest tenant of each line that is not in the other, between which reclaiming is decided. `None` if one
+    /// line is part of the other.
     #[must_use]
     pub fn parting(&self, one: &str, other: &str) -> Option<(&TenantDelta, &TenantDelta)> {
         let (one, other) = (self.tenant_line(one), self.tenant_line(other));
         one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
     }
 
-    /// Of so many tasks of a group, how many its tenant may still have placed, by its limit and those of the tenants
-    /// above it. What this view claims counts.
+    /// The number of these tasks that the limits of the group's tenant and of the tenants above it still allow,
+    /// including this view's claims.
     #[must_use]
     pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
         if !self.tenants.limited() {
@@ -330,7 +328,7 @@ impl View {
         room
     }
 
-    /// The first limit that keeps a group's tenant from having one more task placed, from the tenant up.
+    /// The first limit, from the tenant up, that rejects one more task of a group.
     #[must_use]
     pub fn quota_lack(&self, group: GroupRef) -> Option<QuotaLack> {
         let compiled = self.compiled(group);
@@ -339,8 +337,8 @@ impl View {
         Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
     }
 
-    /// Whether a job with placed tasks counts for the limit of a tenant: it is that one's, or of one below it. The
-    /// view must keep placements.
+    /// Whether a job with placed tasks counts against the limit of a tenant: it belongs to that tenant or to one below
+    /// it. The view must keep placements.
     #[must_use]
     pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
         let Some(job) = self.placed_job(job) else { return false };
@@ -348,15 +346,14 @@ impl View {
         line.any(|known| known.told.as_ref().is_some_and(|told| *told.terms.name == *tenant))
     }
 
-    /// Whether tasks below a precedence run that count for the limit of a tenant. The view must keep placements.
+    /// Whether placed tasks below a precedence count against the limit of a tenant. The view must keep placements.
     #[must_use]
     pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
         let mut lower = self.placed_jobs().filter(|(_, job)| job.precedence < precedence);
         lower.any(|(id, _)| self.is_below(id, tenant))
     }
 
-    /// What own claims take of each kind that the view's tenants do not show yet, by the tenant that pays. What their
-    /// victims give back is taken off it.
+    /// The own claims, by tenant and kind, that the tenants' use in the view does not include yet, minus the evictions.
     #[must_use]
     pub fn own_use(&self) -> BTreeMap<Text, Vec<i64>> {
         let mut own = BTreeMap::new();
@@ -377,7 +374,7 @@ impl View {
         own
     }
 
-    /// Finds anew which tenant pays for each compiled group.
+    /// Recomputes the tenant of each compiled group.
     pub(super) fn find_tenants(&mut self) {
         for group in self.groups.iter_mut().flatten() {
             group.tenant = self.tenants.find(&group.job.tenant);

@@ -1,4 +1,5 @@
-//! A ready-made scheduler with a filter of its own: batch tasks stay off machines that another team has marked.
+//! A ready-made scheduler with its own filter: batch tasks avoid machines that another team has
+//! labelled.
 //!
 //! `cargo run -p omega-cell --example plugin`
 

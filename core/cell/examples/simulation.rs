@@ -1,4 +1,5 @@
-//! A simulation of one's own: two schedulers on one cell, with tasks that arrive and end by a clock of the program.
+//! A custom simulation: two schedulers on one cell, with arrivals and ends of tasks by the
+//! program's clock.
 //!
 //! The schedulers take turns in each second. The libraries read no clock, so every run is the same.
 //!
@@ -15,7 +16,7 @@ use std::error::Error;
 struct Running(BTreeMap<u64, Vec<(TaskId, MachineId)>>);
 
 impl Running {
-    /// Ends the tasks whose time has come.
+    /// Ends the tasks whose run time has passed.
     fn end(&mut self, cell: &SharedCell, second: u64) -> Result<(), Box<dyn Error>> {
         for (task, machine) in self.0.remove(&second).unwrap_or_default() {
             cell.apply(Command::ReportTask { task, machine, report: TaskReport::Finished })?;
@@ -23,7 +24,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets the tasks of a job that got their machines run for so many seconds.
+    /// Notes the end of all newly placed tasks of a job.
     fn begin(&mut self, cell: &SharedCell, job: JobId, until: u64) {
         let placed = cell.read(|cell| {
             let tasks = (0..TASKS).map(|index| TaskId { job, index });
@@ -66,7 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("{placed} of {} tasks placed in a minute", 2 * 60 * u64::from(TASKS));
-    // Forty tasks fit at once and each runs for five seconds, so all find room in the second in which they come.
+    // Forty tasks fit at once and each runs for five seconds, so all are placed in the second of
+    // their arrival.
     assert_eq!(u64::from(placed as u32), 2 * 60 * u64::from(TASKS));
     Ok(())
 }

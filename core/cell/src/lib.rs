@@ -8,7 +8,7 @@ pub use omega_core as types;
 /// The cell's state machine, views of it, and the deltas between them.
 pub use omega_cellstate as state;
 
-/// Plugins, placement, queues, preemption, backfill, and schedulers made of them.
+/// Plugins, placement, queues, preemption, backfill, and the schedulers that use them.
 #[cfg(feature = "schedulers")]
 pub use omega_schedulers as schedulers;
 

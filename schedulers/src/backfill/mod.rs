@@ -1,5 +1,6 @@
-//! Backfilling: a job that is too wide for what is free now is promised machines, and those behind it may use them
-//! until then. (Lifka, "The ANL/IBM SP Scheduling System", 1995; Mu'alem and Feitelson 2001; Slurm's `sched/backfill`.)
+//! Backfilling: a job without enough free machines gets machines planned for later, and jobs behind
+//! it may use them until then. (Lifka, "The ANL/IBM SP Scheduling System", 1995; Mu'alem and
+//! Feitelson 2001; Slurm's `sched/backfill`.)
 //!
 //! ```text
 //!   machines
@@ -9,20 +10,20 @@
 //!                now                  ▶ time
 //! ```
 //!
-//! The first jobs of the queue that find no room, `depth` of them, have a *plan* each: the earliest moment at which
-//! all their tasks that wait, or what a gang needs, find room by what jobs say of how long they run, and where. Who is
-//! decided on after them is kept off the machines of a plan unless it is expected to have left by then, or fits beside
-//! what the plan needs. So nothing that this scheduler places makes a plan later, and a gang does not wait for ever
-//! while small jobs take every machine as it becomes free.
+//! The first `depth` jobs of the queue without room have a *plan* each: machines, and the earliest
+//! time at which all its pending tasks (for a gang, its minimum) have room there, by the run times
+//! that jobs state. Jobs decided later are kept off a plan's machines unless they are expected to
+//! end before it begins, or there is room for both. So nothing that this scheduler places delays a
+//! plan, and small jobs cannot keep a gang waiting for ever.
 //!
-//! With a depth of 1 that is EASY backfilling; with one beyond the length of the queue, conservative backfilling. Plans
-//! are private. What other schedulers place they know no more than any view does; who must have machines at a time
-//! whatever others do, reserves them in the cell.
+//! A depth of 1 is EASY backfilling; a depth of at least the length of the queue is conservative
+//! backfilling. Plans are private to a scheduler, and other schedulers may place tasks on planned
+//! machines. A reservation in the cell binds all schedulers.
 //!
-//! - `timeline.rs`: what a machine has free from when to when;
-//! - `plan.rs`: the earliest moment, and the machines;
-//! - `plans.rs`: who has a plan, and whom it binds;
-//! - `scheduler/backfilling.rs`: when they are made and dropped.
+//! - `timeline.rs`: free resources of a machine over time;
+//! - `plan.rs`: search for the earliest time, and the machines;
+//! - `plans.rs`: the plans, and the jobs they restrict;
+//! - `scheduler/backfilling.rs`: when plans are made and dropped.
 
 mod plan;
 mod plans;

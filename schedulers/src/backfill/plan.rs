@@ -4,8 +4,8 @@
 //! each expected departure, until enough fit. Only machines on which nothing but room excludes the
 //! tasks count; rules about other tasks are checked as of now.
 //!
-//! Of the machines with room then, it takes those that get it last: earlier room is left to jobs
-//! that fill the time until then.
+//! Of the machines with room at that time, it takes those that get it last. Machines with earlier
+//! room are left to jobs that end before the plan begins.
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};

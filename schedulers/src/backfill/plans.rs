@@ -1,6 +1,6 @@
 //! The pending jobs without room, in queue order, and the plans of the first of them.
 //!
-//! Invariant: no two plans need the same room, as far as anyone says how long tasks run.
+//! Invariant: no two plans need the same room, if tasks end when their jobs say.
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
@@ -36,7 +36,7 @@ pub struct BackfillFigures {
     pub made: u64,
     /// Tasks of other jobs placed while a plan restricted them.
     pub backfilled: u64,
-    /// Planned jobs all of whose tasks were placed.
+    /// Jobs whose tasks were all placed by a plan.
     pub started: u64,
     /// Of those, tasks placed later than first planned.
     pub late: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Plans {
     planned: Vec<Planned>,
     /// Whether a task was placed of a job that precedes a planned one, and may use its machines.
     passed: bool,
-    /// The job that is decided on, and how many of the plans are before it in the order.
+    /// The job being decided, and the number of plans before it in the order.
     turn: Option<(JobId, usize)>,
     /// Resources kept on each machine, by row: positions of plans, and of slots in them.
     by_row: BTreeMap<usize, SmallVec<[(usize, usize); 2]>>,
@@ -152,7 +152,7 @@ impl Plans {
         self.jobs.contains_key(&id)
     }
 
-    /// All of them, by id.
+    /// All known jobs, by id.
     pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
         self.jobs.keys().copied()
     }
@@ -211,7 +211,7 @@ impl Plans {
         }
     }
 
-    // --- Whom they bind ------------------------------------------------------------------------
+    // --- Jobs that plans restrict ---------------------------------------------------------------
 
     fn bound(&self, id: JobId) -> Bound {
         match self.turn {
@@ -268,7 +268,7 @@ impl Plans {
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
     }
 
-    // --- How they are made ---------------------------------------------------------------------
+    // --- How plans are made ----------------------------------------------------------------------
 
     /// The first `depth` jobs.
     pub(crate) fn head(&self, depth: usize) -> Vec<(JobId, Arc<Job>)> {
@@ -335,7 +335,7 @@ impl Plans {
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
-        // Where it was tried in vain there is no room now, whatever is reckoned.
+        // A failed attempt means that there is no room now, whatever the timelines say.
         let tried = self.jobs.get(&id).map(|known| known.tried);
         let from_ms = now_ms + u64::from(tried == Some((view.version(), now_ms)));
         let search = |others: &[&Plan], before_ms| {
@@ -363,7 +363,7 @@ impl Plans {
             search.stands(plan)
         });
         let made = match &kept {
-            // A plan that stands moves up where that delays nobody.
+            // An unchanged plan moves up where that delays no other.
             Some(plan) if is_due && time_passed && plan.start_ms > from_ms => {
                 let all: Vec<&Plan> = before.iter().chain(after).copied().collect();
                 Some(search(&all, plan.start_ms))

@@ -1,4 +1,4 @@
-//! Timeline of one machine's free resources: its expected departures, and what is kept on it.
+//! Timeline of one machine's free resources: its expected departures and its plans.
 //!
 //! ```text
 //!   free ─┐        ┌── a task leaves
@@ -8,7 +8,7 @@
 //!        now                    ▶ ms
 //! ```
 //!
-//! Nothing else comes or goes on it: what will be placed there meanwhile is what plans are asked about.
+//! It has no future arrivals except plans: whether a task may be placed there is what plans decide.
 
 use omega_cellstate::{Departure, Devices, View};
 use omega_core::{DeviceRequest, DeviceSet, KindId};
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// Amounts by kind.
 pub(super) type Values = SmallVec<[i64; 4]>;
 
-/// Resources that one task takes of a machine.
+/// Resources of one task on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) amounts: Values,
@@ -38,8 +38,8 @@ pub(super) struct Hold {
 /// First extension of a task that exceeds its run time.
 const OVERRUN_MS: u64 = 10_000;
 
-/// Expected end of a task. A task over its estimate gets ten more seconds, then twice as many each
-/// time.
+/// Expected end of a task. A task past its estimate gets ten more seconds; each time it passes the
+/// new estimate, the extension doubles.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;
@@ -138,7 +138,7 @@ impl Timeline {
             changes.push((hold.from_ms.max(now_ms), 1, Change::Begins(position)));
             changes.push((hold.until_ms, 0, Change::Ends(position)));
         }
-        // Who leaves goes first.
+        // Departures before arrivals.
         changes.sort_by_key(|(at_ms, order, _)| (*at_ms, *order));
         let mut last = now(view, row);
         let mut kept: SmallVec<[SmallVec<[DeviceSet; 4]>; 4]> =

@@ -32,9 +32,9 @@ impl ArgumentError {
     }
 }
 
-/// A resource kind by its name, which a cell may have or not.
+/// A resource kind by name. The cell may not have it.
 ///
-/// It knows its place in the file, and can therefore be read from a profile file alone.
+/// It stores its place in the file, so it can be deserialised only from a profile file.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(transparent)]
@@ -42,7 +42,7 @@ impl ArgumentError {
 pub struct KindName(#[cfg_attr(feature = "schema", schemars(with = "String"))] Spanned<String>);
 
 impl KindName {
-    /// A name that is in no file, for what an argument is if it is left out.
+    /// A default name, which is in no file.
     #[must_use]
     pub fn unwritten(name: &str) -> KindName {
         KindName(Spanned::new(0..0, name.to_owned()))
@@ -57,7 +57,9 @@ impl KindName {
     /// The cell's kind of this name.
     ///
     /// # Errors
-    /// If the cell has none, naming those that it has. `argument` is the path of this one.
+    ///
+    /// If the cell has no such kind; the error lists its kinds. `argument` is the path of the
+    /// argument.
     pub fn find(
         &self,
         argument: impl Into<String>,
@@ -97,7 +99,7 @@ pub(super) struct Resources {
     kinds: Vec<KindWeight>,
 }
 
-/// A kind and how much it counts.
+/// A kind and its weight.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { name = \"cpu\", weight = 1 }")]

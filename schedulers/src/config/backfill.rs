@@ -25,7 +25,8 @@ fn ten() -> u32 {
     10
 }
 
-/// The most jobs with plans: beyond it a round of a busy cell takes longer than its jobs wait.
+/// Maximum number of jobs with plans. With more, a round of a busy cell takes longer than its jobs
+/// wait.
 const DEPTH_MAX: u32 = 1024;
 
 /// The arguments of `backfill`.

@@ -1,4 +1,4 @@
-//! The table of the plugins that come with the library: one entry each, in the order of the docs.
+//! The built-in plugins, one entry each, in the order of the docs.
 
 use super::arguments::{ArgumentError, NoArguments, Resources};
 use super::describe::Described;
@@ -110,7 +110,7 @@ fn tenants() -> [Plugin; 2] {
     ]
 }
 
-/// A filter whose arguments are described.
+/// A filter with described arguments.
 pub(super) fn filter<A, F>(name: &str, make: fn(&A, &Kinds) -> Result<F, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -119,7 +119,7 @@ where
     Plugin::filter(name, make).describe::<A>()
 }
 
-/// A score that compares machines, whose arguments are described.
+/// A relative score with described arguments.
 pub(super) fn relative<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -128,7 +128,7 @@ where
     Plugin::relative(name, make).describe::<A>()
 }
 
-/// A score whose arguments are described.
+/// A score with described arguments.
 pub(super) fn score<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
     A: DeserializeOwned + Described + Send + Sync + 'static,

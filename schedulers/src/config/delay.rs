@@ -52,7 +52,8 @@ struct Waits {
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,
-    /// The label whose values are racks; without it no job waits for a rack.
+    /// The label whose values are racks. Without it, no job waits for a machine of a preferred
+    /// rack.
     #[serde(default, deserialize_with = "some_label")]
     rack: Option<String>,
 }

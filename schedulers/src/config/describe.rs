@@ -1,4 +1,5 @@
-//! Descriptions of a plugin's arguments, for the schema of profile files. Without the feature `schema` they are empty.
+//! Descriptions of a plugin's arguments, for the schema of profile files. Without the feature
+//! `schema` they are empty.
 
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -35,7 +36,7 @@ impl Description {
         }
     }
 
-    /// The schema of the arguments; one that allows all where they are not described.
+    /// The schema of the arguments. Without a description it allows anything.
     #[cfg(feature = "schema")]
     pub(super) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
         self.write.map_or_else(Schema::default, |write| write(generator))

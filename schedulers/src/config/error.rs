@@ -1,4 +1,4 @@
-//! Error in a profile file: the place, the field, and what to do about it.
+//! Error in a profile file: the place, the field, and the remedy.
 
 use super::file::Base;
 use super::registry::Point;
@@ -54,7 +54,7 @@ pub enum Fault {
         /// Line of the first one.
         line: usize,
     },
-    /// Name one of those that there are, or register it.
+    /// Use an existing name, or register the plugin.
     #[error("there is no {point} {name:?}; there are: {known}")]
     UnknownPlugin {
         /// Extension point of the entry.

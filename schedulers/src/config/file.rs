@@ -36,8 +36,8 @@ pub(super) struct ProfileTable {
     pub(super) base: Base,
     /// Number of machines to search; left out, `adaptive`.
     pub(super) search: Option<SearchTable>,
-    /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
-    /// which takes the best.
+    /// Number of best machines among which one is chosen at random, for single tasks. The default 1
+    /// takes the best.
     pub(super) near_best: Option<NonZeroU32>,
     /// Scores and post filters of the base to leave out.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub(super) struct ProfileTable {
 }
 
 impl ProfileTable {
-    /// The list of a point except scores, which have a type of their own.
+    /// The plugin list of a point. Scores are excluded, as they have their own type.
     pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
         match point {
             Point::Admit => &self.admit,
@@ -111,7 +111,7 @@ pub enum Base {
     Batch,
     /// The default profile of kube-scheduler: the same answers.
     Kube,
-    /// The cell's own filters alone: every machine that takes a task is as good as another.
+    /// Only the cell's own filters; all feasible machines are equally good.
     Empty,
 }
 
@@ -163,8 +163,8 @@ pub(super) enum SearchTable {
     Sampled(NonZeroU32),
     /// Samples N machines and skips blocks without room.
     Indexed(NonZeroU32),
-    /// Searches until a percentage of the machines fits, at least 100 of them; 0 chooses by the
-    /// size of the cell, as kube-scheduler does.
+    /// Searches until this percentage of the machines is feasible, and at least 100 machines. 0
+    /// chooses the percentage by the size of the cell, as kube-scheduler does.
     Percentage(
         #[serde(deserialize_with = "percentage")]
         #[cfg_attr(feature = "schema", schemars(range(max = 100)))]

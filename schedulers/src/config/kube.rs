@@ -273,7 +273,7 @@ enum Whose {
     /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
-    /// Preferences of all, but only for tasks that have preferences of their own.
+    /// Running tasks' preferences count only for tasks with preferences of their own.
     OfThosePreferring,
 }
 
@@ -309,7 +309,7 @@ struct Wishes {
     preferred: Vec<Better>,
 }
 
-/// Machines whose labels meet every requirement.
+/// A machine selector: labels that meet every requirement.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with a list of labels")]

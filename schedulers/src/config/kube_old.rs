@@ -125,7 +125,7 @@ struct Wished {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "avoided"))]
 struct Avoided {
-    /// The label whose value names jobs and tenants: `job/NAME, tenant/NAME`.
+    /// The label whose value lists jobs and tenants: `job/NAME, tenant/NAME`.
     #[serde(default = "prefer_avoid", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     label: String,
@@ -141,7 +141,7 @@ fn prefer_avoid() -> String {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "zones"))]
 struct Zones {
-    /// Label of a machine's zone; a machine without it is a zone of its own.
+    /// Label of a machine's zone. A machine without it is its own zone.
     #[serde(default = "zone", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     zone: String,
@@ -157,7 +157,7 @@ fn zone() -> String {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "same"))]
 struct Same {
-    /// Keys of labels whose values all tasks of a job have in common.
+    /// Keys of labels whose values must be equal for all tasks of a job.
     #[serde(default)]
     labels: Keys,
 }

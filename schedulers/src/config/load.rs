@@ -1,4 +1,4 @@
-//! The plugins that go by what machines report as used.
+//! Plugins that use the machines' reported load.
 
 use super::arguments::{
     ArgumentError, KindName, KindWeight, cpu_and_memory, different_kinds, find_all, once_each,
@@ -86,7 +86,7 @@ struct Limits {
 struct KindLimit {
     /// The kind's name.
     name: KindName,
-    /// For tasks of services, in percent of what the machine has.
+    /// Limit for service tasks, in percent of the machine's capacity.
     #[serde(default = "service_percent", deserialize_with = "percent")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     service_percent: u32,

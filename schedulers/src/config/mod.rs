@@ -1,4 +1,4 @@
-//! Profiles as files: which plugins a scheduler asks, written by an operator and not by us.
+//! Profile files: an operator's choice of the plugins that a scheduler uses.
 //!
 //! ```text
 //!   file ──parse──▶ Profiles ──bind to the cell's kinds──▶ Profile, Settings
@@ -6,13 +6,12 @@
 //!          └── Registry: name, aliases, arguments, constructor of each plugin
 //! ```
 //!
-//! Reading has two steps, because a file is written for no cell in particular: [`Profiles::parse`]
-//! finds everything that is wrong with the file itself, [`ProfileSpec::bind`] what does not suit a
-//! cell, such as a resource kind that it does not have. Either way the error is one line with the
-//! place and the field. Arguments become a typed value of the plugin's own; nothing after the
-//! parser sees text.
+//! Reading has two steps, because a file is not written for a particular cell. [`Profiles::parse`]
+//! finds errors in the file itself; [`ProfileSpec::bind`] finds what does not match a cell, such as
+//! an unknown resource kind. Each error is one line with the place and the field. The parser turns
+//! arguments into the plugin's own type.
 //!
-//! A plugin of your own is one entry more in the [`Registry`]:
+//! Your own plugin is another entry in the [`Registry`]:
 //!
 //! ```
 //! use omega_core::{KindId, Kinds};
@@ -55,8 +54,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `preemption.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
-//! `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` is for those who write files.
+//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `preemption.rs`, `arguments.rs`,
+//! `file.rs`, `parse.rs`, `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` explains the
+//! files for operators.
 
 mod arguments;
 mod backfill;

@@ -227,11 +227,11 @@ fn arguments<'a, 'd>(
     plugin.get_ref().get("args")
 }
 
-/// Converts serde's error about tables or arguments, whose own path is `parent`.
+/// Converts a serde error about tables or arguments with the path `parent`.
 fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
     let mut field = parent.to_owned();
     for segment in error.path() {
-        // What carries the place of a value is a table of its own to serde.
+        // Spanned values are tables for serde.
         let text = segment.to_string();
         if text == "?" || text.starts_with("$__") {
             continue;

@@ -34,7 +34,7 @@ impl Profiles {
         self.iter().find(|profile| profile.name() == name)
     }
 
-    /// All of them.
+    /// All profiles.
     pub fn iter(&self) -> impl Iterator<Item = &ProfileSpec> {
         self.0.iter()
     }
@@ -99,16 +99,19 @@ impl ProfileSpec {
     /// Returns the profile for a cell with these kinds.
     ///
     /// # Errors
-    /// If the cell does not have what an argument names.
+    ///
+    /// If an argument names something that the cell does not have.
     pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// Binds profiles for tasks with volumes, whose filters the base `kube` then includes. With
-    /// `bind` there are none: a task with claims is placed only by profiles that ignore volumes.
+    /// Binds profiles for tasks with volumes: the base `kube` then includes the filters for
+    /// volumes. With [`ProfileSpec::bind`] there are none, and tasks with claims are placed only by
+    /// profiles that ignore volumes.
     ///
     /// # Errors
-    /// As [`ProfileSpec::bind`].
+    ///
+    /// As for [`ProfileSpec::bind`].
     pub fn bind_with(&self, kinds: &Kinds, volumes: &Volumes) -> Result<Profile, ConfigError> {
         let profile = self.base.profile(kinds);
         let profile = if self.base == Base::Kube { profile.with_volumes(volumes) } else { profile };

@@ -30,7 +30,7 @@ pub enum Point {
     Score,
     /// It makes room for tasks that may run nowhere.
     PostFilter,
-    /// It sets aside what goes with a claim.
+    /// Reserves what belongs to a claim.
     Reserve,
     /// Allows, rejects or delays claims.
     Permit,
@@ -80,7 +80,7 @@ impl fmt::Display for Point {
 /// Whether files may leave a plugin out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
-    /// Part of profiles whose file or base names it.
+    /// Included only if the file or its base names it.
     Optional,
     /// Part of every profile, because the cell checks it too.
     Always,
@@ -199,7 +199,7 @@ impl Plugin {
         Plugin::new(point, name.into(), make, move |profile, plugin, _| add(profile, plugin))
     }
 
-    /// A plugin of any sort: `add` is what puts it into a profile.
+    /// A plugin of any sort; `add` puts it into a profile.
     fn new<A, P>(
         point: Point,
         name: String,
@@ -294,7 +294,7 @@ impl Plugin {
         if self.read.is_some() { Presence::Optional } else { Presence::Always }
     }
 
-    /// The schema of its arguments; one that allows all where they are not described.
+    /// The schema of its arguments. Without a description it allows anything.
     #[cfg(feature = "schema")]
     pub(super) fn arguments(&self, generator: &mut SchemaGenerator) -> Schema {
         self.description.schema(generator)
@@ -349,7 +349,7 @@ impl Registry {
         Ok(self)
     }
 
-    /// All of them.
+    /// All plugins.
     pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
         self.0.iter()
     }

@@ -11,8 +11,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The schema of files that name the plugins of a registry, in JSON Schema's draft 7, which is
-/// what editors know.
+/// The JSON schema (draft 7, which editors support) of files that name plugins of a registry.
 #[must_use]
 pub fn schema(registry: &Registry) -> Value {
     let mut generator = SchemaSettings::draft07().into_generator();
@@ -22,12 +21,12 @@ pub fn schema(registry: &Registry) -> Value {
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     let definitions = definitions.expect("the tables of a file are definitions");
     for (point, any) in plugins {
-        // The list of each point holds its plugins; their tables are read by the plugins themselves.
+        // Each plugin list has its own schema; plugins read their own tables.
         let items = json!({ "$ref": format!("#/definitions/{point}") });
         definitions["profile"]["properties"][point.name()]["items"] = items;
         definitions.insert(point.name().to_owned(), any);
     }
-    // Not by serde, which would not say it in the user's words.
+    // Not left to serde, whose error message uses internal terms.
     schema["required"] = json!(["profile"]);
     schema
 }

@@ -1,4 +1,4 @@
-//! A diagnosis: what each filter removes, the nearest misses, the remedies.
+//! A diagnosis: the machines each filter rejects, the nearest misses, and the remedies.
 
 use super::obstacle::{Obstacle, obstacles};
 use super::remedy::{self, Remedy, Shortage};
@@ -9,7 +9,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
 
-/// Number of different misses a diagnosis has: enough to see what they have in common.
+/// Maximum number of different misses in a diagnosis: enough to see what they have in common.
 const MISSES_MAX: usize = 5;
 
 /// Machines that are infeasible for the same obstacles.
@@ -33,14 +33,15 @@ pub struct Diagnosis {
     /// Number of machines rejected by each applicable filter of the profile, after the filters
     /// before it.
     pub removed: Vec<(&'static str, usize)>,
-    /// The machines that come nearest: those that lack nothing but room first, then by how many
-    /// things they lack, and among equals by the worst shortage as a share of the request.
+    /// The machines nearest to feasible: first those that lack only room; then by the number of
+    /// obstacles; then by the largest shortage as a share of the request.
     pub nearest: Vec<Miss>,
-    /// Single changes that would help: room first, then by how many machines each opens.
+    /// Single changes that would help: room first, then by the number of machines that each makes
+    /// feasible.
     pub remedies: Vec<Remedy>,
 }
 
-/// A machine that does not take the task.
+/// An infeasible machine.
 struct Near {
     /// Number of obstacles other than room, and the largest shortage.
     distance: (usize, u64),
@@ -127,7 +128,7 @@ fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     remedies
 }
 
-/// Remedy for a lack of room, among machines that lack nothing else, nearest first.
+/// Remedy for a lack of room, among machines without other obstacles, nearest first.
 fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
     let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
     let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();

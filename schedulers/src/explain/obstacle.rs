@@ -29,7 +29,7 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
-    /// The machine is reserved: for whom and when, as a clause.
+    /// The machine is reserved. The text is a clause that says for which tasks and when.
     Reserved(String),
     /// Batch is at its share at this hour; the end of the peak, as a clause.
     Peak(String),
@@ -85,7 +85,7 @@ impl Obstacle {
         }
     }
 
-    /// Whether it is a matter of how much is left, and so of what else runs there.
+    /// Whether the obstacle depends on free resources, and so on the machine's other tasks.
     #[must_use]
     pub fn is_room(&self) -> bool {
         matches!(self, Obstacle::Room { .. } | Obstacle::Devices { .. } | Obstacle::Cores { .. })
@@ -169,7 +169,7 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
         let enough =
             left.iter().filter(|left| i32::from(**left) >= i32::from(request.milli_each)).count();
         let missing = u32::from(request.count).saturating_sub(enough as u32);
-        // A request for no device still asks for a machine that has devices.
+        // A request for no device still requires a machine with devices.
         let none = view.devices(row).is_none();
         (missing > 0 || none).then_some(Obstacle::Devices { missing: missing.max(1) })
     });

@@ -1,4 +1,4 @@
-//! Remedies: single changes after which a task would find a machine.
+//! Remedies: single changes that would make a machine feasible for a task.
 //!
 //! A machine with a single obstacle is opened by removing it, and each remedy has the number of
 //! machines that it opens. If every machine has several obstacles, no single change helps, and the
@@ -86,7 +86,7 @@ impl Shortage {
     }
 }
 
-/// A single change after which some machine would take the task.
+/// A single change that would make some machines feasible for the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Room becomes free on the machine with the smallest shortage.

@@ -1,4 +1,5 @@
-//! Fixtures for the tests of both frontends: cells in words, another scheduler that places, and a cell that loses answers.
+//! Fixtures for the tests of both frontends: cells, another scheduler, and a cell that loses
+//! answers.
 
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
 use omega_core::{
@@ -59,14 +60,14 @@ pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<T
     cell.commit(&txn).unwrap().is_complete().then_some(task(id, 0))
 }
 
-/// A machine reports what became of a task.
+/// Reports the outcome of a task for its machine.
 pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
     let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine);
     let machine = machine.expect("the task has a machine");
     cell.apply(Command::ReportTask { task, machine, report }).unwrap();
 }
 
-/// A cell whose answer to the next commit is lost on the way.
+/// A cell that loses the answer to the next commit.
 pub(crate) struct Lossy {
     pub(crate) cell: SharedCell,
     loses: AtomicBool,

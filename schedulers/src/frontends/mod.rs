@@ -2,8 +2,8 @@
 //!
 //! Offers as in Mesos and resource requests as in YARN are two protocols over a view of the whole
 //! cell, jobs that name the frontend as their scheduler, and transactions that the cell checks.
-//! Neither has rules of its own for what fits, and the cell knows neither: schedulers of any kind
-//! place on the same machines.
+//! Neither protocol has its own feasibility rules or a special role in the cell, so schedulers of
+//! every kind share the machines.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

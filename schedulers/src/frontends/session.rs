@@ -81,7 +81,7 @@ impl Session {
     ) -> Result<Option<(Transaction, Reply)>, HandleError> {
         let Some(txn) = self.unknown.take() else { return Ok(None) };
         match cell.commit(&txn) {
-            // If nothing was done this time, what became of the first time is as unknown as ever.
+            // A retry without an effect says nothing about the first attempt.
             Err(error @ (HandleError::Unavailable | HandleError::Full | HandleError::Unknown)) => {
                 self.unknown = Some(txn);
                 Err(error)
@@ -90,9 +90,10 @@ impl Session {
         }
     }
 
-    /// Submits the open claims and releases. `None` if there are neither.
+    /// Submits the open claims and releases. `None` if there are none.
     ///
     /// # Errors
+    ///
     /// If the outcome is unknown: call [`Session::ask_again`] next.
     pub(crate) fn submit(
         &mut self,
@@ -125,7 +126,7 @@ impl Session {
                 for (index, claim) in txn.claims.iter().enumerate() {
                     let mark = match commit.conflict_of_claim(index) {
                         None => Mark::Placed(claim.machine),
-                        // The next sync tells what it is now.
+                        // The next sync has its present state.
                         Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {
                             Mark::Over
                         }

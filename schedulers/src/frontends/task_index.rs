@@ -1,8 +1,8 @@
 //! Index of a frontend's jobs and the states of their tasks.
 //!
-//! The states come from deltas, and for the frontend's own claims from itself, before the cell
-//! reports them: pending, claimed, placed, or over. A task's request counts as used by its job and
-//! its tenant from the claim until it has left its machine.
+//! A task is pending, claimed, placed, or over. The states come from deltas, and those of the
+//! frontend's own claims from the frontend, before the cell reports them. A task's request counts
+//! as used by its job and its tenant from the claim until it has left its machine.
 //!
 //! Invariant: the used amounts are the sums of the requests of claimed and placed tasks; a task is
 //! in its group's list of pending tasks exactly if its state says so.
@@ -168,7 +168,7 @@ impl TaskIndex {
         std::mem::take(&mut self.stale)
     }
 
-    /// Takes the tasks that have lost their machine since the last call.
+    /// Returns and clears the tasks that have lost their machine.
     pub(crate) fn take_left(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.left)
     }

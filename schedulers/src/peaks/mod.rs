@@ -1,4 +1,5 @@
-//! Keeping peaks: a scheduler that has batch step back when a peak begins, and grow again when it is over.
+//! Peak controller: a scheduler that shrinks batch tasks when a peak begins, and lets them grow
+//! again after it.
 //!
 //! ```text
 //!   a peak begins                                        it is over
@@ -9,12 +10,12 @@
 //!         they are pending, and placed elsewhere
 //! ```
 //!
-//! The cell sees to it that batch holds no more than its share once it steps back, and takes nothing off a machine
-//! by itself: who has to go is a decision, and schedulers decide. Each step looks at the cell as it now is and
-//! sends one transaction of releases and resizes. What is wrong or late in it conflicts; the next step sees what is
-//! left. So a keeper has no state that it could lose, and two of them do no harm.
+//! The cell rejects claims beyond the share of batch, but removes no task from a machine: which
+//! tasks to release is a scheduler's decision. Each step looks at the present cell and submits one
+//! transaction of releases and resizes. Wrong or late changes conflict, and the next step corrects
+//! them. So a controller has no state to lose, and two of them do no harm.
 //!
-//! - [`plan`](mod@plan): what is to be done, a function of a view.
+//! - [`plan`](mod@plan): the changes, computed from a view.
 
 pub mod plan;
 
@@ -77,8 +78,8 @@ impl Kept {
     }
 }
 
-/// Time for which a task is left alone whose change was refused, in milliseconds of the cell's time: as long as it takes
-/// that a quota or the runtime affinity of another task changes, rather than a machine.
+/// Time for which a task is left alone after a rejected change, in milliseconds of cell time: about
+/// as long as a change of a quota, or of another task's runtime affinity, takes.
 const REST_MS: u64 = 60_000;
 
 /// The peak controller; see the head of the file.

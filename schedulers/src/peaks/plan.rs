@@ -1,12 +1,12 @@
 //! Plan of the peak controller: tasks to throttle for a peak, and to restore after it.
 //!
 //! On a machine where batch exceeds its share, tasks are throttled to their requests, the least
-//! important first and of those the youngest, so that the least work is lost. If that is not
+//! important first, and among equals the youngest, so that the least work is lost. If that is not
 //! enough, tasks are released in the same order. Then superfluous releases are undone, the most
 //! important first.
 //!
-//! On a machine of a calendar outside of its peaks, throttled tasks get their optional resources
-//! where they are free, the most important first and of those the oldest.
+//! Outside of peaks, throttled tasks on machines with a calendar get back their optional resources
+//! where these are free, the most important first, and among equals the oldest.
 
 use crate::preemption::Budget;
 use omega_cellstate::{BLOCK, PlacedTask, View};
@@ -40,8 +40,9 @@ impl Plan {
     }
 }
 
-/// Plans on a view that keeps placements, and is not changed. What budgets keep up stays, tasks that rest are left
-/// alone, and there are at most `most` changes, those for peaks first.
+/// Plans changes on an unchanged view that keeps placements. Tasks that disruption budgets protect
+/// and tasks left alone after a rejection are not changed. There are at most `most` changes, those
+/// for peaks first.
 #[must_use]
 pub fn plan(
     view: &View,
@@ -168,7 +169,7 @@ fn step_back(
             task.fate = Fate::Released;
         }
     }
-    // The most important are spared first; one that was to be released may have to be throttled after all.
+    // The most important tasks are spared first; a spared task may have to be throttled instead.
     for task in tasks.iter_mut().rev().filter(|task| task.fate == Fate::Released) {
         let rest = task.rest();
         if room.take(&rest) {

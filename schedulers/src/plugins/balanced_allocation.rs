@@ -1,4 +1,4 @@
-//! Whether the kinds of a machine are in use alike. (Kubernetes' NodeResourcesBalancedAllocation.)
+//! Whether the kinds of a machine are equally used. (Kubernetes' NodeResourcesBalancedAllocation.)
 
 use super::normalize::POINT;
 use super::usage::{Amount, Resource, Usage, double};
@@ -91,7 +91,7 @@ fn share(used: i64, capacity: i64) -> f64 {
     double(used) / double(capacity.max(1))
 }
 
-/// The score by two kinds. If the machine has one of them, that is always in balance.
+/// The score for two kinds. A machine with only one of them is always balanced.
 #[inline(always)]
 fn of_two(a: &Usage<'_>, b: &Usage<'_>, lane: usize) -> i32 {
     let (capacity_a, capacity_b) = (a.capacity[lane], b.capacity[lane]);

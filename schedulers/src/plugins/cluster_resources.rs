@@ -5,8 +5,8 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 
-/// Filter: enough of each cluster resource is left. It rejects every machine or none, so it is
-/// called once for all of them; the placer asks it for how many tasks there is enough.
+/// Filter: enough of each cluster resource is left. It accepts or rejects all machines alike, so it
+/// is called once for all; the placer asks it for the number of tasks that fit.
 #[derive(Clone, Copy, Debug)]
 pub struct CellWide;
 
@@ -46,7 +46,7 @@ impl Filter for CellWide {
     }
 }
 
-/// Of each kind of which the cell as a whole has too little left for a task, how much is missing.
+/// The missing amount of each cluster resource that is too scarce for a task.
 pub(crate) fn missing_of_cell(tasks: &Tasks<'_>) -> impl Iterator<Item = (KindId, u64)> {
     let resources = tasks.view.resources();
     let request = tasks.need.cluster_request.iter().flat_map(|request| request.iter());

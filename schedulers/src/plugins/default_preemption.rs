@@ -1,9 +1,9 @@
 //! Makes room by evicting tasks of lower precedence, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! Evictions are tried on some of the machines where they could help, from a random one on, and the
-//! machine with the lowest cost is taken: see [`preemption`](crate::preemption). Most calls are for
-//! jobs that wait in a full cell, so cheap checks come first: whether any less important task runs,
-//! and, in one pass of the filters, whether evictions could change any rejection.
+//! It tries evictions on some of the machines where they could help, starting at a random one, and
+//! takes the machine with the lowest cost: see [`preemption`](crate::preemption). Most calls are
+//! for jobs that wait in a full cell, so cheap checks come first: whether any less important task
+//! runs, and, in one pass of the filters, whether evictions could change any rejection.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
@@ -16,7 +16,7 @@ use omega_core::{Job, Preemption};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// On how many machines it is tried what would have to go.
+/// Number of machines on which evictions are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CandidateMachines {
     /// Percentage of the machines where evictions could help that are examined.
@@ -93,8 +93,8 @@ impl PostFilter for DefaultPreemption {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            // Room that went from a task that is important to one that is not came free for it,
-            // though no more is left of the machine.
+            // If room passes from a more important task to a less important one, this task can
+            // now preempt the latter, though the machine's free resources did not grow.
             Preemption::LowerPrecedence => {
                 all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::EVICTIONS_REFILLED
             }
@@ -103,7 +103,7 @@ impl PostFilter for DefaultPreemption {
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
-        // What is about no machine may help on any.
+        // Events that concern no machine may help on any machine.
         let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
         let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
         has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
@@ -128,7 +128,7 @@ impl PostFilter for DefaultPreemption {
         let may_go = |candidate: &Candidate| candidate.victims.len() <= left;
         candidates.retain(may_go);
         if candidates.is_empty() && left < usize::MAX {
-            // Those that were tried need more evictions than there may be: others may need fewer.
+            // The tried machines need more evictions than the limit; others may need fewer.
             candidates = preemptor.candidates_among(view, &curable, (start, usize::MAX));
             candidates.retain(may_go);
         }

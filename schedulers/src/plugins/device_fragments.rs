@@ -33,8 +33,9 @@ impl DeviceFragments {
         DeviceFragments(shapes)
     }
 
-    /// The requests of Alibaba's cluster of 6,212 devices, as the publication lists them: 13.3 % of tasks ask for no
-    /// device, 37.8 % for a part of one (here half of it), 48.0 % for one, and 0.2, 0.2 and 0.5 % for 2, 4 and 8.
+    /// The requests in Alibaba's cluster of 6,212 devices, as published: 13.3 % of tasks request no
+    /// device, 37.8 % a part of one (here half of it), 48.0 % one, and 0.2, 0.2 and 0.5 % request
+    /// 2, 4 and 8.
     #[must_use]
     pub fn published() -> Vec<DeviceShape> {
         let shape = |(count, milli_each, weight)| {
@@ -71,7 +72,8 @@ impl DeviceFragments {
         self.0.iter().map(|shape| i64::from(shape.weight) * lost(shape)).sum()
     }
 
-    /// By how much the expected fragment shrinks with a task, in thousandths of a device times the weights.
+    /// By how much a task reduces the expected fragment, in thousandths of a device times the
+    /// weights.
     fn shrinks(
         &self,
         cpu_milli: [i64; 2],

@@ -1,5 +1,5 @@
-//! Tenants take turns: see [`shares`](crate::shares) for whose it is. Within a tenant higher precedence goes
-//! first, then the older job.
+//! Fair order of tenants by dominant share: see [`shares`](crate::shares). Within a tenant, the job
+//! with the higher precedence goes first, then the older one.
 
 use crate::points::{Order, Queued};
 use std::cmp::Ordering;

@@ -23,7 +23,7 @@ pub enum Preferences {
     /// Preferences of the task and of running tasks.
     #[default]
     Everyones,
-    /// Preferences of all, but only for tasks that have preferences of their own.
+    /// Running tasks' preferences count only for tasks with preferences of their own.
     OfThosePreferring,
 }
 
@@ -81,7 +81,7 @@ impl RelativeScore for InterPodAffinity {
     fn prepare<'a>(&'a self, tasks: Tasks<'a>, _: Feasible<'a>) -> Option<Box<dyn Ranking + 'a>> {
         let draws = tasks.view.draws(tasks.need);
         let required_weight = i64::from(self.required_weight);
-        // Required affinities that count 0 say nothing.
+        // Required affinities with weight 0 have no effect.
         let says = draws.any_preference() || required_weight > 0 && !draws.is_empty();
         says.then(|| Box::new(Pull { draws, required_weight }) as Box<dyn Ranking>)
     }

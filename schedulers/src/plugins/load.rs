@@ -1,17 +1,19 @@
-//! Measured load of machines, from their reports: a score and a filter that go by it.
+//! Measured load of machines: a score and a filter that use load reports.
 //!
-//! What tasks claim is a bound on what they use, and mostly a bad guess. A report is better while it is
-//! fresh, and worse than the claims once it is old. So the estimate of what is in use is a mean of both, and the
-//! weight of the report halves with each half-life:
+//! Claims bound the use of tasks, and usually overestimate it. A fresh report is a better estimate;
+//! an old one is worse than the claims. So the estimated use is a weighted mean of both, and the
+//! weight of a report halves with each half-life:
 //!
 //! ```text
 //!   in use = w * (reported + claimed since the report) + (1 - w) * claimed        w = 2^(-age / half-life)
 //! ```
 //!
-//! What was claimed since is not in the report yet. Without it all schedulers would rush to the machine that last
-//! reported that it is idle. A machine that never reported uses what is claimed of it.
+//! Claims since the report are added to it, because it does not contain them. Without that, all
+//! schedulers would choose the machine that last reported to be idle. For a machine without a
+//! report, the claims are the estimate.
 //!
-//! All of it is integers: weights are in 1024ths, and amounts below 2^52, so no product overflows.
+//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product
+//! overflows.
 
 use super::normalize::POINT;
 use super::usage::percent;
@@ -19,8 +21,8 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
 use omega_core::{JobKind, KindId};
 
-/// The weight of a report that has just come: enough steps that none shows, few enough bits that an amount
-/// times it fits.
+/// The weight of a new report. It has enough steps for a smooth decay, and few enough bits that its
+/// product with an amount does not overflow.
 const WHOLE: i64 = 1024;
 
 /// 1024 * 2^(-i / 16), rounded: the weights within the first half-life.
@@ -71,7 +73,7 @@ impl HalfLife {
     }
 }
 
-/// Usage of one kind on the machines of a block, and what they have.
+/// Use of one kind on the machines of a block, and their capacity.
 struct InUse<'a> {
     used: [i64; BLOCK],
     capacity: &'a [i64; BLOCK],

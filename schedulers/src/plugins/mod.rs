@@ -1,7 +1,7 @@
-//! The filters and scores that come with the library.
+//! The built-in filters and scores.
 //!
-//! The filters compute the facts of the cell's check as words of 64 machines; together they accept
-//! exactly what the check accepts, which a test compares.
+//! The filters compute the facts of the cell's check for 64 machines at a time, as bit words.
+//! Together they accept exactly the machines that the check accepts, which a test compares.
 
 mod affinity;
 mod balanced_allocation;

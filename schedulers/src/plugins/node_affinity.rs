@@ -37,7 +37,7 @@ impl NodeAffinity {
         self.required.iter().chain(preferred).for_each(|set| view.keep_set(set));
     }
 
-    /// Of the machines in `among`, those that the profile's own affinity allows.
+    /// The machines in `among` that the profile's own affinity allows.
     fn allowed(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let Some(required) = &self.required else { return among };
         let set = tasks.view.kept_set(required);
@@ -103,7 +103,7 @@ impl RelativeScore for NodeAffinity {
     }
 }
 
-/// Sets of machines, with what each is worth.
+/// Sets of machines, with their weights.
 struct Wishes(SmallVec<[(u32, SetId); 8]>);
 
 impl Ranking for Wishes {

@@ -1,13 +1,13 @@
-//! Machines that say what they would rather not run. (Kubernetes' NodePreferAvoidPods of old.)
+//! Machines with a list of jobs and tenants to avoid. (Kubernetes' former NodePreferAvoidPods.)
 //!
-//! The machine says it in a label, a list of names separated by commas, each with what it names:
+//! The list is a label of the machine, with entries separated by commas:
 //!
 //! ```text
 //!   prefer-avoid = "job/web, tenant/research"
 //! ```
 //!
-//! Spaces around a name do not count. An entry of another form means nothing: one machine's typing
-//! error should not stop a scheduler. A name with a comma in it cannot be said.
+//! Spaces around an entry are ignored. An entry of another form has no effect, because a typing
+//! error in one label should not stop a scheduler. Names with a comma cannot be listed.
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
@@ -16,7 +16,7 @@ use omega_core::{Job, MachineSelector, Operator, Requirement, Text};
 /// Default label of a machine with jobs and tenants to avoid.
 pub const PREFER_AVOID: &str = "prefer-avoid";
 
-/// Score: all points for a machine whose label does not list the job or its tenant, else none.
+/// Score: all points for a machine whose label lists neither the job nor its tenant, else none.
 #[derive(Clone, Debug)]
 pub struct NodePreferAvoid {
     label: Text,

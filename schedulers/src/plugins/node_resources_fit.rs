@@ -1,7 +1,7 @@
-//! Room, and how full a machine would be. (Kubernetes' NodeResourcesFit.)
+//! Whether a task fits, and how full the machine would be. (Kubernetes' NodeResourcesFit.)
 //!
-//! Unlike the scores in `resources.rs`, which work in fractions, this one gives the very integers
-//! that Kubernetes gives.
+//! Unlike the scores in `resources.rs`, which work in fractions, this one computes the same
+//! integers as Kubernetes.
 
 use super::normalize::POINT;
 use super::resources::{ResourcesFit, could_fit, pieces_fit};
@@ -88,7 +88,7 @@ impl NodeResourcesFit {
     pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
         let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());
         let is_ignored = |name: &str| {
-            // Only kinds with a `/` in their names: nobody ignores cpu or memory.
+            // Only kinds with a `/` in their names: cpu and memory cannot be ignored.
             group(name).is_some_and(|group| {
                 let listed = args.ignored.iter().any(|ignored| ignored == name);
                 listed || args.ignored_groups.contains(&group)
@@ -286,8 +286,8 @@ impl pulp::NullaryFnOnce for Average<'_> {
     }
 }
 
-/// The average of what the percentages in use are worth, rounded to the nearest; kinds that are
-/// worth nothing do not count.
+/// The weighted mean of the points for the used percentages, rounded to the nearest. Kinds with 0
+/// points are excluded.
 fn worth_of(usages: &[(Usage<'_>, i32)], worth: &[i32; 101], lane: usize) -> i32 {
     let (mut sum, mut weights) = (0, 0);
     for (usage, weight) in usages.iter().filter(|(usage, _)| usage.capacity[lane] > 0) {

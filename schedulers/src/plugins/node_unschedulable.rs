@@ -1,4 +1,4 @@
-//! Machines that take no tasks at all. (Kubernetes' NodeUnschedulable.)
+//! Machines that accept no tasks. (Kubernetes' NodeUnschedulable.)
 
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::{Block, MachineSet, View};
@@ -7,9 +7,10 @@ use omega_core::{Taint, TaintEffect};
 /// Taint of a cordoned node of a Kubernetes cluster.
 const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
-/// Filter: the machine is not cordoned, or the task tolerates that.
+/// Filter: the machine is not cordoned, or the task tolerates it.
 ///
-/// A drained machine accepts no tasks. One that only has the taint accepts tasks that tolerate it.
+/// A drained machine accepts no tasks. A machine with only the taint accepts tasks that tolerate
+/// it.
 #[derive(Clone, Debug)]
 pub struct NodeUnschedulable {
     closed: MachineSet,

@@ -1,4 +1,4 @@
-//! From raw values to scores: the best machine gets the whole score, the others their part of it.
+//! From raw values to scores: the best machine gets the maximum, the others a proportional part.
 //!
 //! Scores are whole hundredths of the scale, rounded down, as Kubernetes' are.
 
@@ -53,7 +53,7 @@ mod tests {
             value in prop_oneof![-300i64..300, -(1i64 << 47)..1 << 47, any::<i64>()],
             most in prop_oneof![1i64..300, 1i64..1 << 47, 1i64..i64::MAX],
         ) {
-            // Where a value is beside a whole number of hundredths it is closest to going wrong.
+            // Rounding errors are most likely next to a whole number of hundredths.
             let beside = (i128::from(value) * i128::from(most) / 100) as i64;
             for value in [value, beside, beside.saturating_add(1), beside.saturating_sub(1)] {
                 let exact = (100 * i128::from(value) / i128::from(most)) as i64;

@@ -73,13 +73,13 @@ impl RelativeScore for PodTopologySpread {
     }
 }
 
-/// Feasible machines with a domain for each soft spread; the others do not take part.
+/// Feasible machines with a domain for each soft spread; others are ignored.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
-/// Weight of one task in a domain: more where there are more domains. The logarithm is that of a
-/// library and not of the platform, so that it is the same everywhere.
+/// Weight of one task in a domain, which grows with the number of domains. The logarithm is a
+/// library's and not the platform's, so that results are equal on all platforms.
 fn weight(
     wish: &SpreadWish,
     counts: &WishCounts<'_>,
@@ -93,7 +93,7 @@ fn weight(
     libm::log((domains + 2) as f64)
 }
 
-/// In how many domains the machines that take part are.
+/// Number of domains of the counted machines.
 fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
     let mut seen: Vec<u64> = Vec::new();
     for ((block, _), word) in feasible.blocks().zip(placed) {
@@ -120,12 +120,12 @@ struct Spread<'a> {
 struct Spreads<'a> {
     feasible: Feasible<'a>,
     spreads: SmallVec<[Spread<'a>; 4]>,
-    /// By feasible block: the machines that take part.
+    /// By feasible block: the counted machines.
     placed: Vec<u64>,
 }
 
 impl Spreads<'_> {
-    /// Whether each feasible machine takes part, in order.
+    /// Whether each feasible machine is counted, in order.
     fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
         let blocks = self.feasible.blocks().zip(&self.placed);
         blocks

@@ -5,9 +5,9 @@ use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::refusals::News;
 use omega_cellstate::Block;
 
-/// Filter: the claim stays within the limits of the task's tenant and of the tenants above it. It
-/// rejects every machine or none, so it is called once for all of them; the placer asks it for how
-/// many tasks there is enough.
+/// Filter: the claim is within the limits of the task's tenant and its ancestors. It accepts or
+/// rejects all machines alike, so it is called once for all; the placer asks it for the number of
+/// tasks that fit.
 #[derive(Clone, Copy, Debug)]
 pub struct WithinQuota;
 

@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// On how many machines with tasks that may be reclaimed it is tried.
+/// Number of machines with reclaimable tasks on which evictions are tried.
 const MACHINES_TRIED: usize = 64;
 
 /// The plugin `reclaim`; see the head of the file.
@@ -26,7 +26,7 @@ pub struct Reclaim {
     rng: Option<Pcg64>,
 }
 
-/// Amount of each kind the branches of other tenants use beyond what they are guaranteed.
+/// Per branch of other tenants: use beyond the guarantee, by kind.
 type Borrowed = BTreeMap<Text, Vec<i64>>;
 
 impl Reclaim {
@@ -62,7 +62,7 @@ impl PostFilter for Reclaim {
         {
             return None;
         }
-        // Where a limit is full, somebody has to go for whom it holds, too.
+        // If a limit is reached, at least one victim must count towards it.
         let helps = |view: &View, row: usize| {
             short.as_ref().is_none_or(|short| {
                 view.tasks_on(row).iter().any(|task| view.is_below(task.id.job, &short.tenant))
@@ -92,7 +92,7 @@ impl PostFilter for Reclaim {
     }
 }
 
-/// Cost of evictions: how important the most important task is, then how many there are.
+/// Cost of evictions: the precedence of the most important victim, then the number of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<Precedence>, usize);
 
@@ -152,8 +152,8 @@ fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrow
     had
 }
 
-/// Victims on a machine: `None` if no task there may be reclaimed, `Some(None)` if those that may
-/// are not enough.
+/// Victims on a machine. `None` if no task there may be reclaimed, `Some(None)` if all reclaimable
+/// tasks are not enough.
 fn victims(
     view: &mut View,
     lack: &Lack<'_>,
@@ -188,7 +188,7 @@ fn victims(
             break;
         }
     }
-    // The most important of them may stay if it fits even so.
+    // The most important victims are spared if the task still fits.
     let mut kept = Vec::new();
     for task in gone.iter().rev().copied().collect::<Vec<_>>() {
         view.put_back(row, task);

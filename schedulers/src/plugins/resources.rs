@@ -7,7 +7,7 @@ use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Filter: the machine takes tasks.
+/// Filter: the machine accepts tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedulable;
 
@@ -33,7 +33,7 @@ impl Filter for Schedulable {
     }
 }
 
-/// Filter: the machine has what the task requests of every kind, the devices and the cores.
+/// Filter: the machine has enough of every requested kind, devices and cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourcesFit;
 
@@ -94,7 +94,7 @@ pub(super) fn could_fit(
     could
 }
 
-/// Of how many kinds a score may be the mean: as many as there is a loop for.
+/// Maximum number of kinds in a mean: one compiled loop per number.
 pub const SCORED_KINDS_MAX: usize = 4;
 
 /// Weights of the kinds in a score, which is the weighted mean of their shares.
@@ -121,7 +121,7 @@ impl Weights {
         }
     }
 
-    /// Scores machines by what would be left of them on average.
+    /// Scores machines by the mean of the remaining resources.
     fn score(
         &self,
         tasks_and_block: (&Tasks<'_>, Block<'_>),
@@ -186,8 +186,8 @@ fn score_of(share: f32) -> i32 {
     (scaled.to_bits() & 0x007f_ffff) as i32
 }
 
-/// Writes the scores of a block by the averages of `N` kinds. Dispatched as a type, so that it is
-/// compiled for the widest vectors with all that it calls.
+/// Writes the scores of a block as means of `N` kinds. It is a type so that all code it calls is
+/// compiled for the widest vectors.
 struct Write<'a, const N: usize> {
     shares: [(LeftShare<'a>, f32); N],
     scores: &'a mut [i32; BLOCK],
@@ -211,7 +211,7 @@ impl<const N: usize> pulp::NullaryFnOnce for Write<'_, N> {
 pub struct LeastAllocated(Weights);
 
 impl LeastAllocated {
-    /// With a weight for each kind that counts: 1 to [`SCORED_KINDS_MAX`] of them.
+    /// With a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> LeastAllocated {
         LeastAllocated(Weights::new(weights))
@@ -248,7 +248,7 @@ impl Score for LeastAllocated {
 pub struct MostAllocated(Weights);
 
 impl MostAllocated {
-    /// With a weight for each kind that counts: 1 to [`SCORED_KINDS_MAX`] of them.
+    /// With a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> MostAllocated {
         MostAllocated(Weights::new(weights))
@@ -279,8 +279,8 @@ impl Score for MostAllocated {
     }
 }
 
-/// Score: tasks that need devices go where few are left, and all others where there are none, so
-/// that whole machines stay free for tasks that need many.
+/// Score: tasks that need devices go to machines with few free devices, all others to machines
+/// without devices, so that whole machines stay free for tasks that need many.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PackedDevices;
 

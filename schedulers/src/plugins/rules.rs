@@ -4,7 +4,7 @@ use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
 
-/// Filter: no rule about other tasks, of this task or of one that runs, forbids the machine.
+/// Filter: no task rule of this task or of a running task forbids the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskRules;
 

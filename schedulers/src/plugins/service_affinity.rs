@@ -1,10 +1,10 @@
-//! The tasks of a job on machines that have a label's value in common, or spread over its values.
-//! (Kubernetes' ServiceAffinity of old.)
+//! Keeps the tasks of a job on machines with equal label values, or spreads them over the values.
+//! (Kubernetes' former ServiceAffinity.)
 //!
-//! Only the scheduler checks the filter, by its view of the job's tasks. If two schedulers of one
-//! name place tasks of one job at once, its first two tasks may get machines with different values;
-//! then later tasks follow the one in the lower row. For a rule that the cell checks, use an
-//! affinity of the job to its own tasks.
+//! Only the scheduler checks the filter, by its view of the job's tasks. If two schedulers with one
+//! name place tasks of a job at once, its first two tasks may get different values; later tasks
+//! then follow the task in the lower row. For a rule that the cell checks, use an affinity of the
+//! job to its own tasks.
 
 use super::normalize::POINT;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
@@ -13,8 +13,8 @@ use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View};
 use omega_core::{Operator, TaskGroup, Text};
 use smallvec::SmallVec;
 
-/// Filter: the machine has the same values of some labels as the job's tasks that run. Score: the
-/// fewer of them run on machines with its value of some labels, the better.
+/// Filter: the machine has the same values of some labels as the job's running tasks. Score: higher
+/// if fewer of them run on machines with the same values of some labels.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceAffinity {
     labels: Vec<Text>,

@@ -18,7 +18,7 @@ impl Filter for TasksPerMachine {
         Reads::AMOUNTS | Reads::JOB
     }
 
-    /// The maximum is told as quotas are.
+    /// The maximum changes with the same event as quotas.
     fn wakes_on(&self) -> Events {
         Events::of(self.reads()) | Events::QUOTA_CHANGED
     }

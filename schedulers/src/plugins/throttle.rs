@@ -45,7 +45,7 @@ impl PostFilter for Throttle {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            // What a task took more, it can give up.
+            // A task that gained optional resources can be shrunk.
             Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
             Preemption::Never => Events::NONE,
         }
@@ -86,7 +86,7 @@ impl PostFilter for Throttle {
     }
 }
 
-/// Its cost: how important the most important task is, then how many there are.
+/// Its cost: the precedence of the most important task, then the number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(Option<Precedence>, usize);
 

@@ -1,21 +1,21 @@
 //! Queue orders by deadline and by run time.
 //!
-//! Queued jobs are not sorted again, so both orders use keys that do not change with time.
+//! The queue does not re-sort jobs, so the keys of both orders must not change with time.
 //!
-//! **Least slack** (least laxity, Mok 1983; with equal run times earliest deadline first): the slack of a job is
-//! what is left until it is due, less the time that it runs. Time takes as much from everybody's slack, so
-//! the order is that of `due - run`, the last moment at which the job can start.
+//! **Least slack** (least laxity, Mok 1983; with equal run times earliest deadline first): the
+//! slack of a job is the time until its deadline, less its run time. As time passes, every job
+//! loses the same slack, so the key is `due - run`, the latest possible start.
 //!
-//! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) lets the short go first and
-//! starves nobody, but its order changes as time passes. Linear aging does not: a job goes after
-//! those that came after it only for as many as it runs long. Its key is its number plus one for each
-//! `step_ms` of its run, so it is overtaken by at most so many younger jobs, whatever comes.
+//! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) prefers short
+//! jobs without starvation, but its order changes with time. Linear aging has a fixed key: the
+//! job's number, plus one for each `step_ms` of its run time. So at most that many younger jobs can
+//! overtake it.
 
 use crate::points::{Order, Queued};
 use omega_core::Job;
 use std::cmp::{Ordering, Reverse};
 
-/// Precedence, then the job that can wait least until it is due; then those that are never due, by age.
+/// Precedence, then the job with the least slack; jobs without a deadline come last, by age.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastSlack;
 
@@ -98,7 +98,7 @@ mod tests {
         })
     }
 
-    /// The turns of jobs that come in this order.
+    /// Turns of jobs in this order of arrival.
     fn turns(order: impl Order + 'static, jobs: &[Times]) -> Vec<u64> {
         let mut turns = Turns::new(Some(Arc::new(order)));
         let jobs: Vec<_> = (0..).map(JobId).zip(jobs.iter().map(|times| job(*times))).collect();

@@ -24,11 +24,11 @@ const COUNTED: &str = "pods";
 pub(super) enum Amount {
     /// Its claim.
     Claimed,
-    /// Nominal usage, if the cell has such a kind, else the claim.
+    /// Nominal use if the cell has such a kind, else the claim.
     Nominal,
 }
 
-/// A kind whose use counts in a score.
+/// A kind that counts in a score.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
     /// The kind whose capacity counts.
@@ -50,7 +50,7 @@ impl Resource {
         Some(Resource { kind, used: nominal.unwrap_or(kind), always: ALWAYS.contains(&name) })
     }
 
-    /// Has the view keep what [`Resource::usage`] reads.
+    /// Has the view keep the data that [`Resource::usage`] reads.
     pub(super) fn keep(self, view: &mut View) {
         view.keep_capacity(self.kind);
         view.keep_capacity(self.used);

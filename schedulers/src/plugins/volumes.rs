@@ -2,12 +2,11 @@
 //! VolumeRestrictions.)
 //!
 //! Each filter checks one aspect of the process's [`Volumes`]; a reservation checks all of them
-//! again under one lock, so that of two schedulers that choose one volume one gets it. A profile
-//! has all of the filters and the reservation, or none.
+//! again under one lock, so that only one of two schedulers that choose the same volume gets it. A
+//! profile has all of the filters and the reservation, or none.
 //!
-//! Tasks without volumes cost nothing. Others are searched one by one, because one task's choice
-//! limits the next. Preemption does not help them, because the view does not know who uses a
-//! volume.
+//! Tasks without volumes cost nothing. Others have a search each, because one task's choice limits
+//! the next. Preemption does not help them, because the view does not have the users of volumes.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks};
@@ -136,7 +135,7 @@ impl Reserve for VolumeBinding {
     fn heard(&mut self, view: &View) {
         let delta = view.delta();
         if delta.full {
-            // It does not tell which jobs ended.
+            // A full delta does not list ended jobs.
             let ended: Vec<JobId> = self.told.iter().map(|task| task.job).collect();
             let there: BTreeSet<JobId> = delta.jobs.iter().map(|change| change.id).collect();
             ended.into_iter().filter(|job| !there.contains(job)).for_each(|job| self.end_job(job));
@@ -218,9 +217,9 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// Returns `self` with the filters for these volumes, and with the plugin that reserves them.
-    /// They belong together: the reservation checks what all filters check, and a machine that a
-    /// missing filter accepts would be chosen again and again.
+    /// Returns `self` with the filters for these volumes and the plugin that reserves them. Both
+    /// are needed: the reservation checks everything that the filters check, and without one of the
+    /// filters the same unusable machine would be chosen again and again.
     #[must_use]
     pub fn with_volumes(self, volumes: &Volumes) -> Profile {
         let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, volumes));

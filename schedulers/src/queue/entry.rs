@@ -92,7 +92,7 @@ pub(super) struct Refused {
 }
 
 impl Entry {
-    /// A job whose tasks are all pending.
+    /// A job with all tasks pending.
     pub(super) fn new(job: Arc<Job>) -> Entry {
         let mut tasks = SmallVec::new();
         let mut pending = SmallVec::new();

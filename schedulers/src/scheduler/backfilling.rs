@@ -51,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells the plans which job is about to be decided.
+    /// Notifies the plans of the job to be decided next.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         if let Some(backfill) = &self.profile.backfill {
             backfill.plans().write().begin_turn(id, job);

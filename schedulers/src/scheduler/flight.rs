@@ -1,21 +1,20 @@
-//! Transactions on their way: decided one after the other on the same view, submitted together, and
+//! In-flight transactions: decided one after the other on the same view, submitted together, and
 //! answered in order.
 //!
 //! ```text
 //!   sync ─▶ decide 1 ─▶ decide 2 ─▶ ... ─▶ submit all ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
 //! ```
 //!
-//! They are submitted together, and not each as soon as it is decided, because a cell on disks then
-//! writes all of them at once: the first would otherwise have a sync of its own, and the others would
-//! wait for it.
+//! They are submitted together because a durable cell then writes all of them with one disk sync.
+//! Otherwise the first would have its own disk sync, and the others would wait for it.
 //!
-//! Each is decided with the claims of those before it on the view, so no two of them want the same
-//! room. All answers are settled before the next sync: what a sync tells comes after what was
-//! answered. If one is refused, its room comes back to the view, and those that were decided after it
-//! may have missed it: they are treated as if they had been refused beside it.
+//! Each is decided with the earlier claims on the view, so no two of them claim the same room. All
+//! answers are settled before the next sync, whose changes are later than the answers. If one is
+//! rejected, its room returns to the view. Later decisions may have lacked that room, so their jobs
+//! are retried as if rejected, too.
 //!
-//! Where plugins evict, or set something aside for a claim, one transaction is on its way at a time: what
-//! they were told of the first would have to be taken back in the second.
+//! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would
+//! invalidate what the plugins did for later ones.
 
 use super::{Decided, Observer, Scheduler, Step};
 use crate::queue::Nanos;
@@ -92,8 +91,8 @@ impl Scheduler {
         self.land(flights.into_iter().zip(answers), now, observer)
     }
 
-    /// Time until which the open transaction is held back; `None` submits it. Called with a claim
-    /// in it, when no job has its turn or the transaction is full.
+    /// Time until which the open transaction is held back; `None` submits it. Called when it has a
+    /// claim and either no job has a turn or the transaction is full.
     fn hold_back(&mut self, now: Nanos) -> Option<Nanos> {
         let chain = &self.profile.chain;
         let is_full = self.open_items() >= self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
@@ -153,7 +152,7 @@ impl Scheduler {
         failed.map_or(Ok(all), Err)
     }
 
-    /// Sends a transaction again whose outcome is unknown.
+    /// Resends a transaction with an unknown outcome.
     pub(super) fn ask_again(
         &mut self,
         flight: Flight,
@@ -166,12 +165,12 @@ impl Scheduler {
             answer,
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
         ) {
-            // If nothing was done this time, what became of the first time is as unknown as ever.
+            // A retry without an effect says nothing about the first attempt.
             self.unknown.push_front(flight);
             return answer.map(|_| Step::default());
         }
         self.returned = false;
-        // Whoever was decided after it and missed its room has ended its turn since.
+        // Jobs decided after it that lacked its room have ended their turns.
         self.late = true;
         let step = self.answered(flight, answer, now, observer);
         self.late = false;
@@ -190,7 +189,7 @@ impl Scheduler {
             return Err(HandleError::Unknown);
         }
         let Flight { txn, decided, missed, resumed } = flight;
-        // What is kept for its memory is empty between two decisions.
+        // These vectors are empty between decisions and kept for their memory.
         (self.decided, self.missed, self.resumed) = (decided, missed, resumed);
         match answer {
             Ok(commit) => {
@@ -198,7 +197,7 @@ impl Scheduler {
                 Ok(self.settle(&txn, &commit, now))
             }
             Err(error) => {
-                // Nothing was taken, or the next sync tells what was.
+                // Nothing was placed, or the next sync shows it.
                 self.view.abandon(&txn);
                 self.failures.forget();
                 self.follow(&txn, |_| false);

@@ -38,7 +38,7 @@ impl Scheduler {
         self.drop_lost(now, observer);
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
-            // What is compiled for a claim that waits stays as long as the claim.
+            // The compiled data of a waiting claim stays as long as the claim.
             let claims = self.parts.iter().any(|part| part.job == job)
                 || self.decided.iter().any(|part| part.job == job);
             match claims {
@@ -63,7 +63,7 @@ impl Scheduler {
     fn update_queue(&mut self, now: Nanos) {
         let delta = self.view.delta();
         if delta.full {
-            // It does not tell which jobs ended: what is still there is compiled again.
+            // A full delta does not list ended jobs: the remaining jobs are compiled again.
             self.stale.extend(self.queue.ids());
             self.stale.sort_unstable();
             self.queue.clear();

@@ -32,7 +32,7 @@ impl Scheduler {
         if placed == tasks.len() || wanting == 0 {
             return placed;
         }
-        // Some found no machine: it may be because of what the others took.
+        // Some tasks found no machine, perhaps because of the optional resources of others.
         let claims = self.last_claims(placed);
         self.take_back(placed);
         let without = self.place_alike(group, tasks);

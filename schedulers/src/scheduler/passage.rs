@@ -1,14 +1,14 @@
-//! Outcome of claims between the decision and the commit: reserved, permitted, prepared; or
-//! held until a permit comes, or given back.
+//! Claims between the decision and the commit: they are reserved, permitted and prepared, held
+//! until a permit, or undone.
 //!
 //! ```text
 //!   decision ─▶ reserve ─▶ permit ─┬─▶ pre-bind ─▶ the transaction ─▶ follow: told, or unreserved
 //!                                  └─▶ held ─▶ let go, in any later step
 //! ```
 //!
-//! Each stage is done for all claims of a decision before the next, so that no machine is prepared
-//! for a gang that stays too small. Whatever leaves the passage by a refusal is unreserved once and
-//! off the view.
+//! Each stage handles all claims of a decision before the next stage, so that no machine is
+//! prepared for a gang that stays too small. A rejected claim is unreserved once and removed from
+//! the view.
 
 use super::{Decided, Observer, Scheduler};
 use crate::events::Events;
@@ -82,7 +82,7 @@ impl Way {
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
 
-    /// Events after which the job whose claims were rejected is tried again.
+    /// Events after which the job of rejected claims is retried.
     fn refusers(&self) -> Refusers {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
         Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))
@@ -171,8 +171,8 @@ impl Scheduler {
         }
     }
 
-    /// Calls all permit plugins for a claim. Returns those that wait, and the events that may help
-    /// after a timeout.
+    /// Calls all permit plugins for a claim. Returns the plugins that wait, and the events that may
+    /// help after a timeout.
     fn permit(
         &mut self,
         spec: &Arc<Job>,
@@ -233,7 +233,7 @@ impl Scheduler {
         self.queue.put_back(refused.iter().map(|(claim, _)| claim.task));
     }
 
-    // --- What has waited -----------------------------------------------------------------------
+    // --- Waiting claims ------------------------------------------------------------------------
 
     /// Continues with the allowed claims, and returns those that were rejected or timed out.
     pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
@@ -303,7 +303,7 @@ impl Scheduler {
         }
     }
 
-    /// After a sync: returns waiting claims whose machine was removed or whose task is no longer
+    /// After a sync: undoes waiting claims whose machine was removed or whose task is no longer
     /// pending.
     pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
         if !self.parts.is_empty() {
@@ -319,7 +319,7 @@ impl Scheduler {
                 let row = claim.machine.row();
                 let is_there =
                     self.view.machine(row).is_some() && self.view.machine_id(row) == claim.machine;
-                // A queue that was made anew takes note again.
+                // A rebuilt queue records the held task again.
                 let kept = self.queue.hold(claim.task) && is_there;
                 if !kept {
                     lost.push((*claim, (Refused(Events::NONE), CELL)));
@@ -330,7 +330,7 @@ impl Scheduler {
                 self.give_back(&part.spec, &lost, observer);
                 self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
-                // The others of a gang may now be all that it waited for.
+                // The remaining claims of a gang may now suffice.
                 self.waiting.look_again();
             }
             if !part.claims.is_empty() {
@@ -339,7 +339,7 @@ impl Scheduler {
         }
     }
 
-    // --- What was answered ---------------------------------------------------------------------
+    // --- Answers --------------------------------------------------------------------------------
 
     /// Calls the plugins with the results of a transaction.
     pub(super) fn follow(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {

@@ -30,8 +30,8 @@ pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> 
 }
 
 impl Scheduler {
-    /// Sets aside the job whose decision has panicked, rebuilds view and queue, and returns the
-    /// job. It gets no further turn while this scheduler lives.
+    /// Sets aside the job whose decision panicked, rebuilds view and queue, and returns the job. It
+    /// gets no further turn in this scheduler's lifetime.
     ///
     /// `None` if the scheduler cannot continue: no decision was in progress, or plugins have
     /// reservations that could not be released.

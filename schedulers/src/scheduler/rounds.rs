@@ -5,8 +5,9 @@ use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
 
 impl Scheduler {
-    /// Asks a cell to wake this scheduler when a round would see something new. Returns whether that suffices, beside
-    /// [`Step::until`]: not where the handle cannot do so, or where permits come from other threads.
+    /// Has a cell wake this scheduler when a round may have something to do. Returns whether that
+    /// and [`Step::until`] suffice. They do not if the handle cannot wake schedulers, or if permits
+    /// come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
         !self.shared && cell.watch(self.view.interest(), wake)
     }
@@ -38,10 +39,11 @@ impl Scheduler {
         self.act(cell, now, observer)
     }
 
-    /// First half of [`Scheduler::step`]: brings the view and the queue up to the cell. A transaction whose outcome is
-    /// unknown is sent again first, so nothing is read while there is one.
+    /// First half of [`Scheduler::step`]: syncs the view and the queue. If there is a transaction
+    /// with an unknown outcome, it is resent first, and nothing is read until its outcome is known.
     ///
     /// # Errors
+    ///
     /// If the cell cannot be reached.
     pub fn refresh(
         &mut self,

@@ -21,9 +21,9 @@ pub struct Settings {
     pub failures: bool,
     /// Number of claims it puts into one transaction.
     pub claims_max: usize,
-    /// Number of transactions it submits between two syncs, before it waits for their answers. More
-    /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
-    /// the profile evicts, reserves or permits, it is one at a time.
+    /// Number of transactions between two syncs, submitted without waiting for earlier answers.
+    /// More than one helps if a commit takes long because the cell is on disks: they share one
+    /// wait. It is 1 if the profile evicts, reserves or permits.
     pub commits_in_flight: usize,
     /// Time for which it keeps a transaction with room open while no job has its turn, so that jobs
     /// that arrive soon share it. A job waits longer by this time; it saves commits, which cost a

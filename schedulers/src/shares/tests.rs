@@ -1,4 +1,5 @@
-//! Turns against a naive book, which sorts all that waits by the whole line of each tenant.
+//! Turns against a naive model, which sorts all pending jobs by the shares of each tenant's
+//! ancestors.
 
 use super::*;
 use crate::plugins::FairShare;
@@ -110,7 +111,7 @@ proptest! {
         let mut shares = Shares::new(Arc::new(FairShare));
         shares.totals = Totals::new([WHOLE]);
         let mut naive = Naive::default();
-        // Before the cell tells of tenants, turns do not go by them.
+        // Before the cell reports tenants, turns do not depend on them.
         let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
         naive.tenants = all.collect();
         shares.tell(true, &naive.delta(0..6));
@@ -142,7 +143,7 @@ proptest! {
                 }
                 Event::ToldAll => {
                     naive.tenants.values_mut().for_each(|said| said.claimed = 0);
-                    // Whoever stood below another stands above it, where it may.
+                    // Swaps ancestors and descendants where allowed.
                     let upside_down = naive.tenants.clone();
                     naive.tenants.values_mut().for_each(|said| said.parent = None);
                     for (tenant, said) in &upside_down {

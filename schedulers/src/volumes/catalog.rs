@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// Take the volume from that claim first, or name another one.
+    /// Release the volume from that claim first, or choose another volume.
     #[error("the volume {volume:?} is of the claim {claim:?}")]
     OfAnotherClaim {
         /// The volume.
@@ -64,7 +64,7 @@ pub(super) struct Claim {
     /// Whether the claim keeps the volume if the task is not placed.
     pub(super) is_final: bool,
     pub(super) users: BTreeSet<TaskId>,
-    /// The machines that they are on, each with how many.
+    /// Machines of the users, and the number of users on each.
     pub(super) machines: BTreeMap<Text, u32>,
 }
 
@@ -146,8 +146,8 @@ impl Catalog {
         self.kept_for.get(claim).unwrap_or(&NONE)
     }
 
-    /// Gives a claim without a volume the one that is kept for it. Of several, a claim of a class
-    /// that binds late waits to see which of them its task reaches.
+    /// Binds a claim without a volume to the volume reserved for it. If there are several and the
+    /// class binds late, the claim waits for the one that its task can reach.
     fn take_kept(&mut self, name: &Text) {
         let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
             return;

@@ -90,7 +90,7 @@ pub(super) enum Choice {
     Made,
 }
 
-/// A claim that gets its volume with this task.
+/// A claim that is bound together with this task.
 struct Late<'a> {
     claim: &'a Text,
     spec: &'a VolumeClaim,
@@ -103,14 +103,15 @@ pub(super) struct Resolved<'a> {
     task: Option<TaskId>,
     /// Claims that have a volume.
     bound: SmallVec<[(&'a Text, &'a Claim, &'a Held); 4]>,
-    /// Unbound claims, the smallest first, so that none takes a volume that a larger one needs.
+    /// Unbound claims, the smallest first, so that a small claim does not take a volume that a
+    /// larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
     /// The first that no machine can help.
     hopeless: Option<(&'a Text, VolumeReason)>,
 }
 
 impl Catalog {
-    /// Looks up the claims of a task. What the task itself uses already does not count.
+    /// Looks up the claims of a task. The task's own use does not count.
     pub(super) fn resolve<'a>(&'a self, claims: &'a [Text], task: Option<TaskId>) -> Resolved<'a> {
         let (bound, late, hopeless) = Default::default();
         let mut resolved = Resolved { catalog: self, task, bound, late, hopeless };

@@ -1,10 +1,10 @@
-//! Volumes: what tasks store, and where it can be reached from.
+//! Volumes: storage of tasks, and the machines that can reach it.
 //!
-//! Volumes are outside of the cell, as they are outside of Kubernetes' scheduler: whoever makes and
-//! attaches them keeps the list. A [`Volumes`] is that list as the schedulers of a process see it.
-//! All of them share one, and it is the judge of what tasks do with volumes, as the cell is of what
-//! they do with machines: a scheduler looks, chooses a machine, and *reserves*; of two that want one
-//! volume, one gets it.
+//! Volumes are outside of the cell, as they are outside of Kubernetes' scheduler: a storage
+//! controller creates and attaches them. A [`Volumes`] is the list of volumes that all schedulers
+//! of a process share. It checks the use of volumes as the cell checks the use of machines: a
+//! scheduler reads it, chooses a machine, and *reserves*. If two schedulers choose the same volume,
+//! one gets it.
 //!
 //! ```text
 //!   class  ── early or late, makes volumes or not ──┐
@@ -16,8 +16,8 @@
 //!      └─────────┴───▶ unreserve
 //! ```
 //!
-//! A claim of a class that binds late gets its volume when a task that uses it is reserved: the
-//! smallest free one that fits and is reachable from the machine, or a new one. `bind` makes that
+//! A claim of a late-binding class gets its volume with the reservation of a task that uses it: the
+//! smallest sufficient free volume that the machine can reach, or a new one. `bind` makes that
 //! final; until then `unreserve` gives it back.
 //!
 //! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, this file.
@@ -63,7 +63,7 @@ pub struct ClaimState {
 }
 
 impl Volumes {
-    // --- What is there -------------------------------------------------------------------------
+    // --- Volumes and claims ----------------------------------------------------------------------
 
     /// Adds a class, or replaces the one with its name.
     pub fn put_class(&self, class: StorageClass) {
@@ -132,7 +132,7 @@ impl Volumes {
         self.catalog.write().listeners.push(waiting.clone());
     }
 
-    // --- What tasks may do with it -------------------------------------------------------------
+    // --- Queries of filters ----------------------------------------------------------------------
 
     /// Obstacle of a task with these claims on a machine, if any.
     #[must_use]
@@ -168,12 +168,13 @@ impl Volumes {
         crate::plugin::lanes(among).filter(allowed).fold(0, |word, lane| word | 1 << lane)
     }
 
-    // --- What tasks do with it -----------------------------------------------------------------
+    // --- Use of claims by tasks ------------------------------------------------------------------
 
-    /// Reserves the claims of a task on a machine: each unbound claim gets a volume. Everything is
-    /// checked again; all or nothing.
+    /// Reserves the claims of a task on a machine, and chooses a volume for each unbound claim.
+    /// Everything is checked again. It reserves all of the claims or none.
     ///
     /// # Errors
+    ///
     /// The obstacles.
     pub fn reserve(
         &self,
@@ -205,7 +206,7 @@ impl Volumes {
         self.change_if(|catalog| catalog.left(task));
     }
 
-    // --- Who hears of it -----------------------------------------------------------------------
+    // --- Listeners -------------------------------------------------------------------------------
 
     fn change(&self, change: impl FnOnce(&mut Catalog)) {
         let mut catalog = self.catalog.write();

@@ -87,8 +87,8 @@ pub enum BindingTime {
 pub struct Provisioning {
     /// Machines for whose tasks it provisions volumes.
     pub within: Reach,
-    /// Labels whose values the machines that reach a volume share with the machine it was
-    /// provisioned for; without labels, the class's own reachability.
+    /// Keys of labels. A provisioned volume is reachable from machines whose values equal those of
+    /// the machine it was provisioned for. Without keys, the reachability of the class applies.
     pub by: Vec<Text>,
 }
 
@@ -140,12 +140,12 @@ pub struct Volume {
     pub mode: VolumeMode,
     /// Reachability.
     pub reach: Reach,
-    /// The only claim that may have it, if it is kept for one. Of several that are kept for one
-    /// claim, it takes whichever suits.
+    /// The only claim that may use it, if it is reserved. If several volumes are reserved for one
+    /// claim, any suitable one may be used.
     pub claim: Option<Text>,
 }
 
-/// A claim to a volume: what tasks name.
+/// A claim to a volume, which tasks refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeClaim {
     /// Its name.

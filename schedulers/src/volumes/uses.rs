@@ -1,12 +1,12 @@
-//! Which tasks use which claims, from the reservation to the end.
+//! The use of claims by tasks, from the reservation to the end.
 //!
 //! ```text
 //!   reserve ─▶ Reserved ── runs ─▶ Runs ── left ─▶ gone
 //!                  └── unreserve ─▶ gone
 //! ```
 //!
-//! A task that runs is told of twice, by the scheduler that placed it and by what the cell says; a
-//! reserved one may be told of as pending meanwhile. So `left` ends only what `runs` began.
+//! A running task is reported twice, by its scheduler and by the cell's delta. A delta may also
+//! report a reserved task as pending. So `left` ends only what `runs` began.
 
 use super::catalog::{Catalog, Held};
 use super::judge::{Choice, VolumeObstacle};
@@ -37,7 +37,7 @@ impl Catalog {
         claims: &[Text],
         machine: &Machine,
     ) -> Result<(), VolumeObstacle> {
-        // What it used before it lost its machine is over.
+        // Its use on the lost machine has ended.
         self.end(task);
         for (claim, choice) in self.choices(task, claims, machine)? {
             let volume = match choice {

@@ -1,8 +1,9 @@
 //! Connections to the replicas of a cell.
 //!
-//! Any replica answers: one that does not lead sends on to the leader what only the leader can do. So a
-//! client keeps to one replica as long as it answers, and goes to the next when it does not. What only the leader
-//! does itself, it refuses with the leader's address, where the client goes even if it was not given that address.
+//! Any replica answers: a follower forwards to the leader what only the leader can do. So a client
+//! stays with one replica as long as it answers, and then switches to the next. Requests that a
+//! follower cannot forward are rejected with the leader's address, and the client connects there,
+//! even if that address is not in its list.
 
 use crate::mismatch::{self, Speaks};
 use crate::{ApiError, ErrorCode};
@@ -16,14 +17,14 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Largest message to an agent: all tasks of a machine come at once, and each has its images.
+/// Largest message to an agent: it has all tasks of a machine, each with its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
-/// Time that a connection may take.
+/// Time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Number of times a silent connection is tried, and how long its answer may take: a replica that vanished
-/// is noticed within both.
+/// Interval of probes of a silent connection, and time limit of their answers. A vanished replica
+/// is detected after both.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
 
@@ -39,7 +40,7 @@ pub struct Address {
 /// Client certificate and trusted authority; all in PEM.
 #[derive(Clone)]
 pub struct Tls {
-    /// The authority whose certificates the replicas have.
+    /// Certificate of the authority that signs the replicas' certificates.
     pub authority: Vec<u8>,
     /// The client's certificate, with those between it and its authority.
     pub certificate: Vec<u8>,
@@ -115,7 +116,7 @@ impl Connections {
             return;
         }
         let (from, to) = (connection.moves, connection.moves + 1);
-        // If it fails, somebody else has moved on already.
+        // On failure, another thread has switched already.
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -139,7 +140,7 @@ impl Connections {
     /// then its code is [`ErrorCode::Tls`], and it is reported at once.
     pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
         match error.code {
-            // What a connection ends with that nobody understood. Else the replica has answered.
+            // Outcome of a broken connection; with any other code the replica has answered.
             ErrorCode::OutcomeUnknown | ErrorCode::Internal => {
                 mismatch::of_address(&connection.address, self.speaks).await.unwrap_or(error)
             }
@@ -147,7 +148,7 @@ impl Connections {
         }
     }
 
-    /// Number of replicas there are.
+    /// Number of replicas.
     #[must_use]
     pub fn count(&self) -> usize {
         self.channels.len()

@@ -26,7 +26,7 @@ macro_rules! define_codes {
         }
 
         impl ErrorCode {
-            /// All of them.
+            /// All codes.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),*];
 
             /// Its wire name.
@@ -290,7 +290,7 @@ fn by_status(code: Code) -> ErrorCode {
         Code::PermissionDenied => ErrorCode::Denied,
         Code::Unauthenticated => ErrorCode::Unauthenticated,
         Code::ResourceExhausted => ErrorCode::Limit,
-        // The connection could not be made, or broke: what was sent may have been done.
+        // The connection failed or broke: the request may have been executed.
         Code::Unavailable | Code::Unknown => ErrorCode::OutcomeUnknown,
         _ => ErrorCode::Internal,
     }

@@ -6,10 +6,11 @@
 //!   your tool ───── proto::*_client, ApiError ───┘
 //! ```
 //!
-//! [`RemoteCell`] is a cell as a scheduler sees it: the same [`omega_cellstate::CellHandle`] as a cell
-//! of its own process, so a scheduler runs on either without a change. For everything else, jobs,
-//! machines, members, the generated clients in [`proto`] are called directly; [`convert`] turns their
-//! messages into the words of `omega-core`, and [`ApiError`] their failures into codes.
+//! [`RemoteCell`] is the cell's handle for schedulers: it implements
+//! [`omega_cellstate::CellHandle`] like a cell in the same process, so a scheduler runs with either
+//! without a change. For jobs, machines, members and everything else, call the generated clients in
+//! [`proto`]. [`convert`] converts their messages to the types of `omega-core`, and [`ApiError`]
+//! has codes for their failures.
 //!
 //! ```no_run
 //! use omega_cellstate::{CellHandle, View};

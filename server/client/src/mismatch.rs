@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Time that the other end may take to answer the first bytes.
+/// Time limit of the other end's first bytes.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// The beginning of every HTTP/2 connection.
@@ -42,7 +42,7 @@ pub(crate) enum Speaks {
 pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // What reading failed with is wrapped, and not told as its cause.
+        // The read error is wrapped, and `source` does not return it.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let found = error
             .downcast_ref::<rustls::Error>()

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// First delay if the server suggests none: a tenth of an election timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of times it is doubled: then it is as long as an election takes at most.
+/// Maximum number of doublings, after which the delay is as long as an election at most.
 const DOUBLINGS_MAX: u32 = 4;
 
 /// Delay after the `tries`-th consecutive failure with this error; the first is 0.

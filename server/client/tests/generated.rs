@@ -1,4 +1,4 @@
-//! The code in `src/generated` is what `proto` generates. `OMEGA_BLESS=1` writes it again.
+//! `src/generated` is the code that `proto` generates. `OMEGA_BLESS=1` writes it again.
 
 use prost::Message;
 use std::path::Path;

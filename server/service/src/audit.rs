@@ -29,10 +29,10 @@ const FILES_MAX: u32 = 9;
 /// Largest text from a caller in a line.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// Predecessor named in the first line of all.
+/// The predecessor's hash in the very first line.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// One thing that happened.
+/// An event to be logged.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     /// The caller.
@@ -81,7 +81,7 @@ impl AuditLog {
         let hash = match last_line(&mut file)? {
             Some(line) => hash_of(&line),
             None => match File::open(rotated(path, 1)) {
-                // It was whole when it got its number.
+                // Rotated files end with a complete line.
                 Ok(mut before) => last_line(&mut before)?.map_or(BEGINNING.into(), |l| hash_of(&l)),
                 Err(_) => BEGINNING.to_owned(),
             },
@@ -142,7 +142,7 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
 /// The last complete line of a file. An incomplete one after it, left by a crash, is removed.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let length = file.metadata()?.len();
-    // Longer than any line, with what may be left of the next.
+    // Longer than any line plus an incomplete next one.
     let tail = length.min(64 << 10);
     file.seek(SeekFrom::Start(length - tail))?;
     let mut bytes = Vec::new();
@@ -173,7 +173,7 @@ fn line(at: SystemTime, event: Event<'_>, before: &str) -> String {
     )
 }
 
-/// A word as JSON has it, in ASCII: nothing that a terminal or another reader would obey.
+/// A string in JSON, in ASCII, without characters that a terminal or another reader would interpret.
 fn quoted(word: &str) -> String {
     let mut end = word.len().min(WORD_BYTES_MAX);
     while !word.is_char_boundary(end) {
@@ -208,12 +208,12 @@ impl Audited {
         Audited { log: log.clone(), caller: caller.clone(), of: Arc::default() }
     }
 
-    /// Notes how a call ended.
+    /// Records the result of a call.
     pub(crate) fn ended(&self, call: &str, outcome: &str) {
         self.note(call, self.of.get().map_or("", String::as_str), outcome);
     }
 
-    /// Notes one of several things that a call has done.
+    /// Records one of several changes of a call.
     pub(crate) fn note(&self, call: &str, of: &str, outcome: &str) {
         let event = Event { caller: &self.caller.name, call, of, outcome };
         if let Err(error) = self.log.write(SystemTime::now(), event) {
@@ -225,7 +225,7 @@ impl Audited {
 /// Records the object of a call, if there is an audit log.
 pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
     if let Some(audited) = request.extensions().get::<Audited>() {
-        // A call is about one thing; what was said first stays.
+        // A call has one object: the first that was recorded.
         let _ = audited.of.set(of(request.get_ref()));
     }
 }
@@ -264,8 +264,8 @@ pub fn verify(path: &Path) -> Result<u64, VerifyError> {
     verify_files(&there)
 }
 
-/// Verifies the named files, the oldest first: copies of a log that are somewhere else. What a crash
-/// has left of a last line is no line.
+/// Verifies the named files, the oldest first: copies of a log in another place. An incomplete last line, left by a
+/// crash, is ignored.
 ///
 /// # Errors
 /// As [`verify`].
@@ -307,7 +307,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         for i in 0..lines {
-            // Opened anew for each line: the chain goes on after a restart.
+            // Opened again for each line: the chain continues after a restart.
             let log = AuditLog::with_bound(&path, file_bytes_max).unwrap();
             log.write(at(i), Event { of: &format!("j{i}"), ..EVENT }).unwrap();
         }
@@ -382,7 +382,7 @@ mod tests {
             let lines = text.lines().enumerate().filter(|(i, _)| *i != line);
             let without: String = lines.map(|(_, text)| format!("{text}\n")).collect();
             std::fs::write(&path, without).unwrap();
-            // The first line of all is believed, whichever it is.
+            // The very first line cannot be verified.
             prop_assert_eq!(verify(&path).is_ok(), line == 0);
         }
     }

@@ -1,13 +1,12 @@
-//! A backup on its way to whoever asked for it.
+//! Streaming of a backup to a caller.
 //!
 //! ```text
 //!   image, copied while commits go on ──▶ the bytes of a snapshot ──pieces──▶ the caller's file
 //! ```
 //!
-//! The file is made while it is sent, on a thread of its own: nothing is written to a disk of this
-//! machine, so a cell in memory has backups, too, and so has one whose disk is full. What it costs is
-//! memory, one copy of the state, so each replica makes one backup at a time, and a caller who does not
-//! read loses his turn.
+//! The file is encoded while it is sent, on a thread of its own. Nothing is written to a disk of this machine, so cells
+//! in memory and cells with a full disk can be backed up, too. A backup costs the memory of one copy of the state, so
+//! each replica makes one at a time, and a caller that does not read is disconnected.
 
 use crate::host::Host;
 use omega_cellstate::Image;
@@ -26,10 +25,10 @@ use tonic::Status;
 /// The pieces of one backup.
 pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
 
-/// Pieces of one MiB that wait to be sent.
+/// Number of pieces of one MiB that wait to be sent.
 const PIECES_MAX: usize = 4;
 
-/// Time for which a caller may read nothing.
+/// Longest time for which a caller may read nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Retry delay for a caller during another backup: the time that a large cell takes.
@@ -69,7 +68,7 @@ impl Backups {
     }
 }
 
-/// Makes and sends one backup.
+/// Encodes and sends one backup.
 struct Sender {
     to: mpsc::Sender<Result<proto::BackupResponse, Status>>,
     end: Option<Instant>,
@@ -82,7 +81,7 @@ impl Sender {
         let sent = host.image().and_then(|image| self.send_all(from, &image));
         if let Err(error) = sent {
             tracing::warn!(%error, "a backup was not finished");
-            // Whoever does not read has no use for a reason, either.
+            // A caller that does not read needs no reason.
             let _ = self.to.try_send(Err(error.into()));
         }
     }
@@ -93,7 +92,7 @@ impl Sender {
         let mut stopped = None;
         let written = write_backup(from, image, |offset, data| {
             if offset == 0 {
-                // It is sent last, with the length, which is known when all is written.
+                // The head is sent last, because it contains the length.
                 head = data.to_vec();
                 return Ok(());
             }

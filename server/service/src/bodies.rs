@@ -25,16 +25,16 @@ use tonic::body::Body;
 
 type Bytes = <Body as http_body::Body>::Data;
 
-/// Bytes that the transport is given at once: a frame of HTTP/2.
+/// Bytes passed to the transport at once: an HTTP/2 frame.
 const PART_BYTES: usize = 16 << 10;
 
-/// Bytes before each message of gRPC: whether it is compressed, and its length.
+/// Bytes before each gRPC message: a compression flag, and the length.
 const HEADER_BYTES: usize = 5;
 
 /// Messages of a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// One message, which must be complete, with the end of the body, by then.
+    /// One message, which must be complete, with the end of the body, by this time.
     One(Instant),
     /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
@@ -52,7 +52,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// The body, with what counts its bytes: of a single message until the other owner of that is done with it.
+    /// The body, with the account of its bytes. For a single message, the other owner of the account releases it.
     pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
         let until = match messages {
             Messages::One(until) => Some(until),
@@ -73,7 +73,8 @@ impl Incoming {
             }
             self.until.get_or_insert_with(|| Instant::now() + allowed);
         }
-        // The last part is not refused: a small message that comes whole, such as the renewal of a lease, always gets in.
+        // The last part is always accepted: a small message that arrives whole, such as a lease renewal, is never
+        // rejected.
         match is_whole || self.held.lock().try_add(data.len()) {
             true => Ok(()),
             false => Err(full()),
@@ -125,9 +126,9 @@ impl http_body::Body for Incoming {
 #[derive(Debug, Default)]
 struct Framing {
     header: [u8; HEADER_BYTES],
-    /// Bytes of a header that have come.
+    /// Received bytes of a header.
     header_bytes: usize,
-    /// Bytes of a message that have not.
+    /// Missing bytes of a message.
     left: usize,
 }
 
@@ -152,13 +153,13 @@ impl Framing {
         }
     }
 
-    /// Whether a message has begun and is not whole.
+    /// Whether a message has begun and is not complete.
     fn is_within(&self) -> bool {
         self.header_bytes > 0 || self.left > 0
     }
 }
 
-/// The body of an answer.
+/// The body of a reply.
 pub(crate) struct Outgoing {
     body: Body,
     /// Bytes read from the body and not yet given to the transport.
@@ -177,10 +178,10 @@ impl Outgoing {
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The reply to a call. The call's slot is free; an unread reply counts with its bytes.
+    /// The body of a complete reply. The call's slot is free; an unread reply counts with its bytes.
     ///
     /// # Errors
-    /// If the caller only read, and unread replies fill its share. The reply to a write is always sent.
+    /// If the call only reads, and unread replies fill the caller's share. The reply to a write is always sent.
     pub(crate) async fn answer(
         response: Response<Body>,
         holder: &Holder,
@@ -194,7 +195,7 @@ impl Outgoing {
         let rest = match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => data,
-                // There is no answer, but an end.
+                // The body has only trailers.
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     return Ok(Response::from_parts(head, Body::new(Ended(Some(trailers)))));
@@ -247,7 +248,7 @@ impl http_body::Body for Outgoing {
     }
 }
 
-/// The end of a call that has no answer.
+/// The trailers of a call without a reply message.
 struct Ended(Option<http::HeaderMap>);
 
 impl http_body::Body for Ended {

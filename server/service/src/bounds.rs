@@ -1,5 +1,5 @@
-//! Tests of the server's resources that clients can use: a served cell on loopback, and clients
-//! that send the largest accepted messages, or read nothing.
+//! Tests of the server's bounds: a served cell on loopback, with clients that send the largest accepted messages, or
+//! read nothing.
 
 use crate::identity::{Caller, Role};
 use crate::limits::{Deadlines, Limits, Places};
@@ -31,7 +31,7 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::ServiceExt;
 
-/// A cell in memory that is served until the test ends.
+/// A cell in memory, served until the test ends.
 struct Served {
     cell: SharedCell,
     address: String,
@@ -65,7 +65,7 @@ impl Shared {
         endpoint.initial_connection_window_size(65_535).connect().await.unwrap()
     }
 
-    /// The cell as one caller sees it.
+    /// The cell as seen by one caller.
     fn seen_by(&self, caller: usize) -> Served {
         Served { cell: self.cell.clone(), address: self.addresses[caller].clone() }
     }
@@ -86,7 +86,7 @@ fn reader(name: &str) -> Caller {
     Caller { name: name.into(), role: Role::Reader(Vec::new()) }
 }
 
-/// A request's body that begins so, and does not go on.
+/// A request body that begins with these bytes, and never continues.
 struct Hung(Vec<u8>);
 
 impl http_body::Body for Hung {
@@ -112,7 +112,7 @@ fn begun(bytes: usize) -> Vec<u8> {
     message
 }
 
-/// The end of a call whose message does not go on.
+/// The error of a call whose message does not continue.
 async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
     let request = http::Request::post(path)
         .header("content-type", "application/grpc")
@@ -135,7 +135,7 @@ async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
 const GET_JOB: &str = "/omega.v1.JobService/GetJob";
 const COMMIT_STREAM: &str = "/omega.v1.SchedulingService/CommitStream";
 
-/// Limits without time bounds, for tests.
+/// Limits without timeouts, for tests.
 fn patient() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits { deadlines: Deadlines { usual: hour, max: hour }, ..Limits::default() }
@@ -154,7 +154,7 @@ impl Served {
         Served { cell, address }
     }
 
-    /// A connection with the limits that any client has: 4 MiB for a message.
+    /// A connection with the usual limits of a client: 4 MiB per message.
     async fn channel(&self) -> Channel {
         Channel::from_shared(self.address.clone()).unwrap().connect().await.unwrap()
     }
@@ -166,7 +166,7 @@ impl Served {
         }
     }
 
-    /// Everything that a scheduler of all jobs is sent at first.
+    /// The initial state that is sent to a scheduler of all jobs.
     async fn synced(&self) -> proto::Delta {
         let interest = proto::sync_request::Interest::AllJobs(proto::sync_request::AllJobs {});
         let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
@@ -200,7 +200,7 @@ impl Served {
         unreachable!("the last page has no token")
     }
 
-    /// The jobs, and the tasks of each, that a watch begins with.
+    /// The jobs, and the tasks of each, at the beginning of a watch.
     async fn watched(&self) -> (BTreeSet<u64>, BTreeSet<TaskId>) {
         let mut client = JobServiceClient::new(self.channel().await);
         let request = proto::WatchJobsRequest::default();
@@ -265,7 +265,7 @@ async fn a_job_that_could_not_be_sent_is_refused_and_nothing_stops() {
     let served = Served::start().await;
     let mut client = JobServiceClient::new(served.channel().await);
     let mut job = proto::Job::from(&labelled("vast", 4000));
-    // As much as one message of the usual limit has, without what the server adds to it.
+    // As large as one message of the usual limit, minus the fields that the server adds.
     (job.tenant, job.scheduler) = (String::new(), String::new());
     let request = proto::SubmitJobRequest { job: Some(job) };
     let refused = ApiError::from(client.submit_job(request).await.unwrap_err());
@@ -341,7 +341,7 @@ async fn calls_whose_message_does_not_come_take_no_place_from_others() {
     for _ in 0..24 {
         calls.spawn(hung(channel.clone(), GET_JOB, begun(100)));
     }
-    // All but a quarter of the places are refused to one caller.
+    // One caller may use a quarter of the slots; the rest is rejected.
     for _ in 0..20 {
         let refused = calls.join_next().await.unwrap().unwrap();
         assert_eq!(refused.code, ErrorCode::Limit, "{refused:?}");
@@ -418,22 +418,22 @@ async fn streams_that_read_nothing_hold_little_and_stop_nobody() {
         let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
         let channel = shared.channel(0).await;
         let mut client = SchedulingServiceClient::new(channel.clone());
-        // Whoever holds as much as he may gets no further stream.
+        // A caller at its memory limit gets no further stream.
         views.extend(client.sync(asked).await.ok().map(tonic::Response::into_inner));
         let asked = proto::WatchJobsRequest::default();
         let watch = JobServiceClient::new(channel).watch_jobs(asked).await;
         watches.extend(watch.ok().map(tonic::Response::into_inner));
     }
     assert!(!views.is_empty() && !watches.is_empty());
-    // What another caller reads comes whole.
+    // Another caller's stream arrives completely.
     let other = shared.seen_by(1);
     assert_eq!(other.synced().await.machines.len(), MACHINES as usize);
     assert_eq!(other.watched().await.1.len(), TASKS as usize);
-    // A whole state may go beyond the bound, and what one stream was given.
+    // A full state may exceed the bound, plus what one stream has buffered.
     let held = shared.held();
     assert!((1 << 20..EACH + (4 << 20)).contains(&held), "{held} bytes");
 
-    // A stream that is read at last goes on.
+    // A stream that is read at last continues.
     let mut last = watches.pop().unwrap();
     drop((views, watches));
     let mut told = 0;

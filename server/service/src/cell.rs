@@ -1,4 +1,4 @@
-//! The cell as a whole: description, policy and replicas.
+//! The cell service: description, policy and replicas.
 
 use crate::audit::about;
 use crate::backup::{self, Backups};
@@ -23,7 +23,7 @@ use tonic::{Request, Response};
 /// Time to wait for a leader before the cell is described without one.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
-/// The service.
+/// The cell service.
 #[derive(Clone, Debug)]
 pub struct Cells {
     host: Host,
@@ -47,7 +47,7 @@ impl Cells {
             let address = self.host.client_address(ReplicaId(member.replica));
             member.client_address = address.unwrap_or_default();
         }
-        // Replicas that do not lead are silent to each other.
+        // Only the leader hears from all replicas; others hear from the leader.
         let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(heard) {
             let silent = match member.replica == me {
@@ -68,11 +68,11 @@ pub(crate) struct Sizes {
     pub(crate) jobs: u64,
     /// Claimable total of each kind, over all machines.
     pub(crate) claimable: Vec<u64>,
-    /// Claimed part of it.
+    /// Claimed total of each kind.
     pub(crate) claimed: Vec<u64>,
-    /// Claimed amount of each kind beyond what machines have.
+    /// Claims of each kind beyond the machines' capacity.
     pub(crate) overcommitted: Vec<u64>,
-    /// Claims of each kind that are saved because demand that varies over the day is not highest at once.
+    /// Amount of each kind saved by demand profiles, because peaks do not coincide.
     pub(crate) demand_profiles_saved: Vec<u64>,
     /// Age of the oldest of the machines' last load reports, if any.
     pub(crate) oldest_load_ms: Option<u64>,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A transaction was answered.
+/// Logs the result of a transaction.
 pub(crate) fn answered(
     number: u64,
     answer: Result<Judged<'_>, (SchedulerId, &ApiError)>,
@@ -48,7 +48,7 @@ pub(crate) struct SlowCommits {
     told: Arc<Mutex<Told>>,
 }
 
-/// Logged and skipped events of the last second.
+/// Logged and omitted events of the last second.
 #[derive(Debug, Default)]
 struct Told {
     since: Option<Instant>,

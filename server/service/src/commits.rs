@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Transactions of one stream that were begun and not answered. A scheduler that sends more waits.
+/// Maximum number of unanswered transactions of one stream. A scheduler that sends more waits.
 const COMMITS_MAX: usize = 256;
 
 /// Maximum number of transactions passed to the cell at once, under one lock.
@@ -35,7 +35,7 @@ const TOGETHER_MAX: usize = 64;
 /// Maximum number of groups of results of a stream that wait for a slow reader.
 const GROUPS_MAX: usize = 4;
 
-/// The path of the call, as the audit log has it.
+/// The path of the call in the audit log.
 const PATH: &str = "omega.v1.SchedulingService/CommitStream";
 
 type Responses = Result<Vec<proto::CommitStreamResponse>, Status>;
@@ -51,7 +51,7 @@ pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
     format!("transaction {} of scheduler {}", request.number, request.scheduler)
 }
 
-/// The answer to a transaction.
+/// The result of a transaction.
 pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, ApiError> {
     match outcome? {
         Outcome::Commit(commit) => Ok(commit),
@@ -68,22 +68,22 @@ pub(crate) struct Judge {
     pub(crate) audited: Option<Audited>,
     /// Time limit of the check whether a transaction is allowed.
     pub(crate) deadline: Duration,
-    /// Tracer of some of its transactions, and the trace that the stream belongs to.
+    /// Tracer of sampled transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
     /// Account of the bytes of transactions that are not yet checked.
     pub(crate) holder: Option<Holder>,
 }
 
-/// A transaction that was begun.
+/// A transaction in progress.
 struct Begun {
     number: u64,
     scheduler: SchedulerId,
-    /// Number of claims it has.
+    /// Number of its claims.
     claims: usize,
     evictions: usize,
-    /// Version that it was decided on.
+    /// Version that it was based on.
     base: Version,
-    /// Name of the transaction in the audit log, if there is an audit log.
+    /// Name of the transaction for the audit log, if there is one.
     of: String,
     /// Error of a transaction that did not reach the cell.
     refused: Option<ApiError>,
@@ -91,11 +91,11 @@ struct Begun {
     trace: Option<Box<Trace>>,
 }
 
-/// A transaction with its answer.
+/// A transaction with its result.
 type Answered = (Begun, Result<Commit, ApiError>);
 
 impl Judge {
-    /// The answers to the transactions of a stream, in order.
+    /// The results of a stream's transactions, in order.
     pub(crate) fn answer_all(
         self,
         requests: Streaming<proto::CommitRequest>,
@@ -122,7 +122,7 @@ impl Judge {
         let mut ended = false;
         let mut failed = None;
         while !ended || under_way > 0 {
-            // Who holds as much as he may has one group judged after the other.
+            // A caller at its memory limit has its groups checked one after the other.
             let may_begin = under_way == 0
                 || under_way < COMMITS_MAX && self.holder.as_ref().is_none_or(Holder::has_room);
             tokio::select! {
@@ -136,7 +136,7 @@ impl Judge {
                             Err(status) => failed = Some(reword(status)),
                         }
                     }
-                    // What comes after bytes that cannot be read means nothing.
+                    // Nothing after bytes that cannot be decoded is valid.
                     ended |= failed.is_some();
                     if !readable.is_empty() {
                         under_way += readable.len();
@@ -155,7 +155,7 @@ impl Judge {
             }
         }
         if let Some(status) = failed {
-            // Whoever sent them may have gone.
+            // The sender may be gone.
             let _ = to.send(Err(status)).await;
         }
     }

@@ -1,11 +1,10 @@
-//! New connections: their number, the time for their handshake, and their callers.
+//! New connections: their number, handshake and caller identity.
 //!
-//! Each connection takes a slot of all and of its address, or is closed. Within five seconds
-//! (`Limits::handshake`) it must have completed the TLS handshake, if there is one, and begun
-//! HTTP/2 (or, on the listener of the web page, sent its headers: `web/listen.rs`): so silent or
-//! slow connections keep their slots no longer.
+//! Each connection takes a slot of the listener and of its address, or is closed. Within five seconds
+//! (`Limits::handshake`) it must complete the TLS handshake, if there is one, and begin HTTP/2 (or, on the listener of
+//! the web page, send its headers: `web/listen.rs`). So silent or slow connections do not keep their slots.
 //!
-//! A connection of a client whose calls find few places left is read later: `patience.rs`.
+//! When few slots for calls are left, connections are read later: see `slowdown.rs`.
 
 use crate::identity::Caller;
 use crate::limits::{Limits, Places as Calls};
@@ -27,22 +26,22 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Pause when the system has no descriptors left: until some connection has ended.
+/// Pause when the system has no file descriptors left, until a connection may have ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// First bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Callers that may connect.
+/// Callers that may connect to a listener.
 #[derive(Clone, Debug)]
 pub enum Door {
-    /// Everyone who reaches it.
+    /// Everyone who reaches the listener.
     Open,
-    /// Owners of certificates.
+    /// Owners of valid certificates.
     Tls {
         /// The certificates of the listener.
         certificates: Arc<Certificates>,
-        /// The cell that callers' certificates must name.
+        /// The cell that a caller's certificate must name.
         cell: Arc<str>,
     },
 }
@@ -50,10 +49,10 @@ pub enum Door {
 /// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
-    /// For programs with certificates.
+    /// HTTP/2, for programs with certificates.
     Http2,
-    /// Browsers and probes by HTTP/1.1. Without a certificate the caller is unidentified, and may
-    /// call only what such callers may.
+    /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only the calls
+    /// open to such callers.
     Http1,
 }
 
@@ -61,7 +60,7 @@ pub(crate) enum Language {
 #[derive(Clone, Debug, Default)]
 struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A place. It is free again when this is dropped.
+/// A slot, free again when dropped.
 #[derive(Debug)]
 struct Place {
     of: IpAddr,
@@ -96,8 +95,8 @@ impl Drop for Place {
 
 /// Accepted connections, after their handshake.
 ///
-/// Without certificates, every caller is `anyone`. Given the slots of calls, connections are
-/// delayed when few are free.
+/// Without certificates, every caller is `anyone`. Given the slots of calls, connections are read later when few are
+/// free.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
@@ -111,7 +110,7 @@ pub(crate) fn incoming(
     ReceiverStream::new(connections)
 }
 
-/// Accepts connections of browsers and probes. Nothing has been read of their requests.
+/// Accepted connections of browsers and probes. Nothing of their requests has been read.
 pub(crate) fn incoming_http1(
     listener: TcpListener,
     door: Door,
@@ -160,7 +159,7 @@ async fn accept(
         tokio::spawn(async move {
             let max = threshold.limits.handshake;
             match tokio::time::timeout(max, begin(socket, place, threshold)).await {
-                // The listener may have gone.
+                // The listener may be gone.
                 Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
                 Err(_) => tracing::debug!(%address, "a connection took too long to begin"),
@@ -204,7 +203,7 @@ async fn begin(
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
-    /// Bytes of the preface, read before, that were handed on.
+    /// Number of bytes of the preface, read during the handshake, that were passed on.
     first: usize,
     caller: Arc<Caller>,
     /// Limit that slows the connection, if any.
@@ -219,7 +218,7 @@ enum Stream {
 }
 
 impl Connection {
-    /// Caller at its other end.
+    /// The caller.
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }

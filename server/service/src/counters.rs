@@ -1,8 +1,8 @@
 //! Counters of each scheduler's transactions.
 //!
-//! A transaction is counted where it is answered, so each replica counts those that came through
-//! it, and the sum over the replicas is that of the cell. The leader could count applied ones, but
-//! not those rejected before the log.
+//! A transaction is counted where it is answered, so each replica counts its own callers' transactions, and the sum
+//! over the replicas is that of the cell. The leader could count applied transactions, but not those that were rejected
+//! before the log.
 
 use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;
@@ -23,13 +23,13 @@ pub(crate) struct SchedulerCounters {
     pub(crate) taken: u64,
     /// Transactions that were rejected in part or in full.
     pub(crate) conflicted: u64,
-    /// Claims in both.
+    /// Claims of both.
     pub(crate) claims: u64,
     /// Accepted claims.
     pub(crate) placements: u64,
     /// Tasks that were evicted.
     pub(crate) evictions: u64,
-    /// Total number of versions between decisions and answers.
+    /// Sum of the versions between each decision's view and its result.
     pub(crate) behind: u64,
     /// Rejected items by reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
@@ -39,11 +39,11 @@ pub(crate) struct SchedulerCounters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) scheduler: SchedulerId,
-    /// Number of claims it has.
+    /// Number of its claims.
     pub(crate) claims: usize,
-    /// Number of tasks it would evict.
+    /// Number of its evictions.
     pub(crate) evictions: usize,
-    /// Version that it was decided on.
+    /// Version that it was based on.
     pub(crate) base: Version,
     pub(crate) commit: &'a Commit,
 }
@@ -61,7 +61,7 @@ impl SchedulerCounters {
         let is_eviction = |item: Item| matches!(item, Item::Eviction(_));
         let stayed = commit.conflicts.iter().filter(|conflict| is_eviction(conflict.item)).count();
         self.evictions += evictions.saturating_sub(stayed) as u64;
-        // What was put together by hand was decided on no view that could be stale.
+        // A transaction built by hand is based on no view, so it cannot be stale.
         if base > Version(0) {
             self.behind += commit.version.0.saturating_sub(base.0);
         }
@@ -99,7 +99,7 @@ impl Counters {
         }
     }
 
-    /// Counters of each.
+    /// The counters of all schedulers.
     pub(crate) fn all(&self) -> BTreeMap<SchedulerId, SchedulerCounters> {
         self.all.lock().clone()
     }

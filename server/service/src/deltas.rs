@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(5);
 /// Interval of checks of the cell's time, which is sent once a second at most.
 const TIME_LOOK: Duration = Duration::from_millis(500);
 
-/// Changes from which on a delta is large: it is made when no other large one is, and shared if it is a whole state.
+/// Number of changes from which a delta is large: large ones are built one at a time, and full ones are shared.
 const LARGE: usize = 4096;
 
 /// The reader of a stream.
@@ -35,7 +35,7 @@ pub(crate) struct Reader {
     pub(crate) caller: Arc<Caller>,
     /// Account of the bytes held for the reader.
     pub(crate) holder: Option<Holder>,
-    /// Longest time of a large delta, beyond that for its bytes.
+    /// Time allowed for a large delta, in addition to that for its bytes.
     pub(crate) patience: Duration,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct DeltaStream {
     reader: Reader,
     interest: Interest,
     versions: watch::Receiver<Version>,
-    /// Version of the next delta's start, and the cell's time in the last one.
+    /// Version at which the next delta starts, and the cell's time in the last one.
     since: Version,
     lineage: Version,
     now_ms: u64,
-    /// The delta that is being sent.
+    /// The delta being sent.
     sending: Option<Sending>,
     /// Time of the last delta; `None` before the first.
     sent: Option<Instant>,
@@ -58,16 +58,16 @@ pub(crate) struct DeltaStream {
     _counted: Open,
 }
 
-/// A delta on its way.
+/// A delta being sent.
 struct Sending {
     pieces: Rest,
-    /// Time at which it was made.
+    /// Time at which it was built.
     made: Instant,
-    /// Number of versions that it covers, and the time since which the reader's state was stale.
+    /// Number of versions that it covers, and the time of its first change.
     late: Option<(u64, Instant)>,
 }
 
-/// The pieces of a delta that were not sent.
+/// The unsent pieces of a delta.
 enum Rest {
     Small(Box<Pieces>),
     Large(Reading),
@@ -85,7 +85,7 @@ impl Rest {
 /// Removes jobs, tasks and tenants that the caller may not see. Free amounts of machines, and
 /// counts of rules about other tasks, stay: they are needed to explain placements.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
-    // Of a job that is forgotten by now nobody knows whose it was: its number is told.
+    // The owner of a forgotten job is unknown, so its number is sent.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
     delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
     delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
@@ -149,7 +149,7 @@ impl DeltaStream {
         }
     }
 
-    /// The next piece of the delta that is on its way.
+    /// The next piece of the delta being sent.
     fn piece(&mut self) -> Result<Option<proto::Delta>, ApiError> {
         let Some(sending) = self.sending.as_mut() else { return Ok(None) };
         let Some(piece) = sending.pieces.next()? else { return Ok(None) };
@@ -173,7 +173,7 @@ impl DeltaStream {
         self.host.read(|cell| cell.change_count_since(self.since, self.lineage))
     }
 
-    /// Makes the delta that leads to the present state.
+    /// Builds the delta to the present state.
     fn make(&mut self) -> Delta {
         let mut delta = Delta { lineage: self.lineage, ..Delta::default() };
         self.host.read(|cell| {
@@ -190,7 +190,7 @@ impl DeltaStream {
         Rest::Small(Box::new(convert::split((&self.make()).into(), convert::PIECE_BYTES)))
     }
 
-    /// Makes one that may be large, or shares one that is read by others.
+    /// Builds a delta that may be large, or shares one that others are reading.
     async fn make_large(&mut self) -> Rest {
         let snapshots = self.snapshots.clone();
         let _turn = snapshots.turn(self.reader.holder.as_ref()).await;
@@ -213,8 +213,7 @@ impl DeltaStream {
         Rest::Large(Reading::begin(snapshot, self.reader.patience))
     }
 
-    /// Whether a whole state that was made before is of use: to a reader who needs one, and if few changes lead from it
-    /// to the present state.
+    /// Whether a shared full delta is useful: the reader needs one, and few changes lead from it to the present state.
     fn leads_on(&self, shared: &Snapshot) -> bool {
         let after = |cell: &Cell| cell.change_count_since(shared.to, shared.lineage);
         let is_new = self.host.read(after).is_some_and(|count| count < LARGE);
@@ -244,8 +243,8 @@ impl DeltaStream {
     }
 }
 
-/// Waits until the cell's time is later than in the last delta: that alone is no new version, and
-/// readers need it for peaks, reservations and plans.
+/// Waits until the cell's time is later than in the last delta. That is no new version, but readers need it for peaks,
+/// reservations and plans.
 async fn time_goes_on(host: &Host, now_ms: u64) {
     while host.read(Cell::now_ms) <= now_ms {
         tokio::time::sleep(TIME_LOOK).await;

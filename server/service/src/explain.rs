@@ -1,9 +1,8 @@
 //! Explanations of pending jobs, outside of the commit path.
 //!
-//! Services know no scheduler, but an explanation needs one. So the program that starts a server
-//! passes an [`Explainer`]; without one, the call is rejected. It reads the cell through deltas, as
-//! a scheduler does, on its own thread, and a few at a time: its cost is the copy of a new
-//! scheduler, and processor time.
+//! An explanation needs a scheduler, which the services do not know. So the program that starts a server passes an
+//! [`Explainer`]; without one, the call is rejected. An explanation reads the cell through deltas, like a scheduler, on
+//! its own thread, and only a few run at a time. It costs a full delta and processor time.
 
 use crate::host::Host;
 use crate::jobs::find_any;
@@ -24,7 +23,7 @@ const EXPLAINED_MAX: usize = 2;
 /// Retry delay for a caller who found all slots in use: the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest profile: the largest sensible one has some kilobytes.
+/// Maximum length of a profile: the largest sensible one has some kilobytes.
 const PROFILE_BYTES_MAX: usize = 1 << 20;
 
 /// A pending job, and the question about it.
@@ -32,43 +31,42 @@ const PROFILE_BYTES_MAX: usize = 1 << 20;
 pub struct Question {
     /// Its id.
     pub id: JobId,
-    /// Its request.
+    /// The job.
     pub job: Arc<Job>,
     /// Number of pending tasks of each of its groups; 0 for groups outside of the question.
     pub waiting: Vec<usize>,
     /// The resource kinds of the cell.
     pub kinds: Kinds,
-    /// The text of a profile file; empty: the ready-made profile of the job's scheduler.
+    /// The text of a profile file; if empty, the built-in profile of the job's scheduler.
     pub profile: String,
 }
 
 /// Explains why a job is pending.
 pub trait Explainer: Send + Sync + std::fmt::Debug {
-    /// Explains a job by what `cell` shows of the machines. It is called on a thread that may take its time, by
-    /// a few callers at once.
+    /// Explains a job from the machines of `cell`. Called on a thread that may block, by a few callers at once.
     ///
     /// # Errors
-    /// If the profile is none, or does not suit the cell.
+    /// If the profile is invalid, or does not suit the cell.
     fn explain(
         &self,
         cell: &Onlooker,
         question: &Question,
     ) -> Result<proto::ExplainJobResponse, ApiError>;
 
-    /// Findings out, for people.
+    /// Formats the findings as text.
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 
 /// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    /// Summary of one line.
+    /// Summary in one line.
     pub summary: String,
     /// Full text.
     pub text: String,
 }
 
-/// A cell for reading only.
+/// A read-only handle of a cell.
 #[derive(Debug)]
 pub struct Onlooker(Host);
 
@@ -142,7 +140,7 @@ impl Explanations {
         let question = question(host, request)?;
         let onlooker = Onlooker(host.clone());
         let explained = tokio::task::spawn_blocking(move || {
-            // The place is taken until the work is done, whether or not somebody waits for it.
+            // The slot is taken until the work is done, even if the caller is gone.
             let _place = place;
             explainer.explain(&onlooker, &question)
         });

@@ -47,7 +47,7 @@ pub(crate) struct Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// Whether a call is worth looking at.
+    /// Checks whether a call may proceed.
     fn admit(&self, caller: &Caller, need: Need, request: &Request<Body>) -> Result<(), ApiError> {
         self.places.knock(caller, need, Instant::now())?;
         match service::is_late(request.headers()) {
@@ -61,7 +61,7 @@ impl<S> Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// A request whose message must come in time, since now, and what counts the bytes of it.
+    /// A request with a deadline for its message, and with the account of its bytes.
     fn timed(
         &self,
         request: Request<Body>,
@@ -139,7 +139,7 @@ where
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
-        // The one that was asked whether it is ready is the one that is called.
+        // The service that was polled for readiness must be the one that is called.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
@@ -184,7 +184,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
 
 /// Error for a message that the transport cannot decode, as an error of the caller.
 pub(crate) fn reword(status: Status) -> Status {
-    // Every error of ours has details.
+    // Errors of the API have details.
     if !status.details().is_empty() {
         return status;
     }

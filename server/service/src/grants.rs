@@ -170,7 +170,7 @@ impl Grant {
         let mut last = None;
         let resized = txn.resizes.iter().map(|resize| resize.task);
         for TaskId { job, .. } in claimed.chain(txn.releases.iter().copied()).chain(resized) {
-            // Most transactions are of one job.
+            // Most transactions concern one job.
             if last != Some(job) {
                 self.check_job(cell, job)?;
                 last = Some(job);
@@ -204,8 +204,8 @@ impl Grant {
         }
     }
 
-    /// Anyone's task may make room for a claim of higher precedence, and the cell sees to that; here it
-    /// is only kept from those that no claim of this scheduler could displace.
+    /// Checks an evicted task's job. Any task may be evicted for a claim of higher precedence, which the cell checks;
+    /// here only tasks are excluded that no claim of this scheduler could displace.
     fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
         let Some(job) = known(cell, id)? else { return Ok(()) };
         match job.precedence.0 >= self.precedence_max {
@@ -289,7 +289,8 @@ mod tests {
         ) {
             let grant = grant("omega://c/scheduler/web?tenant=a&precedence-max=10");
             let cell = cell();
-            // Of the eight jobs, job 0 alone is for web, of a, and low enough; job 8 is not there.
+            // Of the eight jobs only job 0 is assigned to web, of tenant a, and of low enough precedence; job 8 does
+            // not exist.
             let own = |job: &u64| *job == 0;
             let low = |job: &u64| *job < 4;
             let expected = scheduler == 0

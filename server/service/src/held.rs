@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Memory accounts of a listener. Clones share them.
+/// Accounts of a listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
     usual: Account,
@@ -43,7 +43,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// The account of callers without one of their own.
+    /// The sum over all callers that share the common bound.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all
@@ -53,14 +53,14 @@ impl Accounts {
 #[derive(Clone, Debug)]
 struct Account(Arc<Mutex<Sums>>);
 
-/// Bytes held by callers; see the head of the file.
+/// The sums. See the module documentation.
 #[derive(Debug)]
 struct Sums {
     each_max: usize,
     all_max: usize,
     all: usize,
     callers: HashMap<Arc<str>, usize>,
-    /// Streams that wait for room.
+    /// Streams that wait for memory.
     waiting: Vec<Waker>,
 }
 
@@ -78,7 +78,7 @@ impl Sums {
     }
 }
 
-/// A caller with its account.
+/// A caller's account.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     account: Account,

@@ -6,6 +6,7 @@
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
+use crate::names;
 use crate::peers::{Peers, PeersHeard};
 use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
@@ -23,24 +24,24 @@ use tokio::time::Instant;
 /// Pause before a request without a reply is sent again: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
-/// and short for people.
+/// Longest time that a reply is delayed until this replica has applied the change: far longer than a message takes, but
+/// short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Longest wait for this replica's snapshot before another state is captured: far longer than the
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a membership change is retried. A leader counts the responding voters once in
-/// each election timeout, so just after that it rejects a change for lack of a quorum.
+/// Time for which a membership change is retried. A leader counts the responding voters once per election timeout, so
+/// shortly after a count it may reject a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
-/// The pause between two tries: some heartbeats.
+/// Pause between two attempts: some heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Interval of checks for a replica's end, while nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Number of times it is looked whether the replica has stopped: a process without one should end soon.
+/// Interval of checks whether the replica has stopped, after which the process should end soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
@@ -69,7 +70,7 @@ struct Replica {
 }
 
 impl Host {
-    /// A cell in memory alone.
+    /// A cell in memory only.
     #[must_use]
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
@@ -78,7 +79,7 @@ impl Host {
         Host::of(cell, versions, observer)
     }
 
-    /// A replica that runs.
+    /// A cell at a running replica.
     #[must_use]
     pub fn replica(running: Arc<Running>) -> Host {
         let cell = ReplicatedCell::new(&running);
@@ -86,7 +87,7 @@ impl Host {
         let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let followed = cell.clone();
         let builder = std::thread::Builder::new().name("versions".to_owned());
-        // It ends by itself with the last host.
+        // The thread ends with the last host.
         let spawned = builder.spawn(move || follow(&followed, &to));
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
@@ -100,20 +101,20 @@ impl Host {
         Host { cell, versions, metrics, leases, observer, peers_heard, peers: None }
     }
 
-    /// The host of a replica that sends to others by `peers`: it refuses to add one that they cannot reach.
+    /// The host of a replica that sends to others through `peers`. It rejects new members that they cannot reach.
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Host {
         Host { peers: Some(peers), ..self }
     }
 
-    /// Address of a replica for clients, if it is known here.
+    /// Address of a replica for clients, if known.
     #[must_use]
     pub fn client_address(&self, of: ReplicaId) -> Option<String> {
         self.peers.as_ref()?.client_address(of)
     }
 
-    /// Refusal of a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address, if they
-    /// are known.
+    /// The error for a call that only the leader serves (`what`: "agents attach to"), with the leader's id and address,
+    /// if known.
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {
         let Some(leader) = self.leadership().leader else {
             let say = format!("{what} the leader, and nobody leads now");
@@ -132,7 +133,7 @@ impl Host {
         &self.peers_heard
     }
 
-    /// Reads this replica's state. No command is applied while `look` runs.
+    /// Calls `look` with this replica's state, under its lock.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         match &self.cell {
             HostedCell::Memory(cell, _) => cell.read(look),
@@ -140,8 +141,8 @@ impl Host {
         }
     }
 
-    /// The state that is here at one version, copied while commits go on. It takes as long as the cell is
-    /// large, so it is not for a thread that others wait for.
+    /// This replica's state at one version, copied while commits go on. It takes long for a large cell, so do not call
+    /// it on a thread that others wait for.
     ///
     /// # Errors
     /// If this replica takes snapshots all the time.
@@ -154,7 +155,7 @@ impl Host {
         }
     }
 
-    /// The version of the state that is here, as it changes. Its end means that the replica has ended.
+    /// The version of this replica's state, as it changes. The channel closes when the replica has ended.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<Version> {
         self.versions.clone()
@@ -172,7 +173,7 @@ impl Host {
         &self.leases
     }
 
-    /// State kept for observers of the cell.
+    /// State kept for statistics.
     pub(crate) fn observer(&self) -> &Observer {
         &self.observer
     }
@@ -193,7 +194,7 @@ impl Host {
         status.stopped.zip(status.remedy)
     }
 
-    /// Waits until the replica has stopped by itself.
+    /// Waits until the replica has stopped on its own.
     pub async fn until_stopped(&self) -> (String, Remedy) {
         loop {
             if let Some(stopped) = self.stopped() {
@@ -203,7 +204,7 @@ impl Host {
         }
     }
 
-    /// The leader. In a cell in memory, it is this replica.
+    /// The role and the leader. A cell in memory leads itself.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         match &self.cell {
@@ -216,7 +217,7 @@ impl Host {
         }
     }
 
-    /// Begins to apply a command.
+    /// Starts to apply a command.
     #[must_use]
     pub fn begin(&self, command: Command, try_: Try) -> Pending {
         self.begin_all(vec![(command, try_)])
@@ -253,7 +254,7 @@ impl Host {
     /// Applies a command, and retries until there is a result.
     ///
     /// # Errors
-    /// If it changed nothing, no leader takes it in time, or its outcome is unknown.
+    /// If it was rejected, no leader accepts it in time, or its outcome is unknown.
     pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
         self.apply_try(command, Try::First, until).await
     }
@@ -275,12 +276,13 @@ impl Host {
         }
     }
 
-    /// The outcome of a command, once the state that is here has it.
+    /// Waits until this replica's state includes the outcome of a command, and returns the outcome.
     ///
     /// # Errors
-    /// If it changed nothing.
+    /// If the command was rejected.
     pub async fn settled(&self, outcome: Result<Outcome, Rejection>) -> Result<Outcome, ApiError> {
-        let outcome = outcome.map_err(|rejection| ApiError::from(&rejection))?;
+        let outcome =
+            outcome.map_err(|rejection| self.read(|cell| names::rejection(cell, &rejection)))?;
         match &outcome {
             Outcome::Commit(commit) => self.reach(commit.version).await,
             Outcome::Done(version) => self.reach(*version).await,
@@ -293,7 +295,7 @@ impl Host {
         Ok(outcome)
     }
 
-    /// Waits until the state that is here has all that was answered anywhere before this call.
+    /// Waits until this replica's state includes everything that was answered anywhere before this call.
     ///
     /// # Errors
     /// If no leader answers in time.
@@ -305,7 +307,7 @@ impl Host {
     /// Changes the membership.
     ///
     /// # Errors
-    /// If that is not possible, or the outcome is unknown.
+    /// If the change is invalid, or its outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,
@@ -355,10 +357,10 @@ impl Host {
         Ok(())
     }
 
-    /// Requests that another voter leads.
+    /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
-    /// If it does not vote, or no leader answers in time.
+    /// If it is not a voter, or no leader answers in time.
     pub async fn transfer(
         &self,
         to: omega_store::log::ReplicaId,
@@ -383,7 +385,7 @@ impl Host {
         }
     }
 
-    /// Repeats a request until there is a reply, or the time is over.
+    /// Repeats a request until there is a reply, or the deadline has passed.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answers()).await {
@@ -410,12 +412,12 @@ impl Host {
         }
         let mut versions = self.versions();
         let reached = versions.wait_for(|known| *known >= version);
-        // Where it takes too long, the caller's next look may be at an older version.
+        // After the timeout, the caller's next read may see an older version.
         let _ = tokio::time::timeout(CATCH_UP, reached).await;
     }
 
     async fn catch_up(&self) {
-        // Where nobody leads now, the caller's next look may be at an older version.
+        // Without a leader, the caller's next read may see an older version.
         let _ = self.refresh(Instant::now() + CATCH_UP).await;
     }
 }
@@ -424,13 +426,13 @@ impl Replica {
     fn begin(&self, asks: Vec<Ask>) -> Pending {
         let count = asks.len();
         let (to, answers) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may be gone.
         self.cell.begin(asks, move |answers| drop(to.send(answers)));
         Pending::ToCome(answers, count)
     }
 }
 
-/// Whether a command is sent for the first time.
+/// Whether a command may have been sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Try {
     /// It was not sent before.
@@ -439,7 +441,7 @@ pub enum Try {
     Again,
 }
 
-/// Pending answers, one for each request, in order.
+/// Pending replies, one for each request, in order.
 #[derive(Debug)]
 pub enum Pending {
     /// The results are here.
@@ -449,7 +451,7 @@ pub enum Pending {
 }
 
 impl Pending {
-    /// The answers.
+    /// Waits for the replies.
     pub async fn answers(self) -> Vec<Answer> {
         match self {
             Pending::Here(answers) => answers,
@@ -490,12 +492,12 @@ fn tell_time(cell: &SharedCell) {
     let now_ms = unix_ms();
     let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
     if cell.read(|cell| cell.goes_by_time() && old(cell)) {
-        // It cannot be refused.
+        // It is never rejected.
         let _ = cell.apply(Command::Expire { now_ms });
     }
 }
 
-/// The time of this machine. A clock before 1970 counts as 1970: the cell never lets time go back.
+/// The time of this machine. A clock before 1970 counts as 1970; the cell never moves its time back.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -12,9 +12,9 @@
 //!   omega://CELL/replica/ID
 //! ```
 //!
-//! What a role may do is in its certificate, too, because the authority signs that: so no replica
-//! has a list that another one lacks. Two names are refused, not the first one taken: whoever signed the
-//! second one meant something by it.
+//! A role's permissions are part of the certificate, which the authority signs. So replicas need no list of callers,
+//! which could differ between them. A certificate with two such URIs is rejected, because it is unclear which one its
+//! signer intended.
 
 use omega_store::log::ReplicaId;
 use std::fmt;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The longest name in a certificate: what the names of the cell state allow.
+/// Maximum length of a name in a certificate, as in the cell state.
 const NAME_BYTES_MAX: usize = 512;
 
-/// Tenants in one certificate; more need a second certificate.
+/// Maximum number of tenants in one certificate; more need a second certificate.
 const TENANTS_MAX: usize = 64;
 
 /// A caller.
@@ -37,20 +37,20 @@ pub struct Caller {
     pub role: Role,
 }
 
-/// Definition of a caller, and of what.
+/// Role of a caller, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Reads everything, or objects of these tenants.
+    /// May read everything, or objects of these tenants only.
     Reader(Vec<Box<str>>),
     /// May submit, read and kill jobs of its tenants.
     Submitter(Owner),
-    /// A submitter of jobs whose names begin with its own.
+    /// A submitter restricted to jobs whose names begin with its own name.
     Application(Owner),
-    /// Places the jobs of one scheduler.
+    /// May place the jobs of one scheduler.
     Scheduler(Grant),
-    /// Manages the machine of this name.
+    /// May manage the machine of this name.
     Agent(Box<str>),
-    /// Everything.
+    /// May make every call.
     Operator,
     /// A replica of the cell, on the listener for peers; with its id, if it has a certificate.
     Replica(Option<ReplicaId>),
@@ -59,7 +59,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name in certificates and messages.
+    /// The role's name in certificates and messages.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -86,14 +86,14 @@ pub struct Grant {
     pub precedence_max: i32,
 }
 
-/// Owner of the jobs that a caller may submit, see and end.
+/// Permissions of a caller that owns jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its own name.
+    /// Name of the caller.
     pub name: Box<str>,
-    /// Tenant that pays for its jobs: at least one.
+    /// Tenants of its jobs: at least one.
     pub tenants: Vec<Box<str>>,
-    /// The highest precedence of jobs that it may submit.
+    /// The highest precedence of its jobs.
     pub precedence_max: i32,
 }
 
@@ -101,24 +101,24 @@ pub struct Owner {
 /// text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// Show one.
+    /// The caller has no certificate: present one.
     #[error("show a certificate of the authority of this cell's clients: see docs/security.md")]
     None,
-    /// Have another one issued.
+    /// The certificate cannot be read: have another one issued.
     #[error("the certificate cannot be read")]
     Unreadable,
-    /// Have one issued with exactly one.
+    /// The certificate has a wrong number of names: have one issued with exactly one.
     #[error("the certificate has {0} URI names, and must have exactly one: omega://CELL/ROLE/NAME")]
     Names(usize),
-    /// Have one issued for this cell.
+    /// The certificate is for another cell: have one issued for this cell.
     #[error("the certificate is of another cell: {given:?}, and this is {cell:?}")]
     OtherCell {
-        /// Its text.
+        /// The cell in the certificate.
         given: String,
         /// The cell that was called.
         cell: String,
     },
-    /// Have one issued with such a name.
+    /// The certificate's name is malformed: have one issued with a valid name.
     #[error(
         "the certificate's name {0:?} is not like omega://CELL/ROLE/NAME: see docs/security.md"
     )]
@@ -126,8 +126,8 @@ pub enum IdentityError {
 }
 
 impl Caller {
-    /// Caller on a listener without certificates, which is reachable from this machine alone unless
-    /// an operator decided otherwise.
+    /// Caller on a listener without certificates, which only this machine can reach unless an operator decided
+    /// otherwise.
     #[must_use]
     pub fn local() -> Caller {
         Caller { name: "local".into(), role: Role::Operator }
@@ -139,7 +139,7 @@ impl Caller {
         Caller { name: "local".into(), role: Role::Replica(None) }
     }
 
-    /// The owner of a certificate, as a cell of this name sees it.
+    /// The owner of a certificate, checked for this cell.
     #[must_use]
     pub fn of_certificate(der: &[u8], cell: &str) -> Caller {
         let names = match uri_names(der) {
@@ -182,17 +182,17 @@ fn uri_names(der: &[u8]) -> Option<Vec<String>> {
     Some(names.value.general_names.iter().filter_map(uri).collect())
 }
 
-/// Whether a name may be part of such a URI: without escapes, so that each name has one form.
+/// Whether a name may be part of such a URI. Escapes are not supported, so that each name has one form.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain)
 }
 
-/// The role that a URI names, in a cell of this name.
+/// Parses the role in a URI, for this cell.
 ///
 /// # Errors
-/// If it is none, or of another cell.
+/// If it is invalid, or for another cell.
 pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     let malformed = || IdentityError::Malformed(uri.to_owned());
     let rest = uri.strip_prefix("omega://").ok_or_else(malformed)?;
@@ -229,7 +229,7 @@ pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     })
 }
 
-/// Bounds that follow the name.
+/// Permissions that follow the name.
 #[derive(Default)]
 struct Bounds {
     tenants: Vec<Box<str>>,
@@ -251,7 +251,7 @@ fn bounds(query: Option<&str>) -> Option<Bounds> {
 }
 
 fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
-    // `a-1` would be a scheduler of its own, and a worker of `a`.
+    // Otherwise `a-1` could be a scheduler of its own, or a worker of `a`.
     if is_worker_of(name, name.rsplit_once('-').map_or("", |(before, _)| before)) {
         return None;
     }
@@ -259,15 +259,15 @@ fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
     Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
 }
 
-/// The owner of a submitter's or an application's certificate. It needs at least one tenant;
-/// without a precedence limit, that is 0.
+/// The permissions of a submitter or an application. At least one tenant is required; the default precedence limit is
+/// 0.
 fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     let precedence_max = bounds.precedence_max.unwrap_or(0);
     let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };
     (!owner.tenants.is_empty()).then_some(owner)
 }
 
-/// Whether a name is another one with a dash and a number behind it, as workers are called.
+/// Whether a name is a worker's of this scheduler: the scheduler's name, a dash and a number.
 pub(crate) fn is_worker_of(name: &str, scheduler: &str) -> bool {
     let number = name.strip_prefix(scheduler).and_then(|rest| rest.strip_prefix('-'));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

@@ -8,7 +8,7 @@ use crate::identity::Caller;
 use crate::jobs_watch::JobsWatch;
 use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
-use crate::{reach, responses};
+use crate::{history, reach, responses, statistics};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-/// The service.
+/// The job service.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     host: Host,
@@ -35,7 +35,7 @@ impl Jobs {
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. An identical one is found, and its requests do not count twice.
+    /// Submits a job. If an identical job exists, it is returned, and its request counts only once.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {
@@ -45,7 +45,7 @@ impl Jobs {
         match submitted {
             Ok(Outcome::Job(id)) => Ok((id, false)),
             Ok(_) => Err(unknown()),
-            // The refusal may be ahead of what this replica has applied.
+            // The rejection may refer to a later version than this replica's.
             Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
@@ -139,7 +139,7 @@ impl JobService for Jobs {
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
             Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
         })?;
-        // Fewer tasks are always admitted.
+        // Fewer tasks need no admission.
         let _admitted = match &more {
             Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
             None => None,
@@ -172,8 +172,10 @@ impl JobService for Jobs {
             let id = find(cell, request.into_inner().job, &caller)?;
             let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             let response = if sees { responses::job_with_programs } else { responses::job };
-            Ok::<_, ApiError>(response(cell, id))
+            Ok::<_, ApiError>((id, response(cell, id)))
         })?;
+        let (id, mut job) = job;
+        job.age_ms = statistics::age(&self.host, id).as_millis() as u64;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }
 
@@ -205,11 +207,23 @@ impl JobService for Jobs {
                     answer.next_page_token = page_token(id.0);
                     break;
                 }
-                answer.jobs.push(room.take(responses::job(cell, id)));
+                let age_ms = statistics::age(&self.host, id).as_millis() as u64;
+                let job = proto::JobStatus { age_ms, ..responses::job(cell, id) };
+                answer.jobs.push(room.take(job));
             }
             answer
         });
         Ok(Response::new(answer))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<proto::ListEventsRequest>,
+    ) -> Answered<proto::ListEventsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let told = self.host.read(|cell| history::list(cell, request.into_inner(), &caller))?;
+        Ok(Response::new(told))
     }
 
     async fn explain_job(
@@ -244,7 +258,7 @@ impl JobService for Jobs {
     ) -> Answered<Self::WatchJobsStream> {
         let caller = caller(&request)?;
         reach::may_watch(&caller, &request.get_ref().name_prefix)?;
-        // What was answered anywhere before is in what is told first.
+        // The first message includes everything answered anywhere before.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))

@@ -1,13 +1,12 @@
 //! Watches of jobs: changes of one job, or of all with a name prefix.
 //!
-//! A stream begins with everything, and each new one does: whoever compares it with what he knew has lost
-//! nothing between two streams, and needs to remember no version. The jobs are looked through a few at a
-//! time, so that commits go on meanwhile; what changed while that went on is told after it. After that a
-//! watch costs what changes in the cell.
+//! Every stream begins with the full state, so a client that compares it with its own state misses nothing between two
+//! streams, and need not remember a version. Jobs are read a few at a time, so that commits go on meanwhile; changes
+//! during that time follow. After that the cost of a watch depends only on the number of changes.
 //!
-//! A message is made when the transport asks for it: when the reader has room for it. Between two messages a watch
-//! keeps its place among the jobs, or among the changes, and nothing of what it tells. So a reader who stops reading
-//! holds one message, of some [`MESSAGE_BYTES`], however large the cell is.
+//! A message is built when the transport asks for it, that is, when the reader has room. Between two messages a watch
+//! stores only its position among the jobs or changes. So a reader that stops reading occupies one message, of some
+//! [`MESSAGE_BYTES`], however large the cell is.
 
 use crate::host::Host;
 use crate::identity::Caller;
@@ -27,7 +26,7 @@ use tonic::Status;
 /// Time for which changes are batched: shorter than for people, because programs wait for them.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Jobs or changes that are read under the cell's lock at once: some hundred microseconds.
+/// Number of jobs or changes that are read per lock of the cell: some hundred microseconds.
 const LOOK_MAX: usize = 2048;
 
 /// Size of a message beyond which nothing is added to it.
@@ -44,20 +43,20 @@ pub(crate) struct JobsWatch {
     is_idle: bool,
 }
 
-/// The jobs that are watched.
+/// The watched jobs.
 enum Wanted {
     Prefix(String),
     One(JobId),
 }
 
-/// The place of the next message.
+/// The position of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Within the list of all jobs: at the start, or after too many changes.
     All { began: Version, next: Cursor, is_first: bool },
     /// Reads the changes after a version.
     Changes { since: Version, told: Changes },
-    /// Behind the end of the stream.
+    /// After the end of the stream.
     Over,
 }
 
@@ -79,7 +78,7 @@ struct Cursor {
     task: u32,
 }
 
-/// The next place, and the message that leads there, if any.
+/// The next position, and the message before it, if any.
 struct Step {
     place: Place,
     told: Option<Told>,
@@ -93,7 +92,7 @@ struct Told {
 }
 
 impl JobsWatch {
-    /// A watch of all jobs whose names begin so.
+    /// A watch of all jobs with a name prefix.
     pub(crate) fn of_prefix(host: Host, caller: Arc<Caller>, prefix: String) -> JobsWatch {
         JobsWatch::new(host, caller, Wanted::Prefix(prefix))
     }
@@ -177,7 +176,7 @@ impl JobsWatch {
         }))
     }
 
-    /// Reads jobs from a place on.
+    /// Reads jobs from a position on.
     fn all(&self, cell: &Cell, (began, is_first): (Version, bool), from: Cursor) -> Step {
         let first = match self.wanted {
             Wanted::One(id) => from.job.max(id),
@@ -213,8 +212,7 @@ impl JobsWatch {
         Step { place, told: is_told.then_some(Told { response, ended }) }
     }
 
-    /// Reads changes after a version; everything, if the list of changes does not reach back that
-    /// far.
+    /// Reads changes after a version; or everything, if the change log does not reach back that far.
     fn changes(&self, cell: &Cell, since: Version, told: Changes) -> Step {
         let Some(changed) = cell.changed_since(since) else {
             return Step { place: Place::start(cell), told: None };
@@ -276,11 +274,11 @@ impl Place {
     }
 }
 
-/// The content of a message that is being made.
+/// A message being built.
 #[derive(Default)]
 struct Page {
     jobs: BTreeMap<JobId, JobTasks>,
-    /// Tasks of jobs that are not sent as a whole.
+    /// Tasks of jobs that are not included as a whole.
     tasks: BTreeSet<TaskId>,
     bytes: usize,
 }
@@ -290,9 +288,8 @@ impl Page {
         self.bytes >= MESSAGE_BYTES
     }
 
-    /// Adds a job from a task on, replacing its included tasks. Returns the place to continue from,
-    /// if the page was full before the job's end. A job that begins here has at least one task with
-    /// it.
+    /// Adds a job from a task on, replacing its included tasks. Returns the position to continue from, if the page
+    /// filled up before the job's end. At least one task is included with a new job.
     fn add_job(&mut self, cell: &Cell, from: Cursor) -> Option<Cursor> {
         let id = from.job;
         let spec = cell.job(id)?;

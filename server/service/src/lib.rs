@@ -1,4 +1,4 @@
-//! A cell that others reach over the network.
+//! The server of a cell: gRPC services for clients and peers.
 //!
 //! ```text
 //!                      ┌── scheduling ──┐
@@ -8,18 +8,19 @@
 //!   peers ─── gRPC ──────────────────────────────────────── PeerListener / Peers
 //! ```
 //!
-//! The services know no scheduler: a scheduler is a client like any other. What they ask of the cell goes
-//! through [`Host`], the only place where calls that await meet a cell that does not.
+//! Schedulers are clients of the services like any other. The services access the cell only through [`Host`], the one
+//! place where async calls meet the synchronous cell.
 //!
-//! Before every service stands a gate: who calls (`identity.rs`, from a certificate), whether that role may
-//! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
-//! (`limits.rs`). docs/security.md has the whole of it.
+//! A gate precedes every service. It determines the caller (`identity.rs`, from a certificate), checks the caller's
+//! role (`roles.rs`, one table; `grants.rs` and `reach.rs` for rules that depend on the content), and takes a slot
+//! (`limits.rs`). docs/security.md describes all of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`, `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
-//! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`,
-//! `submit_index.rs`, `counters.rs`, `agents/`, `responses.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `reach.rs`, `limits.rs`, `turns.rs`, `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`, `openmetrics.rs`, `metrics.rs`,
-//! `web/`.
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`,
+//! `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`, `machines.rs`,
+//! `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`, `submit_index.rs`, `counters.rs`,
+//! `agents/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`, `reach.rs`, `limits.rs`, `turns.rs`,
+//! `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`,
+//! `openmetrics.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
 pub mod audit;
@@ -37,6 +38,7 @@ mod explain;
 mod gate;
 mod grants;
 mod held;
+mod history;
 mod host;
 pub mod identity;
 mod jobs;
@@ -45,6 +47,7 @@ mod leases;
 mod limits;
 mod machines;
 mod metrics;
+mod names;
 pub mod openmetrics;
 mod peers;
 mod reach;

@@ -19,34 +19,34 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The bounds of a listener. The defaults are those of docs/security.md.
+/// The limits of a listener. docs/security.md has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls that are answered at once, of everyone but operators.
+    /// Concurrent calls of all callers except operators.
     pub calls: u32,
-    /// Calls of operators that are answered at once.
+    /// Concurrent calls of operators.
     pub operator_calls: u32,
-    /// Streams that are open at once, of everyone but operators.
+    /// Concurrent streams of all callers except operators.
     pub streams: u32,
-    /// Streams of operators that are open at once.
+    /// Concurrent streams of operators.
     pub operator_streams: u32,
-    /// Streams that one caller may have open.
+    /// Concurrent streams of one caller.
     pub streams_each: u32,
-    /// Calls a second that one caller may make for long.
+    /// Sustained calls per second of one caller.
     pub calls_per_second: u32,
     /// Calls that one caller may make at once after a pause.
     pub calls_burst: u32,
-    /// Connections that are open at once.
+    /// Concurrent connections.
     pub connections: u32,
-    /// Connections of one address.
+    /// Concurrent connections of one address.
     pub connections_each: u32,
-    /// Calls and streams that are open at once on one connection.
+    /// Concurrent calls and streams on one connection.
     pub connection_streams: u32,
-    /// Bytes of the headers of one call. HTTP/1.1 is not spoken with fewer than [`HEADER_BYTES_MIN`].
+    /// Bytes of the headers of one call. HTTP/1.1 needs at least [`HEADER_BYTES_MIN`].
     pub header_bytes: u32,
-    /// Bytes of one message that a caller sends, unpacked.
+    /// Bytes of one message from a caller, uncompressed.
     pub message_bytes: u32,
-    /// Tasks of one tenant that have not ended: a job that would exceed it is refused.
+    /// Unfinished tasks of one tenant; a job that would exceed it is rejected.
     pub tenant_tasks: u32,
     /// Bytes held for one caller: of incomplete requests and of unread answers.
     pub held_bytes_each: u64,
@@ -54,11 +54,11 @@ pub struct Limits {
     pub held_bytes: u64,
     /// Time for a connection's TLS handshake and first HTTP/2 frame, and for a browser's headers.
     pub handshake: Duration,
-    /// Time that a call may take.
+    /// Time limits of calls.
     pub deadlines: Deadlines,
 }
 
-/// Time that calls may take.
+/// Time limits of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Deadline of a call that sets none. A message must arrive within this time in any case.
@@ -97,7 +97,7 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             message_bytes: MESSAGE_BYTES_MAX as u32,
             tenant_tasks: 4 * TASKS_PER_JOB_MAX,
-            // Sixteen of the largest messages; of all, what a replica of a large cell has to spare.
+            // Sixteen of the largest messages per caller; in all, what a replica of a large cell can spare.
             held_bytes_each: 64 << 20,
             held_bytes: 512 << 20,
             handshake: Duration::from_secs(5),
@@ -149,14 +149,14 @@ impl Used {
     }
 }
 
-/// The kinds of places that are counted for each caller.
+/// The kinds of slots that are counted for each caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Calls,
     Streams,
 }
 
-/// A place among the calls. It is free again when this is dropped.
+/// A slot of a call, free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: Taken,
@@ -193,7 +193,7 @@ impl Places {
         }
     }
 
-    /// Time that calls may take.
+    /// Time limits of calls.
     pub(crate) fn deadlines(&self) -> Deadlines {
         self.limits.deadlines
     }
@@ -218,7 +218,7 @@ impl Places {
         }
     }
 
-    /// Time until which a frequent caller is not read, if any.
+    /// Time until which the connections of a frequent caller are not read, if any.
     pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
         self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
     }
@@ -226,7 +226,7 @@ impl Places {
     /// Counts a call, whatever its result.
     ///
     /// # Errors
-    /// If the caller comes too often.
+    /// If the caller exceeds its rate.
     pub(crate) fn knock(&self, caller: &Caller, need: Need, now: Instant) -> Result<(), ApiError> {
         let Limits { calls_per_second, calls_burst, .. } = self.limits;
         let mut callers = self.callers.lock();
@@ -259,7 +259,7 @@ impl Places {
         };
         let is_bounded = match open {
             Open::Streams => true,
-            // The places of operators are their own, and agents and leases get in before others.
+            // Operators have slots of their own, and agents and lease renewals take precedence.
             Open::Calls => !is_operator && need == Need::Usual,
         };
         let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
@@ -273,7 +273,7 @@ impl Places {
             Open::Calls => (self.limits.calls_each(), "calls"),
         };
         let mut callers = self.callers.lock();
-        // It was counted just now, and is forgotten only when it has not called for long.
+        // It was counted just now, and only callers without recent calls are dropped.
         let used = callers.get_mut(caller).ok_or_else(|| full("you were forgotten", PAUSE))?;
         if *used.count(open) >= max {
             return Err(full(&format!("you have {max} {what} open: end some"), PAUSE));

@@ -16,7 +16,7 @@ use omega_core::{
 };
 use tonic::{Request, Response};
 
-/// The service.
+/// The machine service.
 #[derive(Clone, Debug)]
 pub struct Machines {
     host: Host,
@@ -30,7 +30,7 @@ impl Machines {
     }
 }
 
-/// The machine that a caller means.
+/// The referenced machine.
 pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<MachineId, ApiError> {
     use proto::machine_ref::Machine as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a machine, or give its id");

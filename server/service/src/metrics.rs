@@ -1,7 +1,7 @@
 //! Metrics of a server.
 //!
-//! Events are counted where they happen, for a group of transactions and not for each; gauges are
-//! computed when they are read, so an unread metric costs nothing. `metrics/text.rs` writes them.
+//! Events are counted where they happen, once for a group of transactions. Gauges are computed when they are read, so
+//! an unread metric costs nothing. `metrics/text.rs` writes the text.
 
 mod policies;
 mod tenants;
@@ -30,7 +30,7 @@ struct Counted {
     scheduler_counters: Counters,
     /// Server certificates, if any.
     certificates: OnceLock<Arc<Certificates>>,
-    /// Transactions that were not checked.
+    /// Transactions that failed before a check.
     failed: AtomicU64,
     /// Time from the request of a transaction to its answer.
     commit: Durations,
@@ -85,7 +85,7 @@ impl Metrics {
         self.counted.failed.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// A cell in memory has applied some commands together.
+    /// Counts commands that a cell in memory applied together.
     pub(crate) fn applied(&self, took: Duration) {
         self.counted.applied.note(took);
     }
@@ -95,7 +95,7 @@ impl Metrics {
         (self.counted.scheduler_counters.all(), self.counted.failed.load(Ordering::Relaxed))
     }
 
-    /// Number of views that are kept up to date now.
+    /// Number of open streams of deltas.
     pub(crate) fn streams(&self) -> u32 {
         u32::try_from(self.counted.streams.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
@@ -123,7 +123,7 @@ impl Metrics {
 
     /// Sets the certificates presented to clients.
     pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
-        // Every listener of clients shows the same.
+        // All listeners for clients have the same certificates.
         let _ = self.counted.certificates.set(certificates.clone());
     }
 

@@ -159,7 +159,7 @@ fn encode(metric: &mut MetricEncoder<'_>, took: &Histogram) -> fmt::Result {
 
 /// A source of metrics.
 pub trait Figures: Send + Sync + fmt::Debug + 'static {
-    /// Writes them.
+    /// Writes the metrics.
     ///
     /// # Errors
     /// If they cannot be written as text.
@@ -176,10 +176,10 @@ impl<F: Figures> Collector for Written<F> {
     }
 }
 
-/// The text.
+/// Returns the metrics as text.
 ///
 /// # Errors
-/// If a figure cannot be written as text.
+/// If a metric cannot be written as text.
 pub fn text(figures: impl Figures) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("omega");
     registry.register_collector(Box::new(Written(figures)));

@@ -1,7 +1,7 @@
-//! Visible jobs of a caller: those of its tenants, and of an application those that have its name.
+//! Visibility of jobs: a caller sees the jobs of its tenants, and an application only those with its name.
 //!
-//! The checked properties never change while a job is known, so a check stays valid until the
-//! command is applied. A job that the caller may not see does not exist for it.
+//! The checked properties never change while a job exists, so a check stays valid until the command is applied. For a
+//! caller, a job that it may not see does not exist.
 
 use crate::identity::{Caller, Owner, Role};
 use crate::roles::denied;
@@ -33,7 +33,7 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// Whether the caller sees what a job's tasks run, with environment and payload: operators, and the roles of its
+    /// Whether the caller may see a job's programs, with environment and payload: operators may, and the roles of its
     /// tenant.
     pub(crate) fn sees_programs(&self, job: &Job) -> bool {
         match &self.role {
@@ -44,13 +44,12 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may see a job that the cell may have forgotten: only callers who see all
-    /// jobs may.
+    /// Whether the caller may see a job that the cell may have forgotten: only callers with access to all jobs may.
     pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
         !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
     }
 
-    /// Whether a job may have this name: of an application's own it is its name, a dot, and more.
+    /// Whether a job may have this name: an application's jobs are named after it, with a dot and a suffix.
     fn is_named_well(&self, name: &str) -> bool {
         match &self.role {
             Role::Application(owner) => {
@@ -73,10 +72,10 @@ fn has(tenants: &[Box<str>], tenant: &str) -> bool {
     tenants.iter().any(|own| **own == *tenant)
 }
 
-/// Whether the caller may submit a job, or grow one.
+/// Checks that the caller may submit or grow a job.
 ///
 /// # Errors
-/// If it is for another tenant, has another's name, or too high a precedence.
+/// If the tenant or the name is not the caller's, or the precedence is too high.
 pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     let Some(owner) = caller.owner() else { return Ok(()) };
     let no = |why: String| Err(denied(format!("{caller} may not: {why}")));
@@ -96,11 +95,10 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Whether the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted;
-/// an application with a prefix outside of its own names gets an error.
+/// Checks that the caller may watch the jobs with a name prefix. Jobs that it may not see are omitted.
 ///
 /// # Errors
-/// If it is an application, and the names are not its own.
+/// If it is an application, and the prefix is outside of its own names.
 pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     let Role::Application(owner) = &caller.role else { return Ok(()) };
     let own = format!("{}.", owner.name);
@@ -112,7 +110,7 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Whether the caller may read sums over all jobs.
+/// Checks that the caller may read sums over all jobs.
 ///
 /// # Errors
 /// If it may see only some jobs.

@@ -6,7 +6,7 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
-/// A job as its tenant sees it, with its programs, and how far it is.
+/// Message with a job, its programs and its progress, for its tenant.
 pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
     proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), ..job(cell, id) }
 }
@@ -18,7 +18,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
         job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         ..Default::default()
     };
-    for (_, state) in cell.tasks(id) {
+    for (task, state) in cell.tasks(id) {
         *match state {
             TaskState::Pending => &mut told.pending,
             TaskState::Placed(_) => &mut told.placed,
@@ -27,6 +27,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
             TaskState::Failed => &mut told.failed,
             TaskState::Killed => &mut told.killed,
         } += 1;
+        told.failures += cell.task_failures(task);
     }
     told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
         let alive = told.pending + told.placed + told.running;
@@ -39,7 +40,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
     told
 }
 
-/// A task, and where it is.
+/// Message with a task and its machine.
 pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStatus {
     let (phase, machine) = convert::phase(state);
     let name = |id: MachineId| cell.machine(id).map(|found| found.machine.name.to_string());
@@ -55,6 +56,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
         allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
+        ..proto::TaskStatus::default()
     }
 }
 

@@ -23,7 +23,7 @@ const APPLICATION: Roles = Roles(1 << 6);
 /// Roles that own jobs: see `reach.rs`.
 const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
-/// Every role of the listener of clients.
+/// Every role on the listener for clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
 /// Roles that may read the cell, within their rights. An agent reads only its own machine.
@@ -70,17 +70,17 @@ impl Roles {
 /// Kind of a call, for limits and the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// It looks, and ends.
+    /// A single read.
     Look,
     /// A single change.
     Change,
-    /// It reports a state repeatedly, and is not audited.
+    /// A repeated report of a state, not audited.
     Report,
-    /// It runs until the caller ends it, and only reads.
+    /// A stream that only reads, until the caller ends it.
     Watch,
     /// A stream in which each message is a change.
     Stream,
-    /// It is a stream that exports the whole state, and is audited.
+    /// A stream that exports the whole state, audited.
     Export,
 }
 
@@ -91,22 +91,21 @@ impl Nature {
         matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
     }
 
-    /// Whether the audit log has a line of each call. A stream of changes has a line for each
-    /// message.
+    /// Whether the audit log has a line for each call. A stream of changes has a line for each message.
     #[must_use]
     pub fn is_audited(self) -> bool {
         matches!(self, Nature::Change | Nature::Export)
     }
 }
 
-/// The line of a call.
+/// The rule of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The service and the call.
     pub path: &'static str,
     /// Roles that may make the call.
     pub roles: Roles,
-    /// Effect of the call.
+    /// Kind of the call.
     pub nature: Nature,
 }
 
@@ -122,7 +121,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether the caller sends any number of messages, between which it may be silent.
+    /// Whether the caller sends any number of messages, with pauses in between.
     pub(crate) fn sends_many(&self) -> bool {
         self.nature == Stream || self.path.starts_with("grpc.reflection.")
     }
@@ -136,7 +135,7 @@ use Nature::{Change, Export, Look, Report, Stream, Watch};
 
 /// Every call, by service.
 pub const RULES: &[Rule] = &[
-    // A scheduler only under its own name and for its own jobs: see `grants.rs`.
+    // A scheduler may use only its own name and jobs: see `grants.rs`.
     rule("omega.v1.SchedulingService/Register", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/Renew", SCHEDULER.and(OPERATOR), Report),
     rule("omega.v1.SchedulingService/EndLeases", SCHEDULER.and(OPERATOR), Change),
@@ -144,10 +143,10 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
-    // Of all jobs together, so to nobody who sees only some: see `reach.rs`.
+    // Covers all jobs, so callers that see only some are rejected: see `reach.rs`.
     rule("omega.v1.SchedulingService/GetTransaction", LOOKERS, Look),
     rule("omega.v1.SchedulingService/ListTransactions", LOOKERS, Look),
-    // Its own jobs alone, as far as a role is not everyone's: see `reach.rs`.
+    // Restricted to the caller's own jobs: see `reach.rs`.
     rule("omega.v1.JobService/SubmitJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
@@ -155,8 +154,9 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
     rule("omega.v1.JobService/WatchJobs", LOOKERS, Watch),
+    rule("omega.v1.JobService/ListEvents", LOOKERS, Look),
     rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
-    // An agent only for its own machine: see `grants.rs`.
+    // An agent may use only its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
     rule("omega.v1.MachineService/RemoveMachine", OPERATOR, Change),
@@ -171,7 +171,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.MachineService/ListPeaks", LOOKERS, Look),
     rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
     rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
-    // Of its tenant's jobs alone: see `reach.rs`.
+    // Restricted to jobs of the caller's tenants: see `reach.rs`.
     rule("omega.v1.TaskService/ReadTaskLog", LOOKERS, Look),
     rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
@@ -193,14 +193,14 @@ pub const RULES: &[Rule] = &[
     rule("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
 ];
 
-/// The rule of a call, if it has one. A path is as HTTP has it: `/SERVICE/CALL`.
+/// The rule of a call, if there is one. A path has the form of HTTP: `/SERVICE/CALL`.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Rule> {
     let path = path.strip_prefix('/')?;
     RULES.iter().find(|rule| rule.path == path)
 }
 
-/// Whether the caller may make a call, and the call's rule.
+/// Returns the rule of a call that the caller may make.
 ///
 /// # Errors
 /// If the caller is not identified, or its role does not allow the call.
@@ -223,7 +223,7 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
     }
 }
 
-/// Services for other callers than replicas, apart from reflection.
+/// Services for callers other than replicas, except reflection.
 pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
     let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
     let services = open.filter_map(|rule| rule.path.split('/').next());
@@ -242,7 +242,7 @@ mod tests {
     use prost_types::FileDescriptorSet;
     use std::collections::BTreeMap;
 
-    /// Every call that the API defines, whether it is a stream, and whether the caller sends one.
+    /// Every call of the API: whether it is a stream, and whether the caller sends one.
     fn defined() -> BTreeMap<String, (bool, bool)> {
         let mut calls = BTreeMap::new();
         for set in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {

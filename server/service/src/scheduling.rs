@@ -25,14 +25,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-/// The service.
+/// The scheduling service.
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     host: Host,
     slow: SlowCommits,
     traces: Option<Traces>,
     snapshots: Snapshots,
-    /// Guard of the leadership check, which ends with the last clone.
+    /// Keeps the leadership check running until the last clone is dropped.
     _alive: Arc<oneshot::Sender<()>>,
 }
 
@@ -101,7 +101,7 @@ impl SchedulingService for Scheduling {
             name => format!("all leases of the process that owns {name:?}"),
         });
         let asked = request.into_inner();
-        // What this replica has not heard of may be somebody else's.
+        // A name unknown to this replica may belong to another scheduler.
         self.host.refresh(until).await?;
         let holder = match (&*asked.name, asked.holder) {
             ("", holder) => Some(given_holder(holder)?),
@@ -232,7 +232,7 @@ impl Scheduling {
         until: Instant,
     ) -> Result<(SchedulerId, u64), ApiError> {
         let command = Command::RegisterScheduler { name };
-        // The same name gets the same id: to ask twice does no harm.
+        // Repeating is harmless, because the same name gets the same id.
         match self.host.apply_try(command, Try::Again, until).await? {
             Outcome::Scheduler { id, next_transaction } => Ok((id, next_transaction)),
             _ => Err(unknown()),

@@ -25,7 +25,7 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 
-/// Number of times a silent connection is tried, and how long its answer may take.
+/// Interval of pings on a silent connection, and time limit of the reply.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
@@ -34,7 +34,7 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// A server whose every call passes the gate.
+/// A server whose calls all pass the gate.
 fn guarded(audit: Option<Arc<AuditLog>>, (limits, places): (Limits, Places)) -> Server<Guarded> {
     let gate = GateLayer { places, audit };
     Server::builder()
@@ -64,16 +64,16 @@ fn client_services(
     use proto::scheduling_service_server::SchedulingServiceServer;
     use proto::task_service_server::TaskServiceServer;
     use proto::tenant_service_server::TenantServiceServer;
-    // What a client takes is known; what it may send is a setting.
+    // The server's largest message is fixed; the largest accepted message is a setting.
     let (taken_max, sent_max) = (limits.message_bytes as usize, MESSAGE_BYTES_MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
-    // The empty name stands for the whole server, and serves from the start.
+    // The empty name stands for the whole server, which serves from the start.
     drop(health);
     let reflection = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        // What peers say to each other is not to be called here.
+        // The services for peers are not offered here.
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
@@ -120,16 +120,16 @@ fn client_services(
         )
         .add_service(health_service)
         .add_service(reflection().build_v1().map_err(io::Error::other)?)
-        // What most tools of other languages still speak.
+        // Most tools in other languages still use this version.
         .add_service(reflection().build_v1alpha().map_err(io::Error::other)?))
 }
 
-/// A listener, who may come in, and where it is written down.
+/// A listener with its access rules and its audit log.
 #[derive(Debug)]
 pub struct Entrance {
     /// The bound listener.
     pub listener: TcpListener,
-    /// Callers that may come in.
+    /// Callers that may connect.
     pub door: Door,
     /// Audit log, if any.
     pub audit: Option<Arc<AuditLog>>,
@@ -163,7 +163,7 @@ pub struct Extras {
 pub struct SlowCommit(pub Duration);
 
 impl Default for SlowCommit {
-    /// Half a second: as long as an election takes at least, and longer than people take for no time.
+    /// Half a second: the shortest election timeout, and a noticeable delay.
     fn default() -> SlowCommit {
         SlowCommit(Duration::from_millis(500))
     }
@@ -221,10 +221,10 @@ pub async fn serve_peers(
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
-    // Peers are read whenever they say something: whoever does not hear a leader elects another one.
+    // Connections of peers are always read, because a replica that misses a leader's messages starts an election.
     let incoming = incoming(listener, door, Caller::local_peer(), (limits, None));
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
-    // A frame may be large, and the way between replicas slow.
+    // A frame may be large, and the network between replicas slow.
     let Deadlines { max, .. } = limits.deadlines;
     let limits = Limits { deadlines: Deadlines { usual: max, max }, ..limits };
     guarded(audit, (limits, Places::new(limits)))

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-/// Answer to a call.
+/// Reply to a call.
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
 /// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
-/// Size of a page beyond which nothing is added to it: a quarter of the largest message. The last
-/// item may be large, and is below another quarter by the bounds of jobs and machines.
+/// Size of a page beyond which nothing is added to it: a quarter of the largest message. The bounds of jobs and
+/// machines keep the last item below another quarter.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// Remaining bytes of a page. One item always fits.
@@ -25,12 +25,12 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room of an empty page of this many items; 0 means the maximum.
+    /// The space of an empty page of this many items; 0 means the maximum.
     pub(crate) fn of_page(asked: u32) -> Room {
         Room { items: page_size(asked), bytes: PAGE_BYTES }
     }
 
-    /// The room of an answer that has no other page, of any number of items.
+    /// The space of a reply without further pages, of any number of items.
     pub(crate) fn of_bytes() -> Room {
         Room { items: usize::MAX, bytes: PAGE_BYTES }
     }
@@ -39,7 +39,7 @@ impl Room {
         self.items == 0 || self.bytes == 0
     }
 
-    /// Counts an item, and hands it back.
+    /// Counts an item, and returns it.
     pub(crate) fn take<M: Message>(&mut self, item: M) -> M {
         self.count(&item);
         item
@@ -64,7 +64,7 @@ pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     arrived.0 + timeout.min(max)
 }
 
-/// Time that calls may take, as the gate has it.
+/// Time limits of calls, as set by the gate.
 pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
     request.extensions().get().copied().unwrap_or_default()
 }
@@ -100,7 +100,7 @@ fn timeout(header: &str) -> Option<Duration> {
     })
 }
 
-/// Number of items a page has.
+/// Number of items of a page.
 pub(crate) fn page_size(asked: u32) -> usize {
     match asked as usize {
         0 => PAGE_MAX,
@@ -123,7 +123,7 @@ pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     }
 }
 
-/// The token of the page that begins there.
+/// The token of the page that begins at `start`.
 pub(crate) fn page_token(start: u64) -> String {
     format!("{start:x}")
 }

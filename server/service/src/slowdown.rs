@@ -19,7 +19,7 @@ pub(crate) struct Slowdown {
     places: Places,
     caller: Arc<Caller>,
     ticket: Option<u64>,
-    /// Time since which it is not read.
+    /// Start of the present delay.
     since: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
     /// Whether it passes on its turn if there is nothing to read.
@@ -76,7 +76,7 @@ impl Slowdown {
             alarm.as_mut().reset(until);
         }
         if alarm.as_mut().poll(cx).is_ready() {
-            // It is looked at again.
+            // Polls again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending

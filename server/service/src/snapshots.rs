@@ -1,8 +1,8 @@
 //! Large deltas: encoded once, and shared by all readers of the same state.
 //!
-//! A full delta is as large as the cell, and as many readers may request it as there are streams.
-//! So only one is made at a time, it is shared while it has readers, and its bytes count for the
-//! reader that it was made for, which gets no further one while it is at its limit.
+//! A full delta is as large as the cell, and every stream may request one. So only one is built at a time, and it is
+//! shared while it has readers. Its bytes count for the reader that it was built for, which gets no further one while
+//! it is at its limit.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
@@ -24,15 +24,15 @@ const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 /// delta.
 const TURN_LOOK: Duration = Duration::from_millis(5);
 
-/// Whole states that are read, by their content.
+/// Full states being read, by key.
 type Shared = Vec<(Key, Weak<Snapshot>)>;
 
 /// The large deltas being read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    /// Whole states by key.
+    /// Full states by key.
     whole: Arc<Mutex<Shared>>,
-    /// The slot of the one that is built.
+    /// The slot for building one.
     making: Arc<Semaphore>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Snapshots {
     }
 }
 
-/// Key of a whole state: its content, and the reader if its view is restricted.
+/// Key of a full state: its content, and the reader if its view is restricted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     interest: Interest,
@@ -57,8 +57,8 @@ impl Key {
 }
 
 impl Snapshots {
-    /// Waits until a large delta may be made for a reader. Only a stream that is waiting at that
-    /// moment gets the turn, so that one with a slow reader does not delay the others.
+    /// Waits until a large delta may be built for a reader. The turn goes only to a stream that is being polled, so
+    /// that a slow reader does not delay the others.
     pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
         loop {
             if let Some(holder) = holder {
@@ -71,13 +71,13 @@ impl Snapshots {
         }
     }
 
-    /// The whole state of a key, if it has a reader.
+    /// The full state of a key, if it is being read.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Snapshot>> {
         let whole = self.whole.lock();
         whole.iter().find(|(known, _)| known == key).and_then(|(_, snapshot)| snapshot.upgrade())
     }
 
-    /// Shares a whole state while it has readers.
+    /// Shares a full state while it has readers.
     pub(crate) fn share(&self, key: Key, snapshot: &Arc<Snapshot>) {
         let mut whole = self.whole.lock();
         whole.retain(|(known, other)| *known != key && other.strong_count() > 0);
@@ -85,7 +85,7 @@ impl Snapshots {
     }
 }
 
-/// A large delta, as its messages.
+/// A large delta, encoded as messages.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pieces: Vec<Vec<u8>>,

@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Statistics kept for callers.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    /// A number that no other start has.
+    /// Random number of this start.
     started: u64,
     began: Instant,
     submit_index: SubmitIndex,
@@ -32,12 +32,11 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// It begins now.
+    /// Starts with empty counters.
     pub(crate) fn begin(next_job: omega_core::JobId) -> Observer {
         let now = Instant::now();
         Observer {
-            // The standard library's keys come from the system's source of chance. Readers of JSON have
-            // integers of 53 bits.
+            // The standard library's keys are random. JSON readers have integers of 53 bits.
             started: RandomState::new().hash_one(std::process::id()) >> 11,
             began: now,
             submit_index: SubmitIndex::begin(next_job, now),
@@ -59,7 +58,7 @@ pub(crate) async fn follow(host: Host) {
     }
 }
 
-/// The cell at a glance, as it was a second ago or later.
+/// The summary of the cell, at most a second old.
 pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
     let mut known = host.observer().summary.lock().await;
     if let Some((taken, summary)) = &*known
@@ -80,7 +79,7 @@ pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
     host.observer().submit_index.age(job, Instant::now())
 }
 
-/// All of it.
+/// All statistics.
 pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsResponse {
     let summary = summary(host).await;
     let (scheduler_counters, failed) = host.metrics().scheduler_counters();
@@ -107,8 +106,8 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
     }
 }
 
-/// Each scheduler with the counters of its workers and its pending tasks; at most a page, because
-/// jobs may name any number of missing schedulers.
+/// Each scheduler with the counters of its workers and its pending tasks; at most a page, because jobs may name any
+/// number of schedulers that do not exist.
 fn schedulers(
     host: &Host,
     summary: &Summary,

@@ -7,8 +7,8 @@ use omega_core::JobId;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Maximum number of notes: at one a second, eighteen hours of a busy cell. Beyond it every second
-/// one is dropped, so that old times are less exact and none is lost.
+/// Maximum number of entries: at one a second, eighteen hours of a busy cell. Beyond it every second one is dropped, so
+/// that old times become less exact.
 const NOTES_MAX: usize = 65_536;
 
 /// Entries of the next job id and the time.
@@ -19,12 +19,12 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
-    /// It begins with the next job.
+    /// An index that starts with the next job.
     pub(crate) fn begin(next: JobId, now: Instant) -> SubmitIndex {
         SubmitIndex { notes: Mutex::new(vec![(next, now)]) }
     }
 
-    /// Notes which job is next.
+    /// Records the id of the next job.
     pub(crate) fn note(&self, next: JobId, now: Instant) {
         let mut notes = self.notes.lock();
         if notes.last().is_some_and(|(known, _)| *known >= next) {
@@ -44,7 +44,7 @@ impl SubmitIndex {
     pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);
-        // A job that was submitted after the last note is new.
+        // A job after the last entry is new.
         notes.get(later).map_or(Duration::ZERO, |(_, seen)| now.saturating_duration_since(*seen))
     }
 }

@@ -1,8 +1,7 @@
 //! Summary of the cell: sums, and the allocation of each machine.
 //!
-//! Commits wait during a read of the cell, so this reads some hundred machines or jobs at a time
-//! and releases the lock in between. Its figures are therefore of several versions that are close
-//! together: good enough for people only.
+//! Commits wait during a read of the cell, so this reads some hundred machines or jobs per lock. The figures are
+//! therefore of several versions close together, which is good enough for people only.
 
 use crate::host::Host;
 use omega_cellstate::{Cell, MachineStatus};
@@ -10,27 +9,27 @@ use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Machines that are read under the cell's lock at once: some tens of microseconds.
+/// Number of machines that are read per lock of the cell: some tens of microseconds.
 const MACHINES_AT_ONCE: usize = 256;
 
-/// Tasks, and jobs, that are read under the cell's lock at once.
+/// Number of tasks, and of jobs, that are read per lock of the cell.
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 256;
 
-/// Observations.
+/// The summary of a cell.
 #[derive(Debug)]
 pub(crate) struct Summary {
     /// The version at the end.
     pub(crate) version: Version,
-    /// The number that the next job gets.
+    /// The id of the next job.
     pub(crate) next_job: JobId,
     /// Resource kinds of the cell.
     pub(crate) kinds: Kinds,
     /// Every machine, by row.
     pub(crate) machines: Vec<Seen>,
-    /// Claimable total of each kind, over all machines, and what of it is.
+    /// Claimable total of each kind, over all machines.
     pub(crate) claimable: Vec<u64>,
-    /// See `claimable`.
+    /// Claimed total of each kind.
     pub(crate) claimed: Vec<u64>,
     /// Known jobs.
     pub(crate) jobs: u64,
@@ -51,9 +50,9 @@ pub(crate) struct Seen {
     pub(crate) machine: Arc<Machine>,
     /// Whether it accepts no tasks.
     pub(crate) draining: bool,
-    /// Claimable total of each kind, and what of it is.
+    /// Claimable amount of each kind.
     pub(crate) claimable: Box<[u64]>,
-    /// See `claimable`.
+    /// Claimed amount of each kind.
     pub(crate) claimed: Box<[u64]>,
 }
 
@@ -69,7 +68,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts one more.
+    /// Counts a task.
     pub(crate) fn add(&mut self, state: TaskState) {
         *match state {
             TaskState::Pending => &mut self.pending,
@@ -85,11 +84,11 @@ impl Counts {
 /// Pending tasks of one scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// Jobs with tasks that wait.
+    /// Number of jobs with pending tasks.
     pub(crate) jobs: u64,
-    /// Those tasks.
+    /// Number of pending tasks.
     pub(crate) tasks: u64,
-    /// The first such job, and its name.
+    /// The first such job, with its name.
     pub(crate) oldest: Option<(JobId, Text)>,
 }
 

@@ -1,9 +1,8 @@
-//! A limit on the number of a tenant's tasks that have not ended.
+//! A limit on the number of a tenant's unfinished tasks.
 //!
-//! Each task costs memory in every replica and every scheduler. So a server admits a job only while
-//! the tenant's tasks, including those of jobs in progress here, stay within the limit. It is a
-//! setting of the server (`limit-tenant-tasks`), not a part of the cell; quotas limit resources
-//! (see `omega quota`).
+//! Each task costs memory in every replica and every scheduler. So a server accepts a job only while the tenant's
+//! tasks, including those of requests in progress here, stay within the limit. It is a setting of the server
+//! (`limit-tenant-tasks`), not a part of the cell; quotas limit resources (see `omega quota`).
 
 use crate::host::Host;
 use omega_client::{ApiError, ErrorCode};
@@ -13,14 +12,14 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Tasks that were admitted here and may not be in the state yet, by tenant.
+/// Tasks that were accepted here and may not be in the state yet, by tenant.
 type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
 
 /// The limit, with requests in progress. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantTasks {
     max: u64,
-    /// Locked for a look-up in the cell; taken before the cell's lock.
+    /// Locked for a look-up in the cell; acquired before the cell's lock.
     under_way: UnderWay,
 }
 
@@ -37,17 +36,17 @@ impl TenantTasks {
         TenantTasks { max: max.into(), under_way: UnderWay::default() }
     }
 
-    /// Admits a number of further tasks of a tenant.
+    /// Reserves a number of further tasks of a tenant.
     ///
     /// # Errors
-    /// If they would exceed the bound.
+    /// If they would exceed the limit.
     pub(crate) fn admit(
         &self,
         host: &Host,
         tenant: &Text,
         tasks: u64,
     ) -> Result<Admitted, ApiError> {
-        // The cell refuses a job that is too large for any tenant, and says so.
+        // The cell rejects a job that is too large for any tenant, with its own error.
         let tasks = if tasks > u64::from(TASKS_PER_JOB_MAX) { 0 } else { tasks };
         let mut under_way = self.under_way.lock();
         let has = host.read(|cell| cell.tenant_tasks(tenant));

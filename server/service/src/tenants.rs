@@ -1,4 +1,4 @@
-//! Tenant that pays, and how much each may have.
+//! The tenant service: configuration, quotas and usage.
 
 use crate::grants::caller;
 use crate::host::Host;
@@ -10,7 +10,7 @@ use omega_client::{convert, proto};
 use omega_core::{Amounts, Command, TenantConfig, Text};
 use tonic::{Request, Response};
 
-/// The service.
+/// The tenant service.
 #[derive(Clone, Debug)]
 pub struct Tenants {
     host: Host,

@@ -1,8 +1,7 @@
-//! The certificates of a listener: read from files, checked, and read again when the files change.
+//! The certificates of a listener: read from files, validated, and reloaded when the files change.
 //!
-//! Both sides present a certificate, by TLS 1.3 without session resumption: each connection
-//! presents its certificate anew, so expired and revoked ones, and those of a removed authority,
-//! open no more connections. Open connections stay.
+//! Both sides present a certificate, by TLS 1.3 without session resumption. So expired and revoked certificates, and
+//! those of a removed authority, open no more connections. Open connections stay.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
@@ -30,20 +29,20 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// PEM files with the certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The replica's certificate, with those between it and its authority.
+    /// The replica's certificate, with the intermediate ones up to its authority.
     pub certificate: PathBuf,
     /// Its key, readable only by its owner.
     pub key: PathBuf,
-    /// The authorities whose certificates callers have.
+    /// The authorities that sign callers' certificates.
     pub authority: PathBuf,
     /// Certificate revocation lists, if any.
     pub revoked: Option<PathBuf>,
 }
 
-/// Error of certificates that cannot be used: one line for the user.
+/// Error of unusable certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Name another file, or correct this one.
+    /// The file cannot be read: name another file, or correct this one.
     #[error("{}: {why}", file.display())]
     File {
         /// Path of the file.
@@ -51,7 +50,7 @@ pub enum TlsError {
         /// Underlying error.
         why: io::Error,
     },
-    /// Remove the permission.
+    /// Others may read the key: remove the permission.
     #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
     Mode {
         /// Path of the file.
@@ -59,7 +58,7 @@ pub enum TlsError {
         /// Mode bits of the file.
         mode: u32,
     },
-    /// Name another file.
+    /// The file lacks a certificate or key: name another file.
     #[error("{}: holds no {what} in PEM", file.display())]
     Empty {
         /// Path of the file.
@@ -67,7 +66,7 @@ pub enum TlsError {
         /// Missing object.
         what: &'static str,
     },
-    /// Use a key and certificates that belong together.
+    /// The key and the certificates do not match: use ones that belong together.
     #[error("{}: cannot be used: {why}", file.display())]
     Unusable {
         /// The file of the certificate or of the authorities.
@@ -134,7 +133,7 @@ pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
 #[derive(Debug)]
 pub struct Certificates {
     files: TlsFiles,
-    /// The lock is taken for a look-up.
+    /// Locked for single look-ups.
     now: Mutex<Loaded>,
 }
 
@@ -186,7 +185,7 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Reads the files again and again, and warns before the certificate ends.
+    /// Reloads the files periodically, and warns before the certificate expires.
     pub async fn watch(self: Arc<Certificates>) {
         let file = self.files.certificate.display().to_string();
         let mut warned: Option<tokio::time::Instant> = None;
@@ -206,7 +205,7 @@ impl Certificates {
                     (warned, failed) = (None, false);
                 }
                 Ok(false) => failed = false,
-                // Files are replaced one after the other: the next look finds them whole.
+                // Files are replaced one after the other: the next check finds all of them.
                 Err(error) if !failed => {
                     tracing::warn!(%error, "the old certificates are used on");
                     failed = true;

@@ -1,21 +1,21 @@
-//! Traces of commits for those who collect them: one transaction of many, and where its time went.
+//! Traces of sampled commits, with the time that each spent in every stage.
 //!
 //! ```text
-//!   commit ─┬─ received    until it was read, allowed, and given to the cell
-//!           ├─ queued      until the leader looked at it
-//!           ├─ judged      early, and put into an entry
-//!           ├─ logged      until the entry was safe on the leader's disk
+//!   commit ─┬─ received    until it was read, permitted, and passed to the cell
+//!           ├─ queued      until the leader took it from the queue
+//!           ├─ judged      pre-checked, and encoded into an entry
+//!           ├─ logged      until the entry was durable on the leader's disk
 //!           ├─ replicated  from the same moment, until a majority had it
 //!           ├─ applied     to the leader's cell
-//!           └─ answered    until the answer left
+//!           └─ answered    until the reply was sent
 //! ```
 //!
-//! Nothing is a span while it happens. The store tells when the entry of a transaction that is followed was in
-//! each stage, and the spans are made of that when the answer is there: so the way of a commit has no more on it
-//! than what `/metrics` is made of, and a transaction that nobody follows pays for one look at an `Option`.
+//! No span exists while a commit is in progress. The store records when the entry of a followed transaction reached
+//! each stage, and the spans are built from that once the reply is there. So tracing adds nothing to the path of a
+//! commit but one test of an `Option`.
 //!
-//! Only the leader knows the stages. At another replica, and of what was refused without an entry, there are the
-//! first span and the last one.
+//! Only the leader knows the stages. Traces of other replicas, and of transactions rejected without an entry, have only
+//! the first and the last span.
 
 use crate::host::Host;
 use omega_client::ApiError;
@@ -62,7 +62,7 @@ struct Shared {
     fraction: f64,
 }
 
-/// Sampler: decides whether a transaction is traced.
+/// Decision whether a transaction is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The caller's sampling decision, if the call belongs to a trace; else at random.
@@ -80,16 +80,16 @@ impl Extractor for Metadata<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        // Whoever reads `traceparent` asks for it by name.
+        // Callers request `traceparent` by name.
         Vec::new()
     }
 }
 
 impl Traces {
-    /// Begins to export spans to a collector, which need not be reachable. Needs a tokio runtime.
+    /// Starts to export spans to a collector, which need not be reachable. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the address is none.
+    /// If the address is invalid.
     pub fn start(settings: &TraceSettings, process: String) -> Result<Traces, Error> {
         let endpoint = Endpoint::from_shared(settings.endpoint.clone())?;
         let channel = endpoint.timeout(EXPORT_MAX).connect_timeout(EXPORT_MAX).connect_lazy();
@@ -143,17 +143,17 @@ impl Traces {
         Some(Trace { traces: self.clone(), running, parent, id, began, wall, given: None })
     }
 
-    /// Draws as samplers of OpenTelemetry do: by the lower half of the id of a trace.
+    /// Samples like OpenTelemetry: by the lower half of the trace id.
     fn is_drawn(&self) -> bool {
         let bytes = RandomIdGenerator::default().new_trace_id().to_bytes();
         let lower = bytes.last_chunk().expect("an id of a trace has 16 bytes");
-        // 53 bits, which a float has exactly.
+        // 53 bits, which a float represents exactly.
         let drawn = (u64::from_be_bytes(*lower) >> 11) as f64 / (1_u64 << 53) as f64;
         drawn < self.shared.fraction
     }
 }
 
-/// A transaction that is followed.
+/// A followed transaction.
 #[derive(Debug)]
 pub(crate) struct Trace {
     traces: Traces,
@@ -239,7 +239,7 @@ impl Trace {
         let Some(given) = self.given else { return Vec::new() };
         let mut all = vec![("received", self.began, given)];
         if let Some(Followed { gathered, proposed, logged, committed, applied, .. }) = followed {
-            // One that came while others were gathered was gathered with them.
+            // A transaction that arrived during the gathering was gathered at once.
             let looked_at = (*gathered).max(given);
             all.push(("queued", given, looked_at));
             all.push(("judged", looked_at, (*proposed).max(looked_at)));

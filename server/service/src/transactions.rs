@@ -11,8 +11,8 @@ use omega_core::{Commit, SchedulerId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Order of results in lists, and place of a page's end: the version, the scheduler's number, and
-/// the transaction's. It never changes, and later results come after earlier ones.
+/// Position of a result in lists and page tokens: the version, the scheduler's number, and the transaction's number. It
+/// never changes, and later results come after earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     version: u64,
@@ -38,7 +38,7 @@ pub(crate) fn get(
 
 fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     let name = &**state.name;
-    // What was skipped below `next` cannot be told from what is forgotten.
+    // Below `next`, a skipped number cannot be distinguished from a forgotten one.
     let (code, say) = match number >= state.next_transaction {
         true => (
             ErrorCode::UnknownTransaction,
@@ -58,13 +58,12 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     ApiError::new(code, say)
 }
 
-/// Results of one scheduler, or of all, newest version first: at most `size` after the page that
-/// ended with this token.
+/// Results of one scheduler, or of all, newest version first: at most `size` after the page that ended with this token.
 ///
-/// The cell is read scheduler by scheduler, so that commits do not wait for it.
+/// The cell is read scheduler by scheduler, so that commits do not wait long.
 ///
 /// # Errors
-/// If there is no such scheduler, or no page has ended so.
+/// If there is no such scheduler, or the token is invalid.
 pub(crate) fn list(
     host: &Host,
     scheduler: &str,
@@ -75,7 +74,7 @@ pub(crate) fn list(
         "" => host.read(|cell| cell.schedulers().map(|state| state.id).collect()),
         name => vec![host.read(|cell| named(cell, name).map(|state| state.id))?],
     };
-    // The smallest of those that are kept is on top; one more than the page tells whether there is more.
+    // The smallest of the kept ones is on top; one more than the page shows whether more follow.
     let mut kept: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
     for id in &all {
         host.read(|cell| {
@@ -103,8 +102,8 @@ pub(crate) fn list(
     Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
 }
 
-/// The results at these places, as many as fit on a page; `more` is set if some did not fit.
-/// Results no longer stored are omitted.
+/// The results at these positions, as many as fit on a page; `more` is set if some did not fit. Results no longer
+/// stored are omitted.
 fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
     let mut room = Room::of_page(0);
@@ -147,7 +146,7 @@ fn text(Place { version, scheduler, number }: Place) -> String {
     format!("{version:x}.{scheduler:x}.{number:x}")
 }
 
-/// Place at which the page before ended; `None` for the first page.
+/// Position at which the page before ended; `None` for the first page.
 fn place(token: &str) -> Result<Option<Place>, ApiError> {
     if token.is_empty() {
         return Ok(None);

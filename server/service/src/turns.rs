@@ -1,22 +1,22 @@
-//! Places among the calls, and whose connection is read next when few are left.
+//! Slots of calls, and the order in which connections are read when few slots are left.
 //!
-//! To refuse a call costs a server almost as much as to answer it, so one that refuses most of what it is
-//! asked has little time left for the rest. From three quarters of the places on, connections are
-//! therefore not read: what callers want stays with them, held back by the windows of HTTP/2 and of TCP, and
-//! costs nothing here. When there is room again, one connection is read, of the caller whose turn it is.
-//! Callers take turns, and so do the connections of each: with many of them nobody gets more.
+//! Rejecting a call costs a server almost as much as answering it, so a server that rejects most calls has little time
+//! for the others. Therefore connections are not read while more than three quarters of the slots are taken: requests
+//! stay with the clients, held back by the flow control of HTTP/2 and TCP, at no cost here. When a slot becomes free,
+//! one connection is read, of the caller whose turn it is. Callers take turns, and so do the connections of each, so
+//! more connections do not give a caller more slots.
 //!
 //! ```text
 //!   connections of a ── a2 a1 ──┐
-//!   connections of b ────── b1 ─┼─▶ read a1, b1, c1, a2, c2 ...   one whenever a place is free below the mark
+//!   connections of b ────── b1 ─┼─▶ read a1, b1, c1, a2, c2 ...   one whenever a slot is free below the mark
 //!   connections of c ── c2 c1 ──┘
 //! ```
 //!
-//! A connection waits for [`HELD_MAX`] at most: beside calls there are windows, pings and ends of calls on
-//! it, without which an answer might wait for ever for its way out. So calls may still come when all
-//! places are taken, and those are refused.
+//! A connection waits for at most [`HELD_MAX`], because it also carries window updates, pings and ends of calls,
+//! without which a reply might be blocked for ever. So calls may still arrive when all slots are taken, and those are
+//! rejected.
 //!
-//! Invariant: a ticket that waits has a waker, and is among those of its caller, who is among the turns once.
+//! Invariant: a waiting ticket has a waker, and is among those of its caller, who is among the turns once.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -36,32 +36,33 @@ const PIECE_CALLS: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Lane(Arc<Mutex<State>>);
 
-/// Turns of callers; see the head of the file.
+/// Slots and turns. See the module documentation.
 #[derive(Debug)]
 struct State {
     max: usize,
     taken: usize,
-    /// The connections that wait, each by its ticket.
+    /// The wakers of waiting connections, by ticket.
     wakers: HashMap<u64, Waker>,
-    /// Their tickets by caller, in order of arrival.
+    /// Tickets by caller, in order of arrival.
     tickets: HashMap<Arc<str>, VecDeque<u64>>,
-    /// The callers with tickets, whose turn it is first.
+    /// The callers with tickets, in the order of their turns.
     turns: VecDeque<Arc<str>>,
-    /// Callers that were called and have not come yet, and when.
+    /// Tickets whose turn has come and whose connection was not read yet, with the time.
     called: HashMap<u64, Instant>,
     next_ticket: u64,
 }
 
-/// Whether a call may have one of the last places.
+/// Whether a call may take one of the last slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A place like any other.
+    /// An ordinary call.
     Usual,
-    /// Machines would be lost, or schedulers fenced, without it: a quarter more than all places is for these.
+    /// A call without which machines would be lost or schedulers fenced. A quarter more than all slots is reserved for
+    /// these.
     Vital,
 }
 
-/// A place. It is free again when this is dropped.
+/// A slot, free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Taken(Lane);
 
@@ -270,7 +271,7 @@ mod tests {
             for reader in &mut readers {
                 if reader.may_read(&lane) {
                     called.push(reader.caller.clone());
-                    // A call came with it.
+                    // A call was read with it.
                     held.extend(fill(&lane, 1));
                 }
             }

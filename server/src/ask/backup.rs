@@ -1,9 +1,9 @@
 //! `omega backup`: the whole state of a cell in one file, from which `omega restore` creates a new
 //! cell.
 //!
-//! The pieces go into a temporary file, which gets its final name only after every byte was read
-//! again and checked: so a file with the final name is a backup. A broken stream is started again
-//! at the next replica.
+//! The pieces go into a temporary file. It gets its final name only after every byte was read again
+//! and checked, so a file with that name is a valid backup. A broken stream is restarted at the
+//! next replica.
 
 use super::call::{Caller, another_try_may_help};
 use super::show::{self, facts};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Number of attempts after a broken stream.
 const TRIES: usize = 3;
 
-/// Timeout for a piece: the cell drops a reader that takes as long.
+/// Timeout for a piece. It equals the time after which the cell drops a slow reader.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// Target of a backup, or the file to check.
@@ -103,7 +103,7 @@ fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
                 caller.runtime().block_on(caller.go_on());
             }
             Err(error) => {
-                // It is no backup, and nobody looks for it.
+                // It is no backup, and has a temporary name.
                 let _ = fs::remove_file(&partial);
                 return Err(error);
             }
@@ -129,7 +129,7 @@ fn partial(file: &Path) -> PathBuf {
 
 /// Makes a file that its owner alone may read.
 fn begin(partial: &Path) -> io::Result<File> {
-    // What an earlier try has left.
+    // A file of an earlier attempt.
     match fs::remove_file(partial) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-/// Time before the next replica is tried: a tenth of the time that an election takes.
+/// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The least that one replica of several gets: an answer that takes longer is as good as none.
+/// Minimum time for one of several replicas. A slower one counts as unreachable.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
 /// Largest page size; servers return no more.
@@ -207,7 +207,7 @@ fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
 /// Whether a retry, here or at the next replica, may succeed.
 pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     use ErrorCode::{Late, OutcomeUnknown};
-    // A full disk does not empty itself, and people should hear of it.
+    // A full disk needs an operator, so report it.
     let is_full = error.code == ErrorCode::DiskFull;
     (error.is_temporary() && !is_full) || matches!(error.code, OutcomeUnknown | Late)
 }

@@ -31,7 +31,7 @@ pub(crate) struct ExplainArgs {
     ask: AskArgs,
 }
 
-/// Options of a served cell for commands with options of their own: the rest is in the environment.
+/// Options of a served cell from the environment, for commands with options of their own.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `omega job`: the jobs of a cell.
 
 use super::call::{Caller, Page};
+use super::events::{self, HistoryArgs};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
@@ -44,6 +45,9 @@ pub(crate) enum JobCommand {
     /// Print every change of a job's tasks.
     #[command(after_help = "Example:\n  omega job watch web --until placed")]
     Watch(WatchArgs),
+    /// Print what happened lately to a job and its tasks, and why.
+    #[command(after_help = "Example:\n  omega job history web --limit 20")]
+    History(HistoryArgs),
     /// Explain why a job is pending and what would help. It changes nothing.
     #[command(after_help = "Example:\n  omega job explain web")]
     Explain(ExplainArgs),
@@ -111,6 +115,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
         JobCommand::Resize(args) => resize(args),
         JobCommand::Kill(args) => kill(args),
         JobCommand::Watch(args) => watch::run(args),
+        JobCommand::History(args) => events::run(args),
         JobCommand::Explain(args) => explain::run(args),
     }
 }
@@ -151,7 +156,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
 }
 
-/// The most bytes of a page of jobs: sixteen times what other messages have.
+/// Maximum bytes of a page of jobs: sixteen times the limit of other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
 fn table(jobs: &[JobShape], wide: bool) -> String {
@@ -168,7 +173,8 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
         right("ended"),
     ];
     if wide {
-        heading.extend([right("failed"), right("precedence"), left("id")]);
+        heading.extend([right("failed"), right("restarts"), right("precedence")]);
+        heading.extend([right("age"), left("id")]);
     }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
@@ -178,7 +184,9 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
         if wide {
-            row.extend([tasks.failed.to_string(), job.precedence.to_string(), job.id.clone()]);
+            row.extend([tasks.failed, job.failures].map(|count| count.to_string()));
+            let age = events::age(job.age_ms + 1, 1);
+            row.extend([job.precedence.to_string(), age, job.id.clone()]);
         }
         row
     };
@@ -262,7 +270,7 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
 /// Characters of a program that are shown.
 const PROGRAM_SHOWN: usize = 60;
 
-/// A program in a line: without what would change the line, and cut where it is long.
+/// A program in one line: control characters are replaced, and a long line is cut.
 fn program(run: &RunShape) -> String {
     let words = [&run.command].into_iter().chain(&run.args);
     let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -372,7 +380,7 @@ mod tests {
     use super::*;
     use clap::Command;
 
-    /// A flag beside a file is an error.
+    /// Flags that describe a job are errors together with a file.
     #[test]
     fn no_flag_that_describes_a_job_goes_with_a_file() {
         let flags = JobFlags::augment_args(Command::new("flags"));

@@ -83,7 +83,7 @@ fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
     let all = list(&caller)?;
     let named = all.iter().find(|scheduler| scheduler.name == name);
     let holder = named.and_then(|scheduler| scheduler.holder.clone());
-    // Where there is no such scheduler, the cell says so.
+    // If there is no such scheduler, the cell reports it.
     let mark = holder.as_ref().map_or(0, |holder| holder.mark);
     let request = proto::EndLeasesRequest { name: name.to_owned(), mark, holder: 0 };
     caller.call(&request, |channel, request| async move {

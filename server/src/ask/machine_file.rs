@@ -59,9 +59,10 @@ pub(super) enum NumberOrText {
     Text(String),
 }
 
-/// The machines of a file, or of flags.
+/// The machines of a file or of flags.
 ///
 /// # Errors
+///
 /// If one of them is invalid in a cell with these kinds.
 pub(super) fn machines(
     files: &MachinesFile,

@@ -106,7 +106,8 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-/// The members by the leader, if it is reachable: only the leader hears all replicas.
+/// The members as the leader sees them, if it is reachable: only the leader has contact with all
+/// replicas.
 fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     let mut told = caller.describe()?.members;
     for _ in 1..caller.replicas() {
@@ -175,7 +176,7 @@ fn change(ask: &AskArgs, steps: Vec<Step>) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         CellServiceClient::new(channel).change_members(request).await
     })?;
-    // Who leads, and who is heard, is not part of the answer.
+    // The leader and the reachability of replicas are excluded from the comparison.
     let now = by_leader(&caller)?.unwrap_or_default();
     let silent = |id| now.all.iter().find(|one| one.replica == id).and_then(|one| one.silent_ms);
     let mut changed = proto::Members { all: told.members, ..now.clone() };

@@ -5,15 +5,16 @@
 //!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON, YAML
 //! ```
 //!
-//! Every verb takes the same options ([`AskArgs`]) and prints a table for people, or JSON or YAML whose
-//! fields docs/cli.md promises. What is wrong with the arguments is told before anything is sent, and ends
-//! with code 2; what the cell refuses, or does not answer, ends with code 1.
+//! Every verb has the same options ([`AskArgs`]) and prints a table, or JSON or YAML with the
+//! fields in docs/cli.md. Errors in arguments are reported before anything is sent, with exit code
+//! 2. If the cell rejects a request or does not answer, the exit code is 1.
 
 pub(crate) mod amount;
 pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod context;
+mod events;
 pub(crate) mod explain;
 pub(crate) mod job;
 mod job_file;
@@ -86,10 +87,11 @@ impl AskArgs {
     }
 }
 
-/// Asks a cell for its kinds of resources, for as long as an election takes.
+/// Requests the resource kinds of a cell, for as long as an election takes.
 ///
 /// # Errors
-/// If the address is none, or nobody answers.
+///
+/// If the address is not valid, or no replica answers.
 pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()
 }
@@ -147,7 +149,7 @@ pub(crate) enum AskError {
         number: u64,
         /// The next one.
         next: u64,
-        /// The last one that leaves no answer behind.
+        /// The highest number that keeps the earlier answers.
         most: u64,
     },
     /// Look at the output: a conflict is a result, but the request was not fulfilled.
@@ -201,7 +203,7 @@ impl From<BackupError> for AskError {
 }
 
 impl AskError {
-    /// The exit code: 1 where it is the cell that refuses or does not answer, 2 for bad input.
+    /// The exit code: 1 if the cell rejects or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             AskError::Refused(_)

@@ -117,7 +117,7 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     let told = ask.caller()?.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).list_reservations(request).await
     })?;
-    // A cell that has just begun was not told the time yet.
+    // A new cell has no time yet.
     let now_ms = if told.now_ms > 0 { told.now_ms } else { unix_ms() };
     let all = told.reservations.into_iter().map(|given| shape(given, now_ms));
     let all: Vec<ReservationShape> = all.collect::<Result<_, _>>()?;

@@ -52,7 +52,7 @@ struct HealthFile {
     command: Option<Vec<String>>,
     /// A TCP port that accepts a connection.
     tcp: Option<u16>,
-    /// A GET request that is answered with a status from 200 to 399.
+    /// A GET request. It succeeds with a status from 200 to 399.
     http: Option<HttpFile>,
     /// Time between two tests.
     #[serde(default = "ten_seconds")]
@@ -153,9 +153,10 @@ fn texts(list: &[String]) -> Vec<Text> {
     list.iter().map(|text| text.as_str().into()).collect()
 }
 
-/// The payload of a group: a text, or the bytes of a file beside the job's.
+/// The payload of a group: a text, or the bytes of a file, relative to the job's.
 ///
 /// # Errors
+///
 /// If both are given, or the file cannot be read or is too large.
 pub(super) fn payload(
     at: &str,

@@ -3,6 +3,7 @@
 //! Amounts are integers in the kind's smallest unit, by the kind's name; no key is ever left out.
 
 use super::AskError;
+use super::events::EndShape;
 use super::pairs::taint_text;
 use omega_client::agent::machine_state;
 use omega_client::convert::{self, Malformed};
@@ -62,7 +63,7 @@ pub(super) struct MachineShape {
     pub(super) devices: u8,
     /// The cores of each NUMA node that tasks may have to themselves.
     pub(super) numa: Vec<u16>,
-    /// The rest of them.
+    /// Number of cores that are left on each node.
     pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
@@ -83,7 +84,7 @@ pub(super) struct ResourceShape {
     pub(super) load: u64,
 }
 
-/// A job, and how far it is.
+/// A job and its progress.
 #[derive(Debug, Serialize)]
 pub(super) struct JobShape {
     pub(super) name: String,
@@ -103,6 +104,10 @@ pub(super) struct JobShape {
     /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
+    /// Failures of its tasks after which they were placed again.
+    pub(super) failures: u32,
+    /// Time since it was submitted, as far as the replica saw it: at most its uptime.
+    pub(super) age_ms: u64,
     pub(super) groups: Vec<GroupShape>,
 }
 
@@ -194,6 +199,12 @@ pub(super) struct TaskShape {
     pub(super) cores: Vec<u32>,
     /// Allocation on its machine; `null`: its group's request.
     pub(super) allocated: Option<ByKind<u64>>,
+    /// Failures after which it was placed again, and restarts on the same machine.
+    pub(super) restarts: u32,
+    /// When it got its machine, in milliseconds since 1970; 0: it has none.
+    pub(super) placed_ms: u64,
+    /// The last end of its program; `null`: none was reported, or it is forgotten.
+    pub(super) last_end: Option<EndShape>,
 }
 
 /// A tenant with its limits and usage.
@@ -208,7 +219,7 @@ pub(super) struct TenantShape {
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
-    /// The most of its own tasks on one machine; `null`: any number.
+    /// Maximum number of its own tasks on one machine; `null`: no limit.
     pub(super) tasks_per_machine_max: Option<u32>,
     /// Limit of the total request of its jobs, placed or not; `limit` is that of their claims.
     pub(super) request_limit: Option<ByKind<Option<u64>>>,
@@ -223,7 +234,7 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// Time since the leader heard it; `null`: never, or the leader did not answer.
+    /// Time since the leader last had contact with it; `null`: never, or the leader did not answer.
     pub(super) silent_ms: Option<u64>,
     /// Its address for the other replicas; `null`: from their settings.
     pub(super) peer_address: Option<String>,
@@ -351,6 +362,8 @@ impl JobShape {
                 failed: told.failed,
                 killed: told.killed,
             },
+            failures: told.failures,
+            age_ms: told.age_ms,
             groups: job.groups.iter().map(group).collect(),
         })
     }
@@ -365,7 +378,10 @@ impl TasksShape {
 
 impl TaskShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TaskStatus) -> TaskShape {
-        let task = told.task.map(|task| omega_core::TaskId::from(task).to_string());
+        let task = told.task.map(omega_core::TaskId::from).map(|id| match &*told.job_name {
+            "" => id.to_string(),
+            job => format!("{job}/{}", id.index),
+        });
         let state = state(told.phase());
         let allocated = (!told.allocated.is_empty()).then(|| convert::amounts(told.allocated));
         TaskShape {
@@ -376,6 +392,9 @@ impl TaskShape {
             devices: told.devices,
             cores: told.cores,
             allocated: allocated.map(|amounts| by_kind(kinds, &amounts)),
+            restarts: told.restarts,
+            placed_ms: told.placed_ms,
+            last_end: told.last_end.as_ref().and_then(EndShape::new),
         }
     }
 }
@@ -397,7 +416,7 @@ impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
         let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
-            // The most that can be said is what is said of a kind that is not limited.
+            // The maximum is also what an unlimited kind has.
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };

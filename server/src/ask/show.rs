@@ -37,7 +37,8 @@ pub(super) enum Align {
 /// Prints a value in the requested format.
 ///
 /// # Errors
-/// If standard output takes no more.
+///
+/// If standard output cannot be written.
 pub(super) fn print(
     format: Format,
     value: &impl Serialize,
@@ -81,7 +82,7 @@ fn names(value: &impl Serialize) -> String {
     items.iter().filter_map(name).collect()
 }
 
-/// Order of names in lists: digits as numbers, so that `m-2` comes before `m-10`.
+/// Order of names in lists: digits count as numbers, so that `m-2` comes before `m-10`.
 pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (mut left, mut right) = (one, other);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is in an answer, YAML's readers find what JSON's do.
+        /// YAML parses to the same value as JSON, for any content.
         #[test]
         fn yaml_says_what_json_says(value in any_value()) {
             let text = yaml(&value);

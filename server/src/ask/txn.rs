@@ -161,7 +161,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
         let request = proto::ListTransactionsRequest { scheduler, page_size, page_token };
         let page = caller.call(&request, |channel, request| async move {
             let client = SchedulingServiceClient::new(channel);
-            // A transaction may have ten thousand items, and all of them refused.
+            // A transaction may have ten thousand rejected items.
             client.max_decoding_message_size(PAGE_BYTES_MAX).list_transactions(request).await
         })?;
         let shapes = page.transactions.into_iter().map(|told| AnswerShape::new(&kinds, told));
@@ -172,7 +172,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
 }
 
-/// The most bytes of a page: sixteen times what other messages have.
+/// Maximum bytes of a page: sixteen times the limit of other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
 fn table(all: &[AnswerShape]) -> String {
@@ -256,7 +256,7 @@ pub(super) fn transaction_id(
     name: &str,
     given: Option<u64>,
 ) -> Result<TransactionId, AskError> {
-    // Without a holder: that is refused where a process has the name.
+    // Without an owner, so that it is rejected if a process owns the name.
     let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
     let registered = caller.call(&request, |channel, request| async move {
         SchedulingServiceClient::new(channel).register(request).await
@@ -270,7 +270,7 @@ pub(super) fn transaction_id(
     }
 }
 
-/// A transaction whose tasks and machines have names.
+/// A transaction with named tasks and machines.
 struct Named<'t> {
     releases: Vec<TaskName<'t>>,
     evictions: Vec<TaskName<'t>>,
@@ -352,7 +352,7 @@ pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
         && unknown(error)
     {
         let by_id = ask(Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) }));
-        // The name is what was said, so that it is unknown is what is told.
+        // The error names the user's text, so "unknown name" goes before "unknown id".
         told = if by_id.as_ref().is_err_and(unknown) { told } else { by_id };
     }
     let status = told?.job.ok_or(Malformed::Missing("job"))?;

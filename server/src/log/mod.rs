@@ -1,8 +1,7 @@
-//! `omega log`: what a replica has kept, entry by entry and version by version.
+//! `omega log`: the log of a replica, entry by entry and version by version.
 //!
-//! Nothing in the directory is changed, and a replica that runs in it is never disturbed: then its
-//! lock is taken, and the command is refused. The work is done by `omega_store::history`; here it is
-//! shown.
+//! It changes nothing in the directory, and never disturbs a running replica: it fails if the
+//! directory is locked. `omega_store::history` reads the log; this module prints it.
 
 mod at;
 mod describe;

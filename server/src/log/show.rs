@@ -33,7 +33,7 @@ pub(crate) struct ShowArgs {
     verbose: bool,
 }
 
-/// All that is shown.
+/// Everything that is printed.
 #[derive(Debug, Serialize)]
 struct Shown {
     cell: String,

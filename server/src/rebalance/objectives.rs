@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Largest share of one kind that is to be free beside another: ten times.
+/// Maximum share of one kind to keep free relative to another: ten times.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// A file of objectives. Its purpose gives the default of each.

@@ -58,7 +58,7 @@ pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport,
     tried(args, cell, name, settings)
 }
 
-/// Options of a served cell for commands with options of their own: the rest is in the environment.
+/// Options of a served cell from the environment, for commands with options of their own.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

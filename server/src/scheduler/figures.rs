@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Of the whole process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchedulerFigures {
-    /// Workers by name. The lock is taken to add one, and to read.
+    /// Workers by name. Locked to add one, and to read.
     workers: Arc<Mutex<Workers>>,
     pub(super) plugins: Arc<PluginTimes>,
 }
@@ -31,7 +31,7 @@ type Workers = Vec<(String, Arc<Counted>)>;
 /// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counted {
-    /// The lock is taken for an addition or a copy.
+    /// Locked for an addition or a copy.
     counts: Mutex<Counts>,
     /// From a job's arrival to its first decision.
     job_wait: Durations,
@@ -118,7 +118,7 @@ impl Observer for WorkerMeter {
         self.synced = Instant::now();
         let delta = view.delta();
         if delta.full {
-            // Nobody tells which jobs have ended.
+            // A full delta does not list ended jobs.
             self.waiting.clear();
         }
         for change in &delta.jobs {

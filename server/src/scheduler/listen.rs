@@ -1,5 +1,4 @@
-//! Metrics of a scheduler, served by a thread of its own, so that scrapes do not wait for
-//! decisions.
+//! Metrics of a scheduler, served by a separate thread, so that scrapes do not wait for decisions.
 
 use super::SchedulerError;
 use super::figures::SchedulerFigures;

@@ -1,7 +1,7 @@
 //! `omega scheduler`: a scheduler process.
 //!
-//! Several processes may run schedulers of different names at once. Of one name, one process places
-//! jobs and others may stand by: docs/schedulers.md.
+//! Several processes may run schedulers with different names at once. For each name, one process
+//! places jobs and others may stand by: docs/schedulers.md.
 
 mod aside;
 mod figures;
@@ -176,7 +176,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
         return Ok(());
     }
     let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
-    // A standby takes over at once, even from a process that panics.
+    // A standby takes over at once, even after a panic.
     let placed = catch_unwind(AssertUnwindSafe(|| match (schedulers?, figures) {
         (schedulers, None) => place(args, (&cell, unmeasured(schedulers)), &mut end),
         (schedulers, Some(figures)) => {
@@ -184,13 +184,13 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
         }
     }));
     if cell.lost().is_none() {
-        // Where nobody answers, the leases end by themselves.
+        // Without an answer, the leases expire.
         drop(cell.end_leases());
     }
     placed.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Leases the scheduler's name, and with it those of its workers. `false`: a signal came first.
+/// Leases the scheduler's name, and with it those of its workers. Returns `false` after a signal.
 pub(crate) fn take_name(
     (name, standby): (&str, bool),
     cell: &RemoteCell,
@@ -206,7 +206,7 @@ pub(crate) fn take_name(
     let mut has_told = false;
     let held = cell.stand_by(name, |why| {
         if !has_told {
-            // Where nobody can hear it, it waits all the same.
+            // It waits even if standard output cannot be written.
             drop(output::print(&format!("scheduler {name} stands by: {}\n", why.message)));
             has_told = true;
         }
@@ -247,7 +247,7 @@ fn place<O: Observer + Send>(
     let workers = schedulers.len();
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
-        // Where one has ended, nobody places the jobs of its share.
+        // If one has ended, its share of the jobs is not placed.
         while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
         pool.stop()
     });
@@ -313,7 +313,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Interval at which a standby requests the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Termination signals of this process. Once one has come, it stays set.
+/// Termination signals of this process. A received signal stays set.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,
@@ -327,7 +327,7 @@ impl End {
         Ok(End { runtime, signals, has_come: false })
     }
 
-    /// Whether a signal comes within this time, or has come before.
+    /// Whether a signal arrives within this time, or has arrived before.
     pub(crate) fn came_within(&mut self, time: Duration) -> bool {
         let End { runtime, signals, has_come } = self;
         if !*has_come {

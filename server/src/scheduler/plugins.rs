@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Searches per measured search: a measured one takes about twice as long, so the total grows by
-/// some two percent. It is a prime, so that no periodic order of searches is always sampled at the
-/// same place.
+/// Number of searches per measured search. A measured one takes about twice as long, so the total
+/// grows by about two percent. It is a prime, so that a periodic order of searches is sampled at
+/// all places.
 const EVERY: u64 = 61;
 
 /// Number of clock readings that measure the time of one.
@@ -22,9 +22,9 @@ pub(super) struct PluginTimes {
     began: Instant,
     /// Time between two readings of the clock with nothing in between.
     reading: Nanos,
-    /// Counts searches; nothing else depends on it.
+    /// Counts searches. Nothing depends on its order.
     searches: AtomicU64,
-    /// The lock is taken for an addition, in measured searches.
+    /// Locked for an addition, in measured searches.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
     /// Rejections by filter.
     refusals: Mutex<BTreeMap<&'static str, Refusals>>,
@@ -66,7 +66,8 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// Searches are told apart by the number begun: with several workers, some are counted as one.
+    /// Searches are distinguished by the number begun. With several workers, some are counted as
+    /// one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();

@@ -1,6 +1,7 @@
-//! Agents of simulated machines, and what becomes of their tasks: all as processes, some of which are killed.
+//! Agents of simulated machines, and the fate of their tasks. All are processes, some of which are
+//! killed.
 //!
-//! Whatever is waited for comes in the end, so nothing here has a time limit.
+//! Every awaited event happens eventually, so there are no time limits.
 
 use crate::events;
 use crate::process::{folder, omega, say};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The taint of a machine whose agent is silent.
+/// Taint of machines whose agents are silent.
 const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
 
 /// Long enough for a busy machine to heartbeat in time, short enough to wait for.
@@ -139,7 +140,7 @@ impl Cell {
         answer.machines
     }
 
-    /// Machines of an agent: how many have the taint, and how many tasks they all have.
+    /// Number of an agent's machines with the taint, and number of tasks on all of them.
     fn marked(&self, name: &str) -> (usize, u32) {
         let prefix = format!("{name}-");
         let machines = self.machines();
@@ -225,7 +226,7 @@ fn jobs_run_to_their_end_on_simulated_machines() {
     let service = cell.submit(&job);
     until(|| cell.job(batch).finished == 200);
     until(|| cell.job(service).running == 10);
-    // Loads come with the next heartbeat.
+    // Loads are sent with the next heartbeat.
     until(|| cell.machines().iter().any(|told| told.load.first().is_some_and(|cpu| *cpu > 0)));
     cell.replay();
 }
@@ -246,7 +247,7 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     assert!(said.stdout.contains("\"status\": \"unreachable\""), "{}", said.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
-    // A server that is started anew knows which were lost.
+    // A restarted server knows the lost machines.
     cell.server = None;
     cell.serve();
     until(|| cell.job(job).running == 100);
@@ -292,7 +293,7 @@ fn a_killed_scheduler_is_followed_by_another_of_its_name() {
     let mut jobs = Vec::new();
     for round in 0..5 {
         jobs.extend((0..20).map(|job| cell.submit(&batch(&format!("{round}-{job}"), 20, 10_000))));
-        // What it has decided and not been told of is lost with it.
+        // Decisions that it has not received are lost with it.
         drop(scheduler);
         scheduler = cell.scheduler();
     }
@@ -333,7 +334,7 @@ fn agents_follow_the_leader() {
     }
 }
 
-/// Agents and schedulers need the leader, and are told where it is: also by the one replica that they were given.
+/// Agents and schedulers find the leader through any replica, also through a single given one.
 #[test]
 fn who_knows_a_follower_finds_the_leader() {
     let mut three = Three::found();
@@ -348,13 +349,13 @@ fn who_knows_a_follower_finds_the_leader() {
     let url = three.url(follower);
     let first = submit(&runtime, &url, &service("first", 4));
     until(|| job(&runtime, &url, first).running == 4);
-    // The next leader is the one that they know, or is told of by it.
+    // They know the next leader, or it is named by a replica that they know.
     three.kill(leader);
     let second = submit(&runtime, &url, &service("second", 4));
     until(|| job(&runtime, &url, second).running == 4);
 }
 
-/// An agent that cannot reach the leader says why its machines get no orders.
+/// An agent without access to the leader reports why its machines get no orders.
 #[test]
 fn an_agent_without_the_leader_says_so() {
     let nowhere = format!("--advertise=127.0.0.1:{}", ports(1)[0]);
@@ -368,7 +369,7 @@ fn an_agent_without_the_leader_says_so() {
         event["message"].as_str().is_some_and(|said| said.starts_with("no replica gives orders"))
     });
     assert_eq!(told["machines"], 1, "{told}");
-    // It asks the replica that it was given and the one that this names, in turn.
+    // It alternates between the given replica and the leader that this names.
     let is_of_follower = told["replica"] == **cell;
     let says_who_leads = told["why"].as_str().unwrap().contains("agents attach to the leader");
     assert_eq!(is_of_follower, says_who_leads, "{told}");

@@ -1,4 +1,4 @@
-//! Applications that ask for containers: over real processes, some of which are killed.
+//! Applications that request containers, with real processes, some of which are killed.
 //!
 //! The application's own process is this test's binary, started again as a child that runs one part of it.
 
@@ -76,7 +76,7 @@ impl Small {
     }
 }
 
-/// Reads events until one is so, and checks that each container's make sense.
+/// Reads events until one matches, and checks that each container's events are consistent.
 fn wait_for(
     registered: &mut Registered,
     seen: &mut Vec<Event>,
@@ -143,7 +143,7 @@ fn containers_run_end_and_are_released() {
     });
 }
 
-/// Actions of the child: it asks for containers until it is killed. Without the variable it is no test.
+/// The child: it requests containers until it is killed. Without the variable it does nothing.
 #[test]
 fn a_process_of_its_own() {
     let Ok(cell) = std::env::var("OMEGA_TEST_APPLICATION") else { return };
@@ -181,7 +181,7 @@ fn a_killed_application_is_recovered() {
         let names: BTreeSet<&str> =
             registered.recovered.iter().map(omega_client::application::Container::name).collect();
         assert_eq!(names.len(), registered.recovered.len(), "each once");
-        // What was asked for last may not have come to the cell; what came is there.
+        // The last request may not have reached the cell; the requests that did have containers.
         assert!(names.len() >= (round - 1) * 5, "{names:?}");
         until(|| {
             let is_running = |state| matches!(state, ContainerState::Running(_));
@@ -227,7 +227,7 @@ fn nothing_is_lost_where_servers_and_agents_are_killed() {
     }
     small.serve();
     wait_for(&mut registered, &mut seen, |seen| runs(seen) == 20);
-    // Machines that are lost: a third of them may be, so others come first.
+    // Lost machines: at most a third may be lost at once, so there are others first.
     let lost = small.agent.take();
     let cell = format!("127.0.0.1:{}", small.port);
     let more = ["agent", "--cell", &cell, "--simulate=12", "--heartbeat=1", "--prefix", "more"];

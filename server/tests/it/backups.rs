@@ -1,5 +1,4 @@
-//! Backups of cells that are served, and cells that are made of them: real processes, some of which are
-//! killed.
+//! Backups of served cells, and cells restored from them: real processes, some of which are killed.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, listing, omega, say};
@@ -53,7 +52,7 @@ impl Kept {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 
-    /// All that people can see of the cell.
+    /// Everything that users can see of the cell.
     fn all(&self) -> Vec<Value> {
         let mut all = vec![
             self.json("machine list")["items"].clone(),
@@ -66,10 +65,10 @@ impl Kept {
         all
     }
 
-    /// Places what waits, by a scheduler that is ended then.
+    /// Places pending tasks with a scheduler that is stopped afterwards.
     fn place(&self, job: &str) {
         let mut command = omega(self.dir.path());
-        // Its name may be held by one of the cell that was saved.
+        // A scheduler of the saved cell may still own its name.
         command.args(["scheduler", "--standby", "--lease=1s"]).env("OMEGA_CELL", &self.address);
         let scheduler = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let _scheduler = Process(scheduler);
@@ -104,12 +103,13 @@ fn a_restored_cell_is_the_cell_that_was_saved() {
     assert_eq!((&before.0, &before.1), (&after.0, &after.1));
     assert_eq!(before.2["version"], after.2["version"]);
     assert_ne!(before.2["cell"], after.2["cell"], "no old replica can join it");
-    // It goes on: what waited is placed once there is room, and a job that is there is not made twice.
+    // The cell works: pending tasks are placed once there is room, and an existing job is not
+    // created twice.
     kept.ok("job submit web --count 6 --cpu 1 --memory 1GiB");
     kept.ok("machine add large --cpu 2000 --memory 64GiB");
     kept.place("waits");
     assert_eq!(kept.json("job list")["items"].as_array().unwrap().len(), 2);
-    // A backup of what was restored can be restored.
+    // A backup of a restored cell can be restored.
     kept.ok("backup second");
     kept.ok("restore second --dir third");
     kept.serve("third");
@@ -202,13 +202,13 @@ fn three_replicas_are_restored_and_old_ones_stay_out() {
     ok("job resize web 7");
     ok("backup later");
     drop(servers);
-    // The next generation is another cell: the same one, or one before, is refused.
+    // The next generation is a different cell. The same or an earlier generation is rejected.
     let said = fails(dir, &restore(1, "later", 0).replace("g0-1", "other"));
     assert!(said.contains("--cell-generation 1 or more"), "{said}");
     [1, 2].into_iter().for_each(|id| drop(kept.ok(&restore(id, "later", 1))));
     let said = fails(dir, &restore(3, "missing", 1));
     assert!(said.contains("missing: cannot be read"), "{said}");
-    // A replica of the cell before comes back in the place of the third one, and is not heard.
+    // A replica of the old cell returns in place of the third one, and is ignored.
     let servers: Vec<Process> = vec![start(1, 1), start(2, 1), start(3, 0)];
     ok("job resize web 8");
     let told = ok("job get web -o json");

@@ -1,6 +1,6 @@
-//! Transactions that were right when they were decided, or are against what an operator or a job has set; and
-//! descriptions with too much in them, or words that nobody knows. Each with the answer that it gets; the state's
-//! hash is as before. `bad_requests.rs` has the list of all bad input.
+//! Transactions that are outdated or violate settings of an operator or a job, and descriptions
+//! that are too large or have unknown values. Each test checks the error, and that the state's hash
+//! is unchanged. `bad_requests.rs` has the list of all bad input.
 
 use crate::bad_requests::Cell;
 use crate::process::{folder, say};
@@ -57,7 +57,7 @@ fn what_came_in_between_is_a_conflict() {
     let decided = cell.claims(cell.next, &[(0, 0)]);
     cell.remove_machine("m");
     cell.refused("a machine that was removed", "MACHINE_GONE", decided);
-    // Another machine has its place now, and is not the one that was meant.
+    // Another machine now has its place, but not its id.
     cell.add_machine((&Machine::new("other", Amounts::new([4000, 8 << 30]))).into()).unwrap();
     let mut decided = cell.claims(cell.next + 1, &[(0, 0)]);
     decided.claim_incarnations = vec![0];
@@ -111,7 +111,7 @@ fn quotas_and_gangs_are_kept() {
 fn an_answer_that_was_forgotten_is_not_given_as_another() {
     let cell = Cell::start();
     assert_eq!(cell.commit(cell.claims(cell.next, &[(0, 0)])), "");
-    // Those that are taken are remembered, so many of them.
+    // Answers of accepted transactions are kept, up to this number.
     let count = ANSWERS_PER_SCHEDULER as u64;
     for number in cell.next + 1..=cell.next + count {
         let mut moved = cell.claims(number, &[(0, 0)]);
@@ -128,7 +128,7 @@ fn an_answer_that_was_forgotten_is_not_given_as_another() {
 fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     let cell = Cell::start();
     let before = (cell.version(), cell.hash());
-    // The worst order for whoever keeps them in order: each comes before all that were there.
+    // The worst order for a sorted list: each comes before all earlier ones.
     let label = |at: usize| proto::Label { key: format!("k{at:06}"), value: String::new() };
     let many = |count: usize| (0..count).rev().map(label).collect::<Vec<_>>();
     let machine = proto::Machine::from(&Machine::new("labelled", Amounts::new([1])));
@@ -172,7 +172,7 @@ fn amounts_that_are_no_amounts_are_told_by_name() {
         assert_eq!(said.code, Some(2), "{amount}: {}", said.stderr);
         assert!(said.stderr.contains("machines.toml"), "{amount}: {}", said.stderr);
         if amount == "1e400" {
-            // A number all the same: how much a cell can count is for the cell to say.
+            // This is a number; whether a cell can count it is the cell's decision.
             continue;
         }
         let flag = format!("--cpu={}", amount.trim_matches('"'));

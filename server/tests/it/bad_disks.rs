@@ -50,7 +50,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
         Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect_lazy()
     };
     insist(|| submit(&runtime, &channel, "first".to_owned()));
-    // All that is left, but for a little that a log may still have reserved.
+    // All free space, except for a little that a log may have reserved.
     let ballast = disk.at().join("ballast");
     let fill = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M"])
@@ -62,7 +62,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     let refused = loop {
         match submit(&runtime, &channel, format!("j{kept}")) {
             Ok(_) => kept += 1,
-            // Whether the last one was taken is known when there is room again.
+            // Whether the last job was accepted is known when there is room again.
             Err(error)
                 if error.code == ErrorCode::OutcomeUnknown || error.code == ErrorCode::Late => {}
             Err(error) => break error,
@@ -70,7 +70,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     };
     assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
     assert!(refused.retry_after.is_some());
-    // It is still there, and answers whoever only looks.
+    // It still runs, and answers reads.
     let mut cells = CellServiceClient::new(channel.clone());
     let told = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
     assert!(told.unwrap().into_inner().jobs >= kept);
@@ -80,7 +80,8 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     drop(server);
     // And so it is after a loss of power.
     let _server = start(dir.path(), port);
-    // A replica tells what it has applied, and may have more in its log: once it takes a job, it has applied all.
+    // A replica reports what it has applied, and may have more in its log; once it accepts a job,
+    // it has applied everything.
     insist(|| submit(&runtime, &channel, "last".to_owned()));
     kept += 1;
     let told = insist(|| {

@@ -1,8 +1,9 @@
-//! Bad input: errors name the fault in one line, before anything has started, and cost no file.
+//! Bad input: errors name the fault in one line, before anything has started, and no file is
+//! changed.
 //!
-//! The cases are text, in `bad_input.txt`: arguments, the files that differ from sound ones, `---`,
-//! the line. `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes what is said into the
-//! file: read it before you commit it.
+//! The cases are in `bad_input.txt`: arguments, the invalid files, `---`, the error line.
+//! `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes the present errors to the file; read
+//! it before you commit it.
 
 use crate::process::{folder, gzip, listing, say};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ fn fault(dir: &Path, arguments: &str) -> String {
     let full = dir.to_str().unwrap();
     let words = arguments.split_whitespace().map(|word| word.replace("DIR", full));
     let outputs = ["--json", "earlier.json", "--report", "new.html"].map(str::to_owned);
-    // The outputs come first, for a case may end with what lacks its value.
+    // The outputs come first, because a case may end with an option without its value.
     let command = ["run".to_owned()].into_iter().chain(outputs);
     let words: Vec<String> = match arguments.strip_prefix("run-as-is") {
         Some(_) => words.skip(1).collect(),

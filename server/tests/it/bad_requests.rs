@@ -214,7 +214,7 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     ];
     for ((what, mut request, expected), number) in cases.into_iter().zip(n..) {
         request.number = number;
-        // What takes a judge is remembered as an answer.
+        // An answer of the check is recorded.
         let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
         if !takes_a_judge {
@@ -224,13 +224,13 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     let n = n + 100;
     let claims = |of: &[(u32, u32)]| cell.claims(n, of);
     assert_eq!(cell.version(), before, "nothing was changed");
-    // In part, what fits is taken: the claims on one machine are summed.
+    // Partial commits apply what fits: the claims on one machine are summed.
     let five = claims(&[(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
     assert_eq!(cell.commit(five.clone()), "NO_ROOM");
     let after = cell.version();
     assert_eq!(after, before + 1);
     let hash = cell.hash();
-    // The same again is answered as the first time, and another under its number is not taken.
+    // A repeated transaction gets the first answer, and another one with its number is rejected.
     assert_eq!(cell.commit(five), "NO_ROOM");
     assert_eq!(cell.commit(claims(&[(5, 0)])), "AlreadyExists ID_REUSED");
     assert_eq!(cell.commit(cell.claims(n + 1, &[(0, 0)])), "TASK_PLACED");
@@ -252,7 +252,7 @@ fn amounts_beyond_all_bounds_are_refused() {
     let huge = Job::batch("huge", TaskGroup::new(u32::MAX, Amounts::new([1])));
     assert_eq!(ApiError::from(cell.submit(&huge).unwrap_err()).code, ErrorCode::TooMany);
     assert_eq!((cell.version(), cell.hash()), (before, hash));
-    // As much as may be is no overflow, also where two come together.
+    // Maximum amounts do not overflow, also as a sum of two.
     let job = Job::batch("most", TaskGroup::new(2, Amounts::new([1 << 50])));
     let job = cell.submit(&job).unwrap();
     let mut both = cell.claims(cell.next, &[(0, 0), (1, 0)]);
@@ -322,7 +322,7 @@ fn a_server_with_few_descriptors_serves_those_who_come_later() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let _server = Process(child);
-    // More than it can hold; the system holds the rest for it.
+    // More connections than it can have; the system queues the rest.
     let held: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     drop(held);
@@ -342,7 +342,7 @@ fn a_server_that_is_told_twice_to_end_keeps_what_it_answered() {
         let id = cell.server.0.id().to_string();
         assert!(Command::new("kill").arg(&id).status().unwrap().success());
     }
-    // The second comes while it ends, and is no other end than the first.
+    // The second signal arrives during the shutdown, and does not change it.
     let status = cell.server.0.wait().unwrap();
     assert_eq!(status.code(), Some(0));
     let replay = ["log", "replay", "cell", "--all", "--audit-every", "1"];
@@ -383,7 +383,7 @@ fn a_cell_that_was_founded_is_not_founded_again() {
     });
     let before = fresh();
     drop(server);
-    // The same words again, as whoever starts it by a script says them.
+    // The same arguments again, as a script would start it.
     let _server = serve(dir.path(), &several);
     let after = fresh();
     assert_eq!((after.machines, after.version), (before.machines, before.version));

@@ -1,4 +1,5 @@
-//! The web page as a browser shows it. Without one on this machine, these are skipped and say so.
+//! The web page in a browser. Without a browser on this machine, the tests are skipped with a
+//! message.
 
 use crate::web::{HOSTILE, shown};
 use std::path::Path;
@@ -20,7 +21,7 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// Page after some seconds of its own time, and its errors.
+/// Page after some seconds of the browser's virtual time, and its errors.
 fn dom(browser: &str, profile: &Path, url: &str) -> (String, String) {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -49,7 +50,7 @@ fn a_browser_shows_the_cell() {
         for part in parts {
             assert!(page.contains(part), "{path}: {part} is not in\n{page}");
         }
-        // Names are text: no element has come out of one.
+        // Names are text: none became an element.
         assert!(!page.contains("<script>alert") && !page.contains("<b>bold"), "{path}\n{page}");
     };
     let escaped = HOSTILE.replace('<', "&lt;").replace('>', "&gt;");

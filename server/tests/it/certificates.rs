@@ -22,7 +22,7 @@ pub(crate) fn issue(dir: &Path, folder: &str, whom: &str, more: &[&str]) {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
 }
 
-/// TLS settings of a client with such a certificate and the authority beside it.
+/// TLS settings of a client with this certificate and its authority.
 pub(crate) fn tls(dir: &Path, folder: &str, name: &str) -> Tls {
     let file = |name: String| std::fs::read(dir.join(folder).join(name)).unwrap();
     Tls {

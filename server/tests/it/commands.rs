@@ -1,5 +1,5 @@
-//! Commands for a served cell: every verb, every format, and the errors when it cannot
-//! be done. The cell is a process of its own, reached over a socket.
+//! Commands for a served cell: every verb, every format, and their errors. The cell is a separate
+//! process, reached over a socket.
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, ports, serve};
@@ -120,7 +120,9 @@ memory    32.0 GiB   32.0 GiB      0 B  32.0 GiB   0 B
 disk           0 B        0 B      0 B       0 B   0 B
 gpu              2          2        0         2     0
 ";
-    assert_eq!(cell.ok("machine get b-1"), expected);
+    let told = cell.ok("machine get b-1");
+    let events = told.strip_prefix(expected).unwrap_or_else(|| panic!("{told}"));
+    assert!(events.ends_with("  registered  on b-1\n"), "{events}");
     let one = cell.json("machine get a-2");
     assert_eq!(one["labels"]["place"], "a2");
     assert_eq!(one["resources"]["memory"]["free"], 16_u64 << 30);
@@ -482,20 +484,20 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
     assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // One that takes the connection, and says nothing.
+    // A server that accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let said = say_at(dir.path(), &address, "cell --timeout 300ms");
     assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
-    // Of several, the one that answers is found.
+    // Of several addresses, the one that answers is found.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);
     let said = say_at(dir.path(), &all, "machine list");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
 }
 
-/// Every verb; the test below finds one that is missing.
+/// All verbs. The test below finds missing ones.
 const VERBS: &[&str] = &[
     "machine list",
     "machine get",
@@ -509,8 +511,10 @@ const VERBS: &[&str] = &[
     "job resize",
     "job kill",
     "job watch",
+    "job history",
     "job explain",
     "task list",
+    "task get",
     "task logs",
     "task resize",
     "quota list",

@@ -1,8 +1,8 @@
-//! A server as a container runtime with `--read-only` runs it: in a root of its own that nobody can write to, as a
-//! user without rights, with one folder for its cell. It needs nothing else: no `/tmp`, `/proc` or `/dev`.
+//! A server in a container with `--read-only`: in a read-only root, as an unprivileged user, with
+//! one folder for its cell. It needs nothing else: no `/tmp`, `/proc` or `/dev`.
 //!
-//! There is no container runtime where tests run, so a mount namespace and `chroot` stand for one. That takes
-//! root's rights; without them the test says so and is skipped.
+//! Tests have no container runtime, so a mount namespace and `chroot` replace it. They require
+//! root; otherwise the test is skipped with a message.
 
 use crate::process::{folder, listing, say};
 use crate::served::{Process, ports};
@@ -32,7 +32,7 @@ mount -o remount,ro "$root"
 exec chroot --userspec=10001:10001 "$root" "$@"
 "#;
 
-/// A command in a root of its own.
+/// A command in a separate root.
 fn confined(dir: &Path, command: &[&str]) -> Command {
     let (root, data) = (dir.join("root"), dir.join("data"));
     let mut confined = Command::new("unshare");
@@ -69,7 +69,7 @@ fn a_server_writes_to_its_folder_and_nowhere_else() {
         println!("skipped: a root of its own takes root's rights, and unshare");
         return;
     }
-    // The root is as it is meant to be.
+    // The root is read-only.
     let touch = |file| confined(dir.path(), &["/usr/bin/touch", file]).output().unwrap();
     for file in ["/x", "/omega/x", "/usr/x"] {
         let said = String::from_utf8(touch(file).stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Contexts: cells by name, in a file of the user; and what a noun without its verb says.
+//! Contexts: named cells in a file of the user; and the output of a noun without its verb.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, omega};

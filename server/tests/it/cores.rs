@@ -1,4 +1,4 @@
-//! Exclusive cores by command: machines and jobs that say them, what tasks got, and what is refused.
+//! Exclusive cores by command: of machines, of jobs, allocated to tasks, and rejected requests.
 
 use crate::commands::Served;
 use serde_json::json;

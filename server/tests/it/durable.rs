@@ -1,4 +1,4 @@
-//! Cells that survive the run: in one directory, in three, and what `omega log` says of them.
+//! Durable cells of runs: in one directory, in three, and in the output of `omega log`.
 
 use crate::outcome::Outcome;
 use crate::process::{Said, listing, omega, say};
@@ -69,7 +69,7 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
     let replay = answer(dir.path(), &all);
     assert_eq!(value(&replay, "machines"), "100");
-    // What runs at the end of the run, and what waits, is what the replay finds.
+    // The replay ends with the running and pending tasks of the end of the run.
     let last = durable.json["series"].as_array().unwrap().last().unwrap();
     assert_eq!(value(&replay, "tasks on machines"), last["running"].to_string());
     assert_eq!(value(&replay, "tasks pending"), durable.json["pending"].to_string());
@@ -84,7 +84,7 @@ fn compare_replicas(engine: &str) {
     let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell", "--engine", engine]);
     assert_eq!(outcome.json["durable"]["replicas"].as_array().unwrap().len(), 3);
     assert_eq!(listing(&dir.path().join("cell")), ["r1", "r2", "r3"]);
-    // A follower may not know yet that the last entries are committed: so all are compared at one
+    // A follower may not know that the last entries are committed, so all are compared at one
     // version that all have.
     let to = (1..=3)
         .map(|id| version(&answer(dir.path(), &["log", "replay", &format!("cell/r{id}"), "--all"])))
@@ -213,8 +213,8 @@ fn a_torn_tail_is_told_and_stays_where_it_is() {
     let last = |json: &str| serde_json::from_str::<Value>(json).unwrap()["last"].as_u64().unwrap();
     let last_before = last(&shown(&["--json"]));
 
-    // The power went while the last record was written: of it there is the beginning, and the marker
-    // behind it, which says that it is safe, was never written.
+    // A power failure during the write of the last record: its beginning is in the file, and the
+    // marker after it, which confirms that it is durable, is not.
     let log = dir.path().join("cell/log");
     let name = listing(&log).into_iter().next().unwrap();
     let mut bytes = std::fs::read(log.join(&name)).unwrap();

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 
-/// Starts a process whose standard error goes to a file.
+/// Starts a process with its standard error in a file.
 pub(crate) fn start(dir: &Path, arguments: &str, errors: &str) -> Process {
     let errors = File::create(dir.join(errors)).unwrap();
     let mut command = omega(dir);

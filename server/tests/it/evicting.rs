@@ -1,4 +1,4 @@
-//! Important tasks that come late to a full cell are placed by evicting others.
+//! Important tasks that arrive late in a full cell are placed by evictions.
 
 use crate::outcome::run_in;
 use crate::process::folder;
@@ -27,7 +27,7 @@ fn late_tasks_of_high_precedence_take_a_full_cell() {
         assert_eq!(waits("urgent"), !evicts, "{how:?}\n{}", outcome.table);
         let evictions = outcome.number("evictions");
         match evicts {
-            // Twenty cores are needed, and whoever was evicted may evict others in turn.
+            // Twenty cores are needed, and evicted tasks may evict others in turn.
             true => assert!(evictions >= 20, "{how:?}: {evictions}"),
             false => assert_eq!(evictions, 0),
         }

@@ -1,4 +1,4 @@
-//! `omega explain`: what is said of jobs that wait, as text and as JSON.
+//! `omega explain`: the explanations of pending jobs, as text and as JSON.
 
 use crate::process::{Said, folder, omega, say, workspace_file};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn what_would_help_is_told_of_the_job_that_is_named() {
     let (text, json) = explain(Some("wide"));
     let group = &json["jobs"][0]["groups"][0];
     assert_eq!((&group["machines"], &group["feasible"]), (&14.into(), &0.into()));
-    // Ten are too small, the big one is taken, and three keep it off.
+    // Ten machines are too small, the big one is full, and a taint excludes three.
     let remedies = group["remedies"].as_array().unwrap();
     assert_eq!(remedies[0]["what"], "room");
     assert_eq!(remedies[0]["machine"], "big");

@@ -1,8 +1,9 @@
-//! A served cell under fire: what clients were told, while replicas are killed, paused and cut off and their disks hang, is
-//! linearizable, and nothing that was acknowledged is lost. The kit is `tests/src/fire`.
+//! Linearizability of a served cell with faults: replicas are killed, paused and partitioned, and
+//! their disks hang. The answers that clients get must be linearizable, and nothing acknowledged
+//! may be lost. The tools are in `tests/src/fire`.
 //!
-//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` goes on for so long, each
-//! round with a cell of its own and other chances.
+//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` runs for this
+//! time, each round with a new cell and another seed.
 
 use omega_core::Kinds;
 use omega_tests::cluster::damage::{Run, damage_all};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run whose folder is kept only if it goes wrong.
+/// A run whose folder is kept only after a failure.
 fn plan(seed: u64, faults: &[Fault]) -> Plan {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_omega"));
     let disks = Disks::Shared;
@@ -60,13 +61,13 @@ fn operators_are_heard_while_far_too_much_is_asked() {
     assert_eq!(seen.operator_failed, 0, "{told}");
     assert!(seen.operator_ms.0.is_finite(), "no operator was answered: {told}");
     assert_eq!(told.machines_lost, 0, "agents were not heard: {told}");
-    // What a server is given in the scoreboards of others; it takes a fifth of it.
+    // Other schedulers' benchmarks give a server this much; it uses a fifth.
     assert!(seen.resident_mib < 512.0, "{told}");
-    // Callers are held back, and not refused: what is refused is a part of what would come.
+    // Callers are slowed down rather than rejected: less than half of the calls are rejected.
     assert!(told.hostile.answered > 0.0 && told.hostile.refused < told.hostile.offered / 2.0);
 }
 
-/// Whether replicas can have disks of their own here.
+/// Whether replicas can have separate disks on this machine.
 fn has_disks() -> bool {
     let probed = Disk::probe(&std::env::temp_dir());
     if let Err(why) = &probed {
@@ -97,7 +98,7 @@ fn a_leader_whose_disk_hangs_is_followed_by_another_and_then_follows() {
 #[test]
 fn what_a_killed_test_leaves_is_cleared_away() {
     let mut left = Command::new("sleep").arg("infinity").spawn().unwrap();
-    // It stands for the test: when it is gone, nobody holds the pipe.
+    // It plays the test: after its end, the pipe has no writer.
     let script = format!("kill -9 {}", left.id());
     let mut shell =
         Command::new("sh").args(["-c", Watchdog::SCRIPT]).stdin(Stdio::piped()).spawn().unwrap();
@@ -113,7 +114,7 @@ fn what_a_killed_test_leaves_is_cleared_away() {
 fn damaged_histories_of_processes_are_noticed() {
     let recorded = record(&plan(0, &[])).unwrap_or_else(|wrong| panic!("{wrong}"));
     recorded.check().unwrap_or_else(|wrong| panic!("a good history is refused: {wrong}"));
-    // What was seen of tasks.
+    // The task states seen so far.
     let mut seen = 0;
     for at in 0..recorded.looks.len() {
         let mut looks = recorded.looks.clone();

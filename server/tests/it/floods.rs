@@ -30,7 +30,7 @@ fn resident(open: &Open) -> u64 {
     line.trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// Sends frames on a new connection until the server ends it. Panics where it takes them all.
+/// Sends frames on a new connection until the server closes it. Panics if it accepts all.
 fn flood(open: &Open, what: &str, frames: impl Iterator<Item = Vec<u8>>) {
     let before = resident(open);
     let mut socket = TcpStream::connect(("127.0.0.1", open.port)).unwrap();

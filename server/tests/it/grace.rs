@@ -1,7 +1,7 @@
-//! Graces, with a server and a scheduler as processes: a task that is told to stop has its time, and whoever comes in
-//! its place, or is to grow into it, waits for that.
+//! Graces, with a server and a scheduler as processes: a stopped task has its grace, and a task
+//! that gets its resources waits for its end.
 //!
-//! The test is the agent, and decides what ends when: so all that is looked at is the order of its orders.
+//! The test is the agent and decides when tasks end, so it checks only the sequence of orders.
 
 use crate::agents::{Cell, until};
 use omega_client::Address;
@@ -94,12 +94,13 @@ fn who_comes_in_the_place_of_another_waits_until_that_has_ended_or_its_grace_is_
     let high = cell.submit(&service("high", 3, 10, 300));
     box4.stops(low);
     until(|| cell.job(high).placed == 1);
-    // What fits beside both starts at once, though it came later: so the other one waits.
+    // A task that fits next to both starts at once, though it came later; so the other one still
+    // waits.
     cell.submit(&service("small", 1, 20, 0));
     box4.starts("small");
     box4.ends(low);
     box4.starts("high");
-    // One that does not end in its time is killed, and then there is room.
+    // A task that exceeds its grace is killed, and then there is room.
     cell.submit(&service("highest", 3, 20, 0));
     box4.stops(high);
     match box4.next() {
@@ -122,7 +123,8 @@ fn who_is_to_grow_into_the_place_of_another_waits_for_it_too() {
     box4.stops(low);
     until(|| cell.job(low).killed == 1);
     cell.resize("grows/0", 2);
-    // In the cell it holds them. Here they are taken until the other one has ended; who needs no core need not wait.
+    // The cell has given them the cores. Here they are in use until the other task has ended; a
+    // task without cores need not wait.
     cell.submit(&service("tiny", 0, 10, 0));
     box4.starts("tiny");
     let next = cell.submit(&service("next", 1, 10, 0));

@@ -1,4 +1,4 @@
-//! Asks over HTTP, in the open or with a certificate.
+//! HTTP requests, with and without a certificate.
 
 use omega_client::Tls;
 use rustls::pki_types::pem::PemObject;

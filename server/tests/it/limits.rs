@@ -1,4 +1,5 @@
-//! Limits that an operator set: they hold, and the page that lists them lists those that there are.
+//! Limits set by an operator: they apply, and the page with the limits lists exactly the existing
+//! ones.
 
 use crate::process::{folder, say, workspace_file};
 use crate::served::{describe, insist, ports, serve};
@@ -37,7 +38,8 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.message.contains("too long"), "{}", refused.message);
 
-    // Five at once, and then one a second. Who asks for one after the other is held back, and not refused.
+    // Five at once, and then one a second. A caller with sequential calls is slowed down, not
+    // rejected.
     let refused = runtime.block_on(async {
         let client = CellServiceClient::connect(url.clone()).await.unwrap();
         let mut calls = JoinSet::new();
@@ -51,7 +53,8 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
 
-    // As many connections as there may be, and one that is closed at once; those of before are gone by and by.
+    // The maximum number of connections, and one more, which is closed at once; earlier ones are
+    // closed gradually.
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(16).collect();
     let mut more = connect();
@@ -83,7 +86,7 @@ fn a_tenant_has_no_more_tasks_than_its_bound() {
     refused("job submit wide --count 11");
     taken("job submit web --count 8");
     refused("job submit more --count 3");
-    // The job that is there is found, and not refused for what it has already.
+    // The existing job is found; resubmitting it does not count against the limit.
     taken("job submit web --count 8");
     taken("job submit other --count 10 --tenant other");
     taken("job submit last --count 2");

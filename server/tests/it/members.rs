@@ -1,4 +1,5 @@
-//! Replicas that come, move and leave while the others go on: their addresses are part of the membership.
+//! Replicas that join, move and leave while the others run: their addresses are part of the
+//! membership.
 
 use crate::certificates::{issue, tls};
 use crate::process::say;
@@ -71,7 +72,7 @@ impl Cell {
         serde_json::from_str(&self.operate("member list -o json")).unwrap()
     }
 
-    /// Waits until the leader hears a replica, and returns its status.
+    /// Waits until the leader has contact with a replica, and returns its status.
     fn heard(&self, id: u64) -> Value {
         loop {
             let members = self.members();
@@ -119,7 +120,7 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     replicas[lost - 1] = None;
     cell.operate(&format!("member remove {lost}"));
 
-    // Without an address nobody could reach the new one, and it would wait for ever.
+    // Without an address the others could not reach the new replica, and it would wait for ever.
     let keys = ["--tls-ca", "certs/ca.pem", "--tls-cert", "certs/operator-ann.pem"];
     let leader = format!("127.0.0.1:{}", cell.clients[cell.leader() - 1]);
     let mut arguments = vec!["member", "add", "4", "--cell", &leader];
@@ -127,7 +128,8 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let said = say(cell.dir.path(), &arguments);
     assert!(said.stderr.contains("omega member add 4 HOST:PORT"), "{}", said.stderr);
 
-    // The new replica knows no address but its own; the others are told its address, and not restarted.
+    // The new replica knows only its own address; the others get it with the membership, without a
+    // restart.
     let new = cell.start(4, &[cell.peer(4, 3)], &["--join"]);
     let address = format!("127.0.0.1:{}", cell.peers[3]);
     cell.operate(&format!("member add 4 {address}"));
@@ -135,12 +137,12 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     cell.operate("member promote 4");
     cell.follows(4);
 
-    // It votes: the cell goes on with one of the first three and the new one.
+    // It votes: the cell continues with one of the first three and the new one.
     let gone = cell.leader();
     let gone = if gone == 4 { (1..=3).find(|id| *id != lost).unwrap() } else { gone };
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");
-    // What it has learnt outlives it.
+    // The learnt addresses survive a restart.
     drop(new);
     let _new = cell.start(4, &[cell.peer(4, 3)], &[]);
     cell.operate("job submit third --count 1");
@@ -163,7 +165,7 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     let address = format!("127.0.0.1:{}", cell.peers[4]);
     cell.operate(&format!("member update {moved} {address}"));
     assert_eq!(cell.heard(moved as u64)["peer_address"], address.as_str());
-    // An address that another has, and one that is none, are refused.
+    // A used address and an invalid one are rejected.
     let refused = |arguments: &str, why: &str| {
         let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
         let at = cell.clients[cell.leader() - 1];

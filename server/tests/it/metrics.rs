@@ -1,5 +1,5 @@
-//! Metrics of a served cell and of a scheduler; checks that docs/metrics.md has every name of it and no
-//! other; and that the dashboard asks for nothing else.
+//! Metrics of a served cell and of a scheduler. docs/metrics.md must list exactly these, and the
+//! dashboard must use no other.
 
 use crate::http::{ask, get};
 use crate::process::{folder, omega, say, workspace_file};

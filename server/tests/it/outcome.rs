@@ -1,10 +1,10 @@
-//! The result of a run: the table, the JSON file and the page, and what must hold of any.
+//! The result of a run: the table, the JSON file and the page, and invariants of every result.
 
 use crate::process::{Said, omega};
 use serde_json::Value;
 use std::path::Path;
 
-/// A whole run: what it printed, and its result.
+/// A finished run: its output and its result.
 pub(crate) struct Outcome {
     pub(crate) table: String,
     pub(crate) json: Value,
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[&str], claimable: f64) -> Outcome {
     outcome
 }
 
-/// Runs `omega` on this content of files in a folder of its own, as [`run`] does.
+/// Runs `omega` with these files in a separate folder, like [`run`].
 pub(crate) fn run_in(dir: &Path, arguments: &[&str], claimable: f64) -> Outcome {
     let arguments: Vec<String> = arguments
         .iter()

@@ -1,4 +1,5 @@
-//! `omega peak`: calendars by hand, and a keeper beside a scheduler, as processes.
+//! `omega peak`: changes of a peak calendar by command, and a peak controller process together with
+//! a scheduler process.
 
 use crate::agents::until;
 use crate::commands::Served;

@@ -25,7 +25,7 @@ const DISK_FAILED: i32 = 74;
 /// Submitters at once.
 const SUBMITTERS: usize = 4;
 
-/// A server on an interposed disk. It may refuse to start: then its errors are in `errors`.
+/// A server on an interposed disk. It may fail to start; then its errors are in `errors`.
 fn start(dir: &Path, disk: &InterposedDisk, arguments: &[String]) -> Option<Process> {
     let mut command = omega(dir);
     disk.put_below(&mut command);
@@ -79,7 +79,8 @@ impl Single {
         })
     }
 
-    /// Submits jobs from several threads of the runtime, under names that begin so, and tells of each that is taken.
+    /// Submits jobs with this name prefix from several threads of the runtime, and reports each
+    /// accepted job.
     fn submit_all(&self, prefix: &str) -> mpsc::Receiver<String> {
         let (taken, told) = mpsc::channel();
         for submitter in 0..SUBMITTERS {
@@ -136,7 +137,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
     let (mut acknowledged, mut undone, mut torn) = (Vec::new(), 0, 0);
     for cut in 0..cuts {
         let server = single.start(&[]).unwrap_or_else(|| {
-            // The operator knows that it was the power: docs/durability.md.
+            // The operator confirms a power failure: docs/durability.md.
             assert!(errors(single.dir.path()).contains("--accept-torn-log"), "cut {cut}");
             torn += 1;
             single.start(&["--accept-torn-log"]).expect("it was told to go on")
@@ -175,7 +176,7 @@ fn a_server_ends_when_its_disk_fails() {
         assert!(said.contains("nput/output error"), "{mode:?}: {said}");
         single.disk.set(Mode::Works).unwrap();
     }
-    // On a disk that works again, what was acknowledged is there.
+    // With a working disk, everything acknowledged is there.
     let _server = single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
     assert!(kept.iter().all(|name| single.knows(name)), "{kept:?}");
 }
@@ -215,14 +216,14 @@ fn a_leader_whose_disk_is_full_hands_over() {
     let full = leader(&replicas[0].2);
     let (disk, other) = (&replicas[full].0, &replicas[(full + 1) % 3].2);
     disk.set(Mode::Full).unwrap();
-    // Until its log needs another file. What is not taken meanwhile is refused, or may be there.
+    // Until its log needs another file. A job without an answer may or may not be in the log.
     let mut number = 0;
     while leader(other) == full {
         let _ = runtime.block_on(submit_large(other.clone(), &format!("large-{number}")));
         number += 1;
     }
     insist(|| runtime.block_on(have(other.clone(), "then")));
-    // It goes on as a follower when there is room again.
+    // It continues as a follower when there is room again.
     disk.set(Mode::Works).unwrap();
     insist(|| runtime.block_on(have(replicas[full].2.clone(), "later")));
 }

@@ -1,4 +1,4 @@
-//! Starts `omega` in a folder of its own, and collects its output.
+//! Starts `omega` in a separate folder, and collects its output.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -16,7 +16,7 @@ pub(crate) fn omega(dir: &Path) -> Command {
     command
 }
 
-/// Output of a process and how it ended.
+/// Output and end of a process.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,

@@ -45,7 +45,7 @@ fn free_base() -> u16 {
     }
 }
 
-/// Runs a script in a group of processes of its own, which ends with it.
+/// Runs a script in a separate group of processes, which ends with it.
 fn run(dir: &Path, script: &str) -> Output {
     let omega = omega(dir).get_program().to_owned();
     let bin = Path::new(&omega).parent().unwrap().display().to_string();
@@ -125,7 +125,7 @@ fn tasks_are_spread_as_the_page_says() {
         let capacity = "capacity = { cpu = 8, memory = \"32GiB\" }";
         all + &format!("[[machine]]\nname = \"{rack}-{{n}}\"\ncount = 2\n{capacity}\n{labels}\n")
     });
-    // What is printed, without the command before it.
+    // The output, without the command before it.
     let printed = blocks(page, "text").into_iter().map(|block| match block.starts_with("$ ") {
         true => block.split_once('\n').unwrap().1,
         false => block,

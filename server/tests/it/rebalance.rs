@@ -1,4 +1,5 @@
-//! `omega rebalance`: better machines for what runs, of a workload, of a cell that was kept, and bad input.
+//! `omega rebalance`: better machines for running tasks, of a workload and of a durable cell, and
+//! bad input.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, listing, say};

@@ -1,5 +1,5 @@
-//! Messages that mean nothing, each with the answer that it gets, and callers who want everything.
-//! Nothing of it changes the cell.
+//! Invalid messages and their errors, and callers with excessive requests. None of them changes the
+//! cell.
 
 use crate::process::{folder, gzip};
 use crate::served::{Process, insist, ports, serve};
@@ -159,7 +159,7 @@ fn what_a_newer_client_says_is_left_out_or_refused_by_name() {
     assert_eq!(open.send("SchedulingService/Register", register, &[]), "ok");
     let describe = with_newer_fields(Vec::new());
     assert_eq!(open.send("CellService/DescribeCell", describe, &[]), "ok");
-    // What a value means must not be guessed.
+    // Unknown values must be rejected.
     let commit = proto::CommitRequest { granularity: 99, ..Default::default() };
     let said = open.send("SchedulingService/Commit", commit.encode_to_vec(), &[]);
     assert_eq!(said, "InvalidArgument MALFORMED");
@@ -202,7 +202,7 @@ fn deadlines_are_kept_whatever_they_are() {
     let ask = |timeout: &str| {
         open.send("MachineService/ListMachines", list(), &[("grpc-timeout", timeout)])
     };
-    // A year is cut to a minute; what is no deadline is the default one.
+    // A year is reduced to a minute; an invalid deadline is replaced by the default.
     for timeout in ["8760H", "99999999H", "1M", "5S", "soon", "-1S", "123456789S"] {
         assert_eq!(ask(timeout), "ok", "{timeout}");
     }
@@ -250,7 +250,7 @@ fn connections_that_say_nothing_are_few_and_short() {
     for round in 0..10_000_u32 {
         let address = Ipv4Addr::from(0x7f00_0002 + round % 20);
         let mut socket = connect_from(address, &open);
-        // Some begin to speak, and never go on.
+        // Some connections send an incomplete beginning.
         let _ = socket.write_all(&b"PRI * HTTP/2.0"[..round as usize % 14]);
         held.push(socket);
         if held.len() == 256 {
@@ -259,9 +259,9 @@ fn connections_that_say_nothing_are_few_and_short() {
             held.drain(..128);
         }
     }
-    // They are still held, and an honest caller is served.
+    // They are still open, and another client is served.
     open.described();
-    // The server has ended those that never spoke, without being asked.
+    // The server has closed the silent connections by itself.
     for socket in &mut held {
         socket.set_nonblocking(false).unwrap();
         let mut said = [0; 1];

@@ -39,7 +39,7 @@ fn revoke(dir: &Path, number: u64, names: &[&str]) {
     std::fs::rename(dir.join("revoked.new"), dir.join("revoked.pem")).unwrap();
 }
 
-/// The serial number of a certificate: what comes after its version, which is 3.
+/// The serial number of a certificate: the field after its version 3.
 fn serial(pem: &str) -> SerialNumber {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let version = [0xa0, 3, 2, 1, 2];
@@ -71,7 +71,7 @@ fn a_revoked_certificate_opens_nothing_from_then_on() {
     let left: f64 = left.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
     let year = 365.0 * 24.0 * 3600.0;
     assert!((year - 3600.0..=year).contains(&left), "{left}");
-    // A list that cannot be read changes nothing, and one that is taken back does.
+    // An unreadable list changes nothing; removing the list changes something.
     std::fs::write(guarded.path().join("revoked.pem"), "nothing").unwrap();
     assert!(guarded.describe(guarded.of("reader-eve")).is_err());
     revoke(guarded.path(), 3, &[]);

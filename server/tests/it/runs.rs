@@ -104,7 +104,7 @@ fn two_tables_are_placed() {
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
     assert_eq!(outcome.json["name"], "j");
     assert_eq!(outcome.number("machines"), 11);
-    // All but the job whose tasks are larger than any machine; `short` is over before `late`.
+    // All except the job whose tasks are larger than any machine; `short` ends before `late`.
     let count = |field| outcome.number(field);
     assert_eq!([count("tasks"), count("pending"), count("finished")], [30, 3, 20]);
     let unplaced = &outcome.json["unplaced"];
@@ -141,7 +141,7 @@ fn a_gang_is_placed_whole_or_not_at_all() {
 
 #[test]
 fn what_has_ended_makes_room_however_fast_the_run() {
-    // Each job fills the cell, and has ended long before the next one comes.
+    // Each job fills the cell, and ends long before the next one arrives.
     let jobs: String = (0..50).map(|i| format!("j{i},4,1,1Gi,{},10\n", i * 60)).collect();
     let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
     let dir = folder(&[("m.csv", "name,cpu,memory\nm,4,8Gi\n"), ("j.csv", &jobs)]);
@@ -156,8 +156,8 @@ fn a_pace_lets_the_workloads_time_pass() {
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
     let arguments = ["--machines", "m.csv", "--jobs", "j.csv", "--speed", "1000"];
     let outcome = run_in(dir.path(), &arguments, 1.0);
-    // Ten seconds at a thousand times their speed take a hundredth of a second, or, on a busy
-    // processor, any time longer: only the lower bound holds everywhere.
+    // Ten seconds at a thousandfold speed take a hundredth of a second, or longer on a busy
+    // processor: only the lower bound is certain.
     let wall_s = outcome.json["wall_s"].as_f64().unwrap();
     assert!(wall_s >= 0.01, "{wall_s}");
     assert_eq!(outcome.json["workload_s"], 10.0);
@@ -215,7 +215,8 @@ fn lock_step_gives_one_result_for_a_seed() {
 
 #[test]
 fn lock_step_has_the_conflicts_of_schedulers_that_decide_at_once() {
-    // Four machines for forty jobs of eight schedulers, all at once, and as many later: what races would show in.
+    // Four machines for forty jobs of eight schedulers, all at once, and as many later: a case that
+    // would show races.
     let jobs: String = (0..80).map(|i| format!("j{i},3,1,1Gi,{},7\n", i / 40)).collect();
     let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
     let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,16,64Gi,4\n"), ("j.csv", &jobs)]);
@@ -251,7 +252,7 @@ fn handles(pid: u32, signal: u32) -> bool {
 #[test]
 fn an_interrupted_run_tells_what_it_did() {
     const SIGINT: u32 = 2;
-    // The job of the end comes a day later, in trace time.
+    // The job at the end arrives a day later in trace time.
     let jobs = "name,count,cpu,memory,arrival_s\nnow,4,1,1Gi,0\nlate,1,1,1Gi,86400\n";
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", jobs)]);
     let files = ["--machines", "m.csv", "--jobs", "j.csv"];

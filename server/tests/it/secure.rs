@@ -195,7 +195,8 @@ fn wrong_certificates_open_nothing() {
     ];
     for (what, tls) in unheard {
         let status = guarded.describe(guarded.channel(&tls)).unwrap_err();
-        // How a broken connection is told depends on when it breaks; a server would have said why.
+        // The error of a broken connection depends on when it breaks; a server would have sent a
+        // reason.
         let unheard = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
         assert!(unheard && status.details().is_empty(), "{what}: {status:?}");
     }
@@ -237,7 +238,7 @@ fn without_a_certificate_nobody_is_heard() {
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", guarded.port)).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut said = Vec::new();
-    // The end of the connection may come as an error.
+    // The end of the connection may be an error.
     let _ = socket.read_to_end(&mut said);
     assert!(!said.starts_with(b"HTTP"), "{said:?}");
     assert!(guarded.describe(guarded.of("reader-eve")).is_ok());
@@ -310,7 +311,8 @@ fn a_role_is_held_to_its_own() {
     });
 }
 
-/// Told at once, and not after all tries: what a listener speaks does not change.
+/// The error comes at once, not after all retries, because the protocol of a listener does not
+/// change.
 #[test]
 fn connections_that_cannot_work_are_told_with_the_remedy() {
     let guarded = Guarded::start();
@@ -345,7 +347,7 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
             assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
         }
     }
-    // Of several replicas, one that is reached as it should be is enough.
+    // Of several replicas, one with the right protocol is enough.
     let line = format!("machine list --cell 127.0.0.1:{port},{address} {with}");
     let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
     assert_eq!(said.code, Some(0), "{}", said.stderr);

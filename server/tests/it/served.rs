@@ -1,5 +1,4 @@
-//! Cells that are served: real processes, real sockets, and what they hold after some of them were
-//! killed.
+//! Served cells: real processes and sockets, and their state after some of them were killed.
 
 use crate::http::get;
 use crate::process::{folder, omega, say};
@@ -135,7 +134,7 @@ pub(crate) fn unavailable(error: tonic::transport::Error) -> ApiError {
     tonic::Status::unavailable(error.to_string()).into()
 }
 
-/// A machine with room for all that is submitted here.
+/// A machine with room for all submitted jobs.
 const LARGE: [u64; 2] = [64_000, 64 << 30];
 
 fn small(tasks: u32) -> TaskGroup {
@@ -279,7 +278,7 @@ fn a_cell_outlives_its_leader() {
         let placed = answer.tasks.iter().filter(|task| task.machine.is_some()).count();
         assert_eq!(placed, 40, "what was acknowledged is there");
     }
-    // Killed or not, what each has kept is one history.
+    // Killed or not, all replicas have the same history.
     let ids: Vec<usize> = three.replicas.keys().copied().collect();
     ids.into_iter().for_each(|id| three.kill(id));
     for id in 1..=3 {
@@ -372,7 +371,7 @@ fn bad_settings_are_told_before_anything_starts() {
     let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
-    // A whole that was lowered takes its usual part with it.
+    // A lower total also lowers its default part.
     let shown = ["limits    calls 7, operator-calls 256", "connections 9, connections-each 9"];
     for limit in shown {
         assert!(said.stdout.contains(limit), "{limit}: {}", said.stdout);

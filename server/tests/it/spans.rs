@@ -1,4 +1,4 @@
-//! Traces: a collector is told where the time of a commit went, in whose trace, and of which commits.
+//! Traces of commits: their times, their parents, and which commits are traced.
 
 use crate::process::{folder, omega, say};
 use crate::served::{Process, ports};
@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status};
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
-    /// Of whom.
+    /// Names of the sending services.
     services: Arc<Mutex<Vec<String>>>,
 }
 
@@ -193,7 +193,8 @@ fn a_commit_is_told_of_in_the_trace_of_its_sender() {
     let stages = below(root, &spans);
     assert_eq!(names(&stages), STAGES);
     assert_eq!(spans.len(), 1 + STAGES.len());
-    // One after the other, but for the log, which is written while others are told.
+    // The stages are sequential, except that the log is written while other replicas receive the
+    // entries.
     let line = ["received", "queued", "judged", "replicated", "applied", "answered"];
     let line = line.map(|name| stages.iter().find(|stage| stage.name == name).unwrap());
     for two in line.windows(2) {
@@ -211,7 +212,7 @@ fn commits_of_a_stream_are_drawn_one_by_one() {
         traced.runtime.block_on(async {
             let mut client = SchedulingServiceClient::new(channel);
             let next = register(&mut client).await;
-            // The second one claims what the first one has.
+            // The second transaction claims the room of the first.
             let requests =
                 [(next, 0), (next + 1, 0)].map(|one| traced.claim(one, None).into_inner());
             let stream = client.commit_stream(tokio_stream::iter(requests)).await.unwrap();

@@ -1,5 +1,6 @@
-//! The life of schedulers: one places, another stands by and goes on when the first is killed, stopped or
-//! ended. All are processes; whatever is waited for comes in the end, so nothing here has a time limit.
+//! The life of schedulers: one places jobs, and another stands by and takes over when the first is
+//! killed, paused or stopped. All are processes. Every awaited event happens eventually, so there
+//! are no time limits.
 
 use crate::process::{Said, folder, omega, say};
 use crate::served::{Process, Three, add_machines, insist, ports, serve, submit, unavailable};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Machines of the cell, and the tasks below that fit on one of them.
+/// Machines of the cell, and the number of tasks that fit on one of them.
 const MACHINES: u32 = 20;
 const ROOM: u32 = 20;
 
@@ -288,7 +289,7 @@ fn a_job_is_explained_whose_scheduler_was_killed() {
 #[test]
 fn a_scheduler_that_ends_properly_is_followed_at_once() {
     let world = World::start();
-    // Nobody would wait so long.
+    // A lease longer than the test.
     let mut active = world.scheduler(&["--lease=60s"]);
     active.says("places");
     let mut standby = world.scheduler(&["--standby"]);
@@ -330,7 +331,7 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
     standby.says("places with");
     let fenced = active.ended();
     assert_eq!(fenced.code, Some(75), "{fenced:?}");
-    // The same once more does not mean the one that took over.
+    // Repeating the request does not end the lease of the process that took over.
     let again = proto::EndLeasesRequest { name: "default".into(), mark: before.mark, holder: 0 };
     insist(|| {
         world.runtime.block_on(async {
@@ -364,7 +365,7 @@ fn leases_outlive_the_leader() {
         let next = three.leader(&runtime);
         let job = submit(&runtime, &three.url(next), &format!("round-{round}"), large(10));
         until(|| placed(&runtime, &three.url(next), job) == 10);
-        // It knows all holders, and has heard of this one as soon as that renews.
+        // It knows all owners, and learns of this one with its next renewal.
         let own = || holders(&runtime, &three.url(three.leader(&runtime)));
         until(|| is_of(own().get("default"), &active));
         three.start(leader, &[]);

@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 /// A job's name and its tenant.
 const JOBS: [(&str, &str); 3] = [("app.own", "own"), ("bob", "own"), ("app.theirs", "others")];
 
-/// Roles by what their certificate is called, and which of the jobs are theirs.
+/// Roles by the names of their certificates, and which jobs belong to them.
 const ROLES: [(&str, [bool; 3]); 6] = [
     ("operator-ann", [true; 3]),
     ("reader-eve", [true; 3]),
@@ -39,7 +39,7 @@ fn by_name(name: &str) -> Option<proto::JobRef> {
     Some(proto::JobRef { job: Some(job_ref::Job::Name(name.to_owned())) })
 }
 
-/// Whether a call was answered, or what kept it from being.
+/// Whether a call was answered, or the reason why not.
 fn said<T>(answer: Result<T, Status>) -> &'static str {
     match answer.map_err(|status| ApiError::from(status).code) {
         Ok(_) => "yes",
@@ -86,7 +86,7 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
     ]
 }
 
-/// Gives a tenant a standing: from then on views hear of tenants.
+/// Gives a tenant a weight: from then on views contain tenants.
 async fn weigh(operator: &Channel, tenant: &str) {
     let config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
     let request = proto::SetTenantRequest { tenant: tenant.to_owned(), config };
@@ -150,7 +150,7 @@ fn each_role_sees_and_changes_its_own() {
             let sees_all = theirs == [true; 3];
             assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
         }
-        // To kill comes last, and takes away what is killed.
+        // Kills come last, because they remove the jobs.
         for (role, theirs) in ROLES.into_iter().rev() {
             let mut jobs = JobServiceClient::new(guarded.of(role));
             let changes = !role.starts_with("reader") && !role.starts_with("scheduler");

@@ -39,7 +39,7 @@ fn openb_fills_its_devices_and_no_machine_beyond() {
         assert_eq!(outcome.number("finished"), 0, "its tasks never end");
         let resources = outcome.json["resources"].as_array().unwrap();
         let gpu = resources.iter().find(|resource| resource["name"] == "gpu").unwrap();
-        // The list asks for 98 % of the devices; far below that, something is wrong.
+        // The tasks request 98 % of the devices. A much lower use is an error.
         assert!(gpu["used_at_end"].as_f64().unwrap() > 0.7, "{gpu}");
     }
 }

@@ -1,4 +1,4 @@
-//! `omega txn`: what is committed by hand, what a cell remembers of transactions, and what is refused.
+//! `omega txn`: transactions by hand, recorded results of transactions, and errors.
 
 use crate::commands::Served;
 use crate::process::{folder, say};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const MACHINES: &str =
     "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ndevices = 2\n";
 
-/// Two claims that hold, and one for which there is no room.
+/// Two valid claims, and one without room.
 const THREE: &str = r#"
 [[claim]]
 task = "web/0"
@@ -85,7 +85,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     let first = refused(&cell, line);
     assert_eq!(refused(&cell, line), first);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
-    // Room or not: what was answered stays answered.
+    // The recorded answer stays, whether or not there is room.
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
@@ -93,7 +93,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     cell.ok("machine add -f machines.toml");
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
     assert!(said.ends_with("[ID_REUSED]\n"), "{said}");
-    // A number may be skipped, and the next one goes on behind it.
+    // A number may be skipped, and the next one follows it.
     let (next, _) = refused(&cell, "txn commit -f three.toml --as ann -o json");
     assert_eq!(serde_json::from_str::<Value>(&next).unwrap()["number"], 8);
     let listed = cell.ok("txn list");
@@ -147,17 +147,23 @@ fn tasks_are_moved_displaced_and_checked_by_sequence() {
     ]);
     cell.ok("txn commit -f place.json");
     cell.ok("txn commit -f move.toml");
-    assert_eq!(cell.json("task list --machine m-2")["items"][0]["task"], "j0/0");
+    assert_eq!(cell.json("task list --machine m-2")["items"][0]["task"], "web/0");
     let big = "{\"name\": \"big\", \"precedence\": 9, \"group\": [{\"count\": 1, \
                \"request\": {\"cpu\": 2}, \"devices\": {\"count\": 1}}]}";
     std::fs::write(cell.path().join("big.json"), big).unwrap();
     cell.ok("job submit -f big.json");
     let table = cell.ok("txn commit -f evict.toml");
     assert!(table.contains("eviction  web/1           committed\n"), "{table}");
+    let happened = cell.json("job history web")["items"].clone();
+    let of = |event: &str| happened.as_array().unwrap().iter().find(|one| one["event"] == event);
+    let evicted = of("evicted").unwrap();
+    assert_eq!((&evicted["task"], &evicted["by_job"]), (&json!("web/1"), &json!("big")));
+    assert_eq!((&evicted["machine"], &evicted["scheduler"]), (&json!("m-1"), &json!("by-hand")));
+    assert_eq!(of("released").unwrap()["task"], "web/0");
     let on = cell.json("task list --machine m-1");
     assert_eq!(
         (&on["items"][0]["task"], &on["items"][0]["devices"]),
-        (&"j1/0".into(), &json!([1]))
+        (&"big/0".into(), &json!([1]))
     );
     let (table, _) = refused(&cell, "txn commit -f stale.toml");
     assert!(table.contains("claim  web/2  m-2      machine changed\n"), "{table}");
@@ -211,12 +217,12 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
     assert!(said.stderr.ends_with("[LEASE_HELD]\n"), "{}", said.stderr);
     remote.end_leases().unwrap();
-    // What is below the numbers of the one that was there is of nobody: its numbers jumped.
+    // Numbers below the jump belong to no process.
     let said = ask("txn commit -f three.toml --as ann --id 3");
     assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
     let said = ask("txn commit -f three.toml --as ann");
     assert!(said.stdout.contains("committed    2 of 3\n"), "{} {}", said.stdout, said.stderr);
-    // A replica answers alike after a restart: answers are part of the state.
+    // Answers are equal after a restart, because they are part of the state.
     let told = ask("txn list -o json").stdout;
     drop(server);
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
@@ -267,30 +273,30 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let cell = cell(&[("grow.toml", grow)]);
     refused(&cell, "txn commit -f three.toml");
     let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
-    assert_eq!(said, "j0/0 was not resized: no room: cpu\n");
+    assert_eq!(said, "web/0 was not resized: no room: cpu\n");
     assert_eq!(why, "omega: 1 of 1 items were refused\n");
-    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 is allocated 0.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "web/0 is allocated 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
     assert!(table.contains("resize  web/1           committed\n"), "{table}");
     let of_cpu = |cpu: u64| json!({ "cpu": cpu, "memory": 0, "disk": 0, "gpu": 0 });
     let holds =
         |index: usize| cell.json("task list --job web")["items"][index]["allocated"].clone();
     assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
-    // What is not named stays, and as much as its group requests is nothing of its own.
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated 1.5 cpu\n");
-    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 is allocated 1 cpu\n");
+    // Kinds that are not named stay. An allocation equal to the group's request is not recorded.
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated 1.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "web/1 is allocated 1 cpu\n");
     assert_eq!(holds(1), Value::Null);
     let table = cell.ok("task list --job web");
     assert!(table.contains("  ALLOCATED\n") && table.contains("  0.5 cpu\n"), "{table}");
-    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 is allocated nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "web/1 is allocated nothing\n");
     assert_eq!(holds(1), of_cpu(0));
     assert!(cell.ok("task list --job web").contains("  nothing\n"));
-    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 is allocated nothing\n");
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated nothing\n");
     cell.ok("task resize web/1 --cpu 1");
     let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
-    assert_eq!(said, "j0/2 was not resized: task not placed\n");
+    assert_eq!(said, "web/2 was not resized: task not placed\n");
     let (said, _) = refused(&cell, "task resize web/9 --cpu 1");
-    assert_eq!(said, "j0/9 was not resized: unknown task\n");
+    assert_eq!(said, "web/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
     let why = cell.fails(2, "task resize web/0");
     assert!(why.contains("give the new amounts"), "{why}");

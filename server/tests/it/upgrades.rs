@@ -1,5 +1,5 @@
-//! Versions that meet: directories and files of a newer one are refused, in words that say what to do, and stay
-//! as they are; replicas that do not understand each other say so; those of an older one are served.
+//! Versions that meet. Directories and files of a newer version are rejected with a remedy, and
+//! stay unchanged. Replicas of incompatible versions report it. Older versions are served.
 
 use crate::durable::content;
 use crate::events::{start, wait_for};
@@ -67,7 +67,7 @@ fn kept() -> tempfile::TempDir {
     dir
 }
 
-/// Error of each verb that opens a directory: it is refused in one line, and not a byte of it is changed.
+/// Error of each verb that opens a directory: one line, and the directory is unchanged.
 fn refused(dir: &Path, verbs: &[&str], expected: &str) {
     let before = content(dir);
     for verb in verbs {
@@ -87,7 +87,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
     newer(&dir.path().join("cell/IDENTITY"));
     let knows = "has format 2, this program knows 1: use one that knows 2";
     refused(dir.path(), &all, &format!("cell/IDENTITY {knows}"));
-    // A run never takes a folder that has anything, of whichever version.
+    // A run never uses a folder with content, of any version.
     let exists = "cell: holds the directory of a replica already; a run founds a cell of its own: name a \
                   folder that is empty or not there";
     refused(dir.path(), &["run --synthetic 10 --hours 1 --quiet --dir cell"], exists);
@@ -106,7 +106,7 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
     newer(&dir.path().join(&snapshot));
     let expected = format!("{snapshot} {reads}");
     refused(dir.path(), &[SERVE, "log replay cell", "log at cell 1"], &expected);
-    // The log can still be shown, and what is wrong with the snapshot is said beside it.
+    // The log can still be shown, together with the error of the snapshot.
     let before = content(dir.path());
     let said = say(dir.path(), &["log", "show", "cell"]);
     assert!(said.code == Some(0) && said.stdout.contains(&expected), "{}", said.stdout);
@@ -159,7 +159,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A peer of the next version: it tells what it gets, and refuses it as this version refuses the next one.
+/// A peer of the next version. It records what it gets, and rejects it as this version rejects the
+/// next one.
 struct Newer {
     heard: mpsc::Sender<proto::PeerFrame>,
 }
@@ -173,7 +174,7 @@ impl PeerService for Newer {
         let frame = request.into_inner().message().await?;
         let frame = frame.ok_or_else(|| Status::cancelled("nothing came"))?;
         assert_eq!(frame.messages[0][0], wire::VERSION, "each message begins with its version");
-        // Whoever looks may have seen enough.
+        // The receiver may have seen enough.
         drop(self.heard.send(frame));
         Err(ApiError::new(ErrorCode::Malformed, refusal(wire::VERSION, wire::VERSION + 1)).into())
     }
@@ -209,9 +210,9 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     let told = wait_for(&errors, |event| is(event, refuses));
     let words = refusal(wire::VERSION, wire::VERSION + 1);
     assert_eq!((&told["to"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
-    // It tries on, and says it once.
+    // It retries, and reports the error once.
     let frame = frames.iter().take(4).last().unwrap();
-    // The other way round: what a newer one says is refused, and both hear why.
+    // In the other direction: a message of a newer version is rejected, and both report why.
     let message = vec![wire::VERSION + 1, 0];
     let newer = proto::PeerFrame { from: 2, to: 1, messages: vec![message], ..frame };
     let url = format!("http://127.0.0.1:{}", all[1]);

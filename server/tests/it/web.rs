@@ -1,4 +1,4 @@
-//! The web page: each route, the headers, who gets it, and its handling of hostile names.
+//! The web page: routes, headers, access, and hostile names.
 
 use crate::certificates::{authority, issue, tls};
 use crate::commands::Served;
@@ -95,6 +95,16 @@ fn the_data_is_that_of_the_cell() {
     assert_eq!(job["job"]["tasks"]["pending"], 2);
     assert_eq!(job["groups"][0]["request"]["cpu"], 9000);
     assert_eq!(job["tasks"].as_array().unwrap().len(), 2);
+    let happened = json(port, "/api/v1/events?job=wide");
+    assert_eq!(
+        (&happened["items"][0]["event"], &happened["more"]),
+        (&"submitted".into(), &false.into())
+    );
+    let drained = json(port, "/api/v1/events?machine=b-3&limit=1");
+    assert_eq!(
+        (&drained["items"][0]["event"], &drained["more"]),
+        (&"drained".into(), &true.into())
+    );
     let why = json(port, "/api/v1/explain?job=wide");
     assert!(why["summary"].as_str().unwrap().contains("machines"), "{why}");
     assert!(why["text"].as_str().unwrap().contains("what would help"), "{why}");
@@ -214,7 +224,7 @@ fn other_names_of_this_machine_are_refused() {
 fn long_and_slow_headers_are_not_waited_for() {
     let (_cell, port) = shown();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // A server that has closed already refuses the rest.
+    // A server that has closed the connection already rejects the rest.
     let _ =
         write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
     let mut said = Vec::new();
@@ -287,7 +297,7 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
 fn a_leader_tells_how_far_the_others_are() {
     let mut three = Three::found();
     let all = ports(3);
-    // Each comes back with a page.
+    // Each restarts with a page.
     for (id, port) in (1..=3).zip(&all) {
         three.kill(id);
         three.start(id, &[&format!("--web-listen=127.0.0.1:{port}")]);

@@ -1,4 +1,5 @@
-//! Workflows of the code host, and manifests of examples: they are YAML, and name what there is.
+//! Workflows of the code host, and manifests of examples: they are YAML, and refer to existing
+//! things.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

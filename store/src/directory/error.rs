@@ -11,29 +11,28 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateDirectoryError {
-    /// Open it, or choose another place: no replica is ever written over.
+    /// The directory exists: open it, or choose another place. An existing replica is never overwritten.
     #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
     Exists(PathBuf),
-    /// Choose an empty folder: this one has a log or snapshots of an unknown replica. If it was a
-    /// replica's directory, remove that replica from the cell, delete the folder, and add a new
-    /// one.
+    /// The folder has a log or snapshots of an unknown replica: choose an empty folder. If it was a replica's
+    /// directory, remove that replica from the cell, delete the folder, and add a new replica.
     #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
     NotEmpty(PathBuf),
-    /// Stop the other process.
+    /// Another process has it open: stop that process.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// Build this program with the feature `rocksdb`, or choose another engine.
+    /// The engine is not built in: build with the feature `rocksdb`, or choose another engine.
     #[error(
         "this program has no log engine {0}; build with --features rocksdb, or choose another engine"
     )]
     EngineMissing(EngineKind),
-    /// Give the resource kinds shorter names.
+    /// The kinds do not fit: give them shorter names.
     #[error("the resource kinds do not fit in the identity: give them shorter names")]
     Kinds(#[source] EncodeError),
     /// The underlying error.
     #[error(transparent)]
     Log(log::CreateError),
-    /// Mend the disk or the folder, and try again: what was begun is finished then.
+    /// A disk error: repair the disk or the folder, and try again, which completes the creation.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -47,27 +46,28 @@ pub enum CreateDirectoryError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDirectoryError {
-    /// Create it, or name the right folder. If its creation was interrupted, create it again.
+    /// The folder is no directory of a replica: create it, or name the right one. If its creation was interrupted,
+    /// create it again.
     #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
     Missing(PathBuf),
-    /// There is a log or a snapshot of an unknown replica. If the creation of the directory was
-    /// interrupted, create it again, which changes no log with content. Otherwise restore the file,
-    /// or remove the replica from the cell and add a new one.
+    /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create
+    /// it again, which changes no log with content. Otherwise restore the file, or remove the replica from the cell and
+    /// add a new one.
     #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
         the file back, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),
-    /// Put the file back from a copy, or remove the replica from the cell and add a new one.
+    /// `IDENTITY` is damaged: restore it from a copy, or remove the replica from the cell and add a new one.
     #[error("{} is damaged: put it back from a copy, or remove this replica and add a new one", .0.display())]
     IdentityDamaged(PathBuf),
-    /// Use the version of this program that wrote it.
+    /// The format is unknown: use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u32,
     },
-    /// Use the version of this program that wrote it: it has an engine that is not known here.
+    /// The engine is unknown: use the version of this program that wrote the file.
     #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
     UnknownEngine {
         /// Path of the file.
@@ -75,15 +75,15 @@ pub enum OpenDirectoryError {
         /// The number of the engine.
         found: u8,
     },
-    /// Use the version of this program that wrote the kinds.
+    /// The kinds cannot be decoded: use the version of this program that wrote them.
     #[error("{}: the resource kinds: {source}", path.display())]
     Kinds {
         /// Path of the file.
         path: PathBuf,
-        /// Error in them.
+        /// The error in them.
         source: CodecError,
     },
-    /// Name the right folder: this one belongs to another cell.
+    /// The directory belongs to another cell: name the right folder.
     #[error("{} belongs to cell {found}, not to {wanted}: name the right folder", path.display())]
     OtherCell {
         /// Path of the folder.
@@ -93,7 +93,7 @@ pub enum OpenDirectoryError {
         /// Requested cell.
         wanted: CellId,
     },
-    /// Name the right folder: this one belongs to another replica.
+    /// The directory belongs to another replica: name the right folder.
     #[error("{} belongs to replica {found}, not to {wanted}: name the right folder", path.display())]
     OtherReplica {
         /// Path of the folder.
@@ -103,7 +103,7 @@ pub enum OpenDirectoryError {
         /// Requested replica.
         wanted: ReplicaId,
     },
-    /// Open it with the engine that it was made with; a log is never taken over by another one.
+    /// The directory has another engine: open it with that one. A log is never converted.
     #[error("{} keeps its log in {found}, not in {wanted}: set the engine to {found}", path.display())]
     OtherEngine {
         /// Path of the folder.
@@ -113,10 +113,10 @@ pub enum OpenDirectoryError {
         /// Requested engine.
         wanted: EngineKind,
     },
-    /// Stop the other process: two of them would destroy the log.
+    /// Another process has it open: stop that process, since two writers would destroy the log.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// Mend the disk and try again.
+    /// A disk error: repair the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -130,12 +130,11 @@ pub enum OpenDirectoryError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLogError {
-    /// There was a log once: without it the replica has forgotten for whom it voted. Remove it from
-    /// the cell and add a new one.
+    /// The log is missing. Without it the replica has forgotten its vote: remove it from the cell and add a new one.
     #[error("{} is empty, but this replica had a log: it has forgotten its vote; remove it from the \
         cell and add a new one", .0.display())]
     Forgotten(PathBuf),
-    /// Build this program with the feature: no other engine can read the log.
+    /// The log is in RocksDB, which is not built in: build with the feature `rocksdb`.
     #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
     RocksDbMissing(PathBuf),
     /// The underlying error.

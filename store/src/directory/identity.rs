@@ -1,4 +1,4 @@
-//! Owner of a directory, in the bytes of its `IDENTITY`.
+//! The identity of a directory: the file `IDENTITY`, which names its replica.
 //!
 //! ```text
 //!    8       4       16       8        1        4         n          4
@@ -7,15 +7,15 @@
 //! └───────┴────────┴──────┴─────────┴────────┴────────┴─────────┴───────┘
 //! ```
 //!
-//! Integers are little-endian; the checksum is of all before it. Magic and format are where every
-//! later version will have them, so that it can always be said which version wrote a directory.
+//! Integers are little-endian; the checksum covers everything before it. Magic and format keep their places in every
+//! later version, so that any version can report which one wrote a directory.
 
 use crate::codec::{self, CodecError, EncodeError};
 use crate::log::ReplicaId;
 use crate::origin::{CellId, Origin};
 use std::fmt;
 
-/// Its initial state.
+/// First bytes of the file.
 const MAGIC: [u8; 8] = *b"OMEGADIR";
 
 /// The version of the layout of a directory.
@@ -30,18 +30,18 @@ const KINDS_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of an identity.
 pub(super) const BYTES_MAX: usize = FIXED + KINDS_BYTES_MAX + 4;
 
-/// Log engine of a replica. It is chosen when the directory is made.
+/// Log engine of a replica, chosen when the directory is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Segment files of our own.
+    /// Omega's own segment files.
     Segment,
     /// RocksDB; needs the feature `rocksdb`.
     RocksDb,
 }
 
 impl EngineKind {
-    /// Default log engine of a server's replicas: RocksDB in a program that has it
-    /// built in, for whoever builds it in wants it.
+    /// Default log engine of a server's replicas: RocksDB in programs that have it built in, since it is built in only
+    /// on request.
     #[must_use]
     pub const fn of_servers() -> EngineKind {
         if EngineKind::RocksDb.is_built_in() { EngineKind::RocksDb } else { EngineKind::Segment }
@@ -66,14 +66,14 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// Owner of a directory. It never changes.
+/// Identity of a directory. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cell, and its initial state.
+    /// The cell, with its resource kinds.
     pub origin: Origin,
     /// Id of the replica.
     pub replica: ReplicaId,
-    /// Log engine.
+    /// The log engine.
     pub engine: EngineKind,
 }
 

@@ -1,17 +1,16 @@
-//! The directory of a replica: whose it is, that only one process works in it, and its log.
+//! The directory of a replica: its identity, its lock and its log.
 //!
 //! ```text
 //!   DIR/IDENTITY      cell, replica, log engine, resource kinds; written once, last of all
-//!   DIR/LOCK          held as long as the directory is open
-//!   DIR/log/          the log engine's
-//!   DIR/snapshots/    the snapshots'
+//!   DIR/LOCK          locked while the directory is open
+//!   DIR/log/          the files of the log engine
+//!   DIR/snapshots/    the snapshots
 //! ```
 //!
-//! A directory exists when it has its `IDENTITY`. That is written when everything else is there and
-//! safe, and under another name until it is whole. So a directory without one is either being made,
-//! and then its log is empty: creating it again finishes it; or it lost it, and then it is refused,
-//! because a log must not be given to a replica that it may not belong to. And a directory with one
-//! had a log: if the log is gone, the replica has forgotten for whom it voted, and is refused, too.
+//! A directory exists once it has its `IDENTITY`, which is written under a temporary name when everything else is
+//! durable, and then renamed. So a directory without one is either incomplete, with an empty log, and creating it again
+//! completes it; or it lost the file, and then it is rejected, because its log may belong to another replica. A
+//! directory with an `IDENTITY` and without a log is rejected, too: the replica has forgotten its vote.
 
 mod error;
 mod identity;
@@ -34,41 +33,40 @@ const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SNAPSHOTS: &str = "snapshots";
 
-/// Knowledge of a caller of a directory that it opens. What is `None` may be anything.
+/// Expectations about a directory to be opened. `None` accepts anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Required cell of the directory.
     pub cell: Option<CellId>,
-    /// The replica that has it.
+    /// Required replica of the directory.
     pub replica: Option<ReplicaId>,
     /// Required log engine.
     pub engine: Option<EngineKind>,
 }
 
-/// Purpose of opening a log.
+/// Purpose of opening a log: running the replica, or inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Work,
     Look,
 }
 
-/// An open directory. No other process can open it.
+/// An open directory, locked against other processes.
 #[derive(Debug)]
 pub struct Directory {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     identity: Identity,
     options: SegmentOptions,
-    /// Keeps the lock; never read.
+    /// Held for its lock; never read.
     _lock: Box<dyn DiskFile>,
 }
 
 impl Directory {
-    /// Creates the directory of a new replica, with an empty log, durably. An interrupted creation
-    /// is completed.
+    /// Creates the directory of a new replica with an empty log, durably. An interrupted creation is completed.
     ///
     /// # Errors
-    /// If there is one, the folder holds something else, or the disk fails.
+    /// If the directory exists, the folder holds something else, or the disk fails.
     pub fn create(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -77,7 +75,7 @@ impl Directory {
         Directory::create_with(disk, path, identity, SegmentOptions::default())
     }
 
-    /// Creates a directory with segments of another size.
+    /// Creates a directory with segments of another size, like [`Directory::create`].
     ///
     /// # Errors
     /// As [`Directory::create`].
@@ -117,7 +115,7 @@ impl Directory {
     /// Opens the directory of a replica.
     ///
     /// # Errors
-    /// If there is none, it is another's, is in use, or is damaged; or if the disk fails.
+    /// If there is none, it does not match `expected`, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -143,13 +141,13 @@ impl Directory {
         Ok(Directory { disk, path, identity, options, _lock: lock })
     }
 
-    /// Returns `self` with segments of another size, for logs that are opened from now on.
+    /// Returns `self` with segments of another size, for logs opened from now on.
     #[must_use]
     pub fn with_options(self, options: SegmentOptions) -> Directory {
         Directory { options, ..self }
     }
 
-    /// Owner of the directory.
+    /// The identity of the directory.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -161,7 +159,7 @@ impl Directory {
         &self.path
     }
 
-    /// Path of the snapshots.
+    /// Path of the folder of snapshots.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {
         self.path.join(SNAPSHOTS)
@@ -176,13 +174,13 @@ impl Directory {
     /// Opens the log. Only one can be open.
     ///
     /// # Errors
-    /// If it is gone or damaged, or the disk fails.
+    /// If it is missing or damaged, or the disk fails.
     pub fn open_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
         self.open_log_to(Purpose::Work)
     }
 
-    /// Opens the log to read it, in a directory on a disk that is read only ([`crate::read_only`]): no
-    /// file is changed. Only one can be open.
+    /// Opens the log for inspection, in a directory on a read-only disk ([`crate::read_only`]): no file is changed.
+    /// Only one can be open.
     ///
     /// # Errors
     /// As [`Directory::open_log`].
@@ -193,7 +191,7 @@ impl Directory {
     fn open_log_to(&self, purpose: Purpose) -> Result<Box<dyn LogEngine>, OpenLogError> {
         let folder = self.path.join(LOG);
         let opened = match self.identity.engine {
-            // Its disk keeps in memory what is written.
+            // Its disk keeps writes in memory.
             EngineKind::Segment => self.open_segments(&folder),
             EngineKind::RocksDb => self.open_rocks(&folder, purpose)?,
         };
@@ -235,7 +233,7 @@ impl Directory {
         Err(OpenLogError::RocksDbMissing(self.path.clone()))
     }
 
-    /// Creates the log, or takes an empty one of this replica that an interrupted creation left.
+    /// Creates the log, or adopts an empty one that an interrupted creation of this replica left.
     fn begin_log(&self) -> Result<(), CreateDirectoryError> {
         let folder = self.path.join(LOG);
         let failed = |source| CreateDirectoryError::Io { path: folder.clone(), source };
@@ -281,7 +279,7 @@ impl Directory {
     }
 }
 
-/// Makes a folder that a loss of power does not take away again, and those that it is in.
+/// Creates a folder and its parents durably.
 fn make_folder(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     let parent = folder_of(folder);
     let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;

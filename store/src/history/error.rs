@@ -24,10 +24,10 @@ pub enum HistoryError {
     /// The underlying error.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// The file was written by something else: look at another replica.
+    /// The snapshot's membership cannot be read, so another program wrote the file: inspect another replica.
     #[error("{}: the snapshot does not say who the replicas are: look at another replica", .0.display())]
     Agreed(PathBuf),
-    /// A snapshot is missing: look at another replica.
+    /// A snapshot is missing: inspect another replica.
     #[error(
         "{}: the log begins after entry {base}, and no snapshot leads up to it: a snapshot is missing; \
          look at another replica", path.display()
@@ -38,7 +38,7 @@ pub enum HistoryError {
         /// Start of the log.
         base: LogIndex,
     },
-    /// The log lost its end: look at another replica, or replay all that is there.
+    /// The log lost its end: inspect another replica, or replay all entries that are there.
     #[error(
         "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; look \
          at another replica, or replay what there is with --all", path.display()
@@ -51,7 +51,7 @@ pub enum HistoryError {
         /// Last entry of the log.
         last: LogIndex,
     },
-    /// Ask for a later version: what led to this one was thrown away.
+    /// The commands before this version were compacted: request a later version.
     #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
     TooOld {
         /// Requested version.
@@ -59,8 +59,8 @@ pub enum HistoryError {
         /// Oldest available version.
         oldest: Version,
     },
-    /// Ask for an earlier version, look at a replica that is further, or take the entries, too, that
-    /// are not known to be committed.
+    /// The log does not reach this version: request an earlier one, inspect a replica that is further ahead, or include
+    /// entries that are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
         /// Requested version.
@@ -70,7 +70,7 @@ pub enum HistoryError {
         /// The last entry that was replayed.
         last: LogIndex,
     },
-    /// Use the version of this program that wrote the entry.
+    /// The entry's version is unknown: use the version of this program that wrote it.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
         /// Index of the entry.
@@ -78,8 +78,7 @@ pub enum HistoryError {
         /// The reason.
         source: CodecError,
     },
-    /// This log leads to another state than its leader had: it is not the one to trust. Compare with
-    /// the other replicas.
+    /// This log leads to another state than its leader had: compare with the other replicas before trusting it.
     #[error(
         "at entry {at} the outcomes are not those that the leader had: compare with the other replicas"
     )]
@@ -87,7 +86,7 @@ pub enum HistoryError {
         /// Index of the entry with the leader's head.
         at: LogIndex,
     },
-    /// A defect of Omega: please report it.
+    /// The audit failed, a defect of Omega: please report it.
     #[error("at version {version} the cell is wrong, please report it: {source}")]
     Audit {
         /// The version.

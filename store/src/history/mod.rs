@@ -65,7 +65,7 @@ use omega_core::Version;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Position of a snapshot, and its content or its damage.
+/// Position of a snapshot, with its content or the error in it.
 pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
 
 /// Bytes of entries that are read at once.
@@ -79,11 +79,11 @@ pub struct History {
     log: Box<dyn LogEngine>,
 }
 
-/// Opens the directory of a replica to look at it.
+/// Opens the directory of a replica for inspection.
 ///
 /// # Errors
-/// If it is none, is in use, or cannot be read; or if its log is kept in RocksDB, and this program was
-/// built without it.
+/// If it is no directory, is in use, or cannot be read; or if its log is in RocksDB and this program was built without
+/// it.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
     let disk = Arc::new(ReadOnlyDisk::default());
     let directory = Directory::open(disk.clone(), path, Expected::default())?;
@@ -93,18 +93,18 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
     Ok(History { directory, snapshots, log })
 }
 
-/// The cell at a version, from the directory of a replica. The last applied entries are often not
-/// recorded as committed there: then the version is reached with [`Which::All`] only.
+/// Returns the cell at a version, from the directory of a replica. The last applied entries are often not recorded as
+/// committed there; then only [`Which::All`] reaches the version.
 ///
 /// # Errors
-/// As [`open`], or if the version is not there any more or not yet.
+/// As [`open`], or if the version is not available.
 pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
     let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
     Ok(open(path)?.replay(&options)?.into_cell())
 }
 
 impl History {
-    /// Owner of the history.
+    /// Identity of the directory.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.directory.identity()
@@ -128,7 +128,7 @@ impl History {
         self.log.torn()
     }
 
-    /// The snapshots, ascending, each checked to its last byte.
+    /// Checks every byte of all snapshots, and returns them in ascending order.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -137,7 +137,7 @@ impl History {
         Ok(positions.into_iter().map(|at| (at, self.snapshots.check(at))).collect())
     }
 
-    /// Entries from an index on: some of them, and none only if there are no more.
+    /// Reads some entries from an index on; returns none only at the end of the log.
     ///
     /// # Errors
     /// If they cannot be read.

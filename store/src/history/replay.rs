@@ -1,4 +1,4 @@
-//! The cell as it becomes, command by command.
+//! Replay of a cell's history, command by command.
 
 use super::{History, HistoryError};
 use crate::codec;
@@ -7,21 +7,21 @@ use crate::replica::{Agreed, Fingerprint};
 use omega_cellstate::Cell;
 use omega_core::Version;
 
-/// Selection of the replayed entries.
+/// Selection of the entries to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
     /// Those that are known to be committed.
     #[default]
     Committed,
-    /// All that the log has. The last ones may never have been committed, and another leader's may
-    /// have taken their place.
+    /// All entries of the log. The last ones may never have been committed, and may have been replaced on other
+    /// replicas.
     All,
 }
 
-/// Way to replay.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Last version; `None` replays to the end.
+    /// Last version to reach; `None` replays to the end.
     pub to: Option<Version>,
     /// Selection of the entries.
     pub which: Which,
@@ -29,7 +29,7 @@ pub struct ReplayOptions {
     pub audit_every: Option<u64>,
 }
 
-/// A cell that was made of a snapshot and entries after it.
+/// A cell built from a snapshot and the entries after it.
 #[derive(Debug)]
 pub struct Replay {
     cell: Cell,
@@ -45,11 +45,11 @@ pub struct Replay {
 }
 
 impl History {
-    /// Replays entries on the newest snapshot not after `to`, or, without `to`, on the oldest one,
-    /// so that all entries are checked.
+    /// Replays entries onto the newest snapshot not after `to`, or without `to` onto the oldest one, so that all
+    /// entries are checked.
     ///
     /// # Errors
-    /// If the version is not there, an entry cannot be applied, or the cell is found wrong.
+    /// If the version is not available, an entry cannot be applied, or an audit fails.
     pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
         replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
@@ -78,7 +78,7 @@ impl History {
         }
     }
 
-    /// The newest state that is not after a version, or the oldest one, with no entry applied yet.
+    /// Restores the newest snapshot not after a version, or without a version the oldest one, and applies no entry yet.
     ///
     /// # Errors
     /// If there is none.
@@ -104,7 +104,7 @@ impl History {
         }
     }
 
-    /// The state of a snapshot, or that before the first command.
+    /// The state of a snapshot, or the initial state.
     fn restore(&self, at: Option<Position>) -> Result<Replay, HistoryError> {
         let Some(position) = at else {
             let kinds = self.identity().origin.kinds.clone();
@@ -116,8 +116,8 @@ impl History {
         Ok(Replay::new(cell, position, agreed.fingerprint))
     }
 
-    /// The last entry to replay on a state. None follows a snapshot that the log does not contain:
-    /// it came from another replica, and the log before it is useless.
+    /// The last entry to replay. None if the log does not contain the snapshot's position: the snapshot came from
+    /// another replica, and the log before it is useless.
     fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
         let last = self.log.bounds().last.index;
         let committed = self.log.hard_state().commit;
@@ -157,13 +157,13 @@ impl Replay {
         &self.cell
     }
 
-    /// The cell, to go on with.
+    /// The cell, by value.
     #[must_use]
     pub fn into_cell(self) -> Cell {
         self.cell
     }
 
-    /// The entry of the snapshot that it began with; 0 if it began with nothing.
+    /// Position of the snapshot that it began with; 0 without one.
     #[must_use]
     pub fn base(&self) -> Position {
         self.base
@@ -181,8 +181,7 @@ impl Replay {
         self.position
     }
 
-    /// The fingerprint of the history up to there: replicas that applied the same have the same.
-    /// There is none in the midst of an entry.
+    /// The fingerprint of the history so far, equal on replicas that applied the same entries. `None` within an entry.
     #[must_use]
     pub fn fingerprint(&self) -> Option<u64> {
         self.is_whole.then(|| self.fingerprint.value())
@@ -194,19 +193,19 @@ impl Replay {
         self.commands
     }
 
-    /// Number of times the cell was audited, each time with success.
+    /// Number of audits, all successful.
     #[must_use]
     pub fn audits(&self) -> u64 {
         self.audits
     }
 
-    /// Applies an entry, which must be the next one.
+    /// Applies the next entry.
     ///
     /// # Errors
-    /// If it cannot be read, or the outcomes are not those of the leader.
+    /// If it cannot be read, or its outcomes differ from the leader's.
     ///
     /// # Panics
-    /// If it is not the next one.
+    /// If it is not the next entry.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
         self.apply_until(entry, &ReplayOptions::default())
     }

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// Open it, or choose another place: no log is ever written over.
+    /// The log exists: open it, or choose another place. A log is never overwritten.
     #[error("{} holds a log already: open it, or choose another folder", .0.display())]
     Exists(PathBuf),
-    /// Make room and try again.
+    /// The disk is full: make room and try again.
     #[error("{}: the disk is full; make room and try again", .0.display())]
     Full(PathBuf),
-    /// Mend the disk or the folder and try again.
+    /// A disk error: repair the disk or the folder and try again.
     #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -30,22 +30,22 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Name the right folder. If this one held a log before, the replica has forgotten its vote:
+    /// There is no log: name the right folder. If the folder held one before, the replica has forgotten its vote:
     /// remove it from the cell and add a new one.
     #[error("{} holds no log: name the right folder, or remove this replica and add a new one", .0.display())]
     Missing(PathBuf),
-    /// Stop the other process first: two writers would destroy the log.
+    /// Another process has it open: stop that process, since two writers would destroy the log.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// Use the version of this program that wrote it.
+    /// The format is unknown: use the version of this program that wrote it.
     #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u32,
     },
-    /// Name the right folder: this is the log of another replica.
+    /// The log belongs to another replica: name the right folder.
     #[error("{} belongs to replica {} of cell {}, not to {} of {}: name the right folder",
         path.display(), found.1, found.0, wanted.1, wanted.0)]
     OtherReplica {
@@ -56,30 +56,29 @@ pub enum OpenError {
         /// Requested owner.
         wanted: (CellId, ReplicaId),
     },
-    /// The beginning of a segment is no header any more, or the file has another length than when
-    /// it was made. Remove this replica and add a new one.
+    /// A segment has an invalid header or another length than when it was created: remove this replica and add a new
+    /// one.
     #[error("{} is damaged: remove this replica and add a new one", .0.display())]
     BadSegment(PathBuf),
-    /// A segment that is needed is not there. Put it back, or remove this replica and add a new one.
+    /// A needed segment is missing: restore it, or remove this replica and add a new one.
     #[error("{} is missing: put it back, or remove this replica and add a new one", .0.display())]
     SegmentMissing(PathBuf),
-    /// Synced data that is missing. The entries before are good, but more were
-    /// promised: remove this replica and add a new one.
+    /// Synced data is missing. The entries before it are intact, but the replica acknowledged more: remove it and add a
+    /// new one.
     #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}), although it was synced: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,
         /// Offset of the record.
         offset: u64,
-        /// Number of the record that is, or should be, there.
+        /// Number of the missing record.
         record: u64,
-        /// The entry that would come next.
+        /// Index of the first missing entry.
         index: LogIndex,
         /// The damage.
         damage: Damage,
     },
-    /// The files of a log that another library keeps are damaged or missing. Remove this replica and
-    /// add a new one.
+    /// The files of RocksDB are damaged or missing: remove this replica and add a new one.
     #[error("{}: {detail}; remove this replica and add a new one", path.display())]
     Library {
         /// Path of the folder.
@@ -87,7 +86,7 @@ pub enum OpenError {
         /// Underlying error.
         detail: Box<str>,
     },
-    /// Mend the disk and try again.
+    /// A disk error: repair the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.

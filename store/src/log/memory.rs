@@ -1,7 +1,6 @@
-//! A log that is nowhere but in memory: for tests, for measurements of everything else, and for
-//! cells that need not survive their process.
+//! A log in memory only: for tests, for measurements without a disk, and for cells that need not survive their process.
 //!
-//! It keeps the promises of a log as long as it lives; a crash leaves nothing.
+//! It gives the guarantees of a log while the process lives; nothing survives a crash.
 
 use super::{
     Batch, Bounds, Entry, HardState, LogEngine, LogIndex, Position, ReadError, WriteError,
@@ -14,7 +13,7 @@ pub struct MemoryLog {
     base: Position,
     entries: VecDeque<Entry>,
     hard_state: HardState,
-    /// Bytes of data in the log, and of all appended data.
+    /// Bytes of data in the log, and of all data ever appended.
     bytes: (u64, u64),
 }
 

@@ -3,23 +3,21 @@
 //! ```text
 //!            base            first                          last
 //!   ─ ─ ─ ─ ─┬──────┬──────┬──────┬──────┬──────┬──────┬──────┐
-//!  forgotten │ 41 ·2│ 42 ·2│ 43 ·2│ 44 ·3│ 45 ·3│ 46 ·3│ 47 ·5│   index · term
+//!   compacted│ 41 ·2│ 42 ·2│ 43 ·2│ 44 ·3│ 45 ·3│ 46 ·3│ 47 ·5│   index · term
 //!   ─ ─ ─ ─ ─┴──────┴──────┴──────┴──────┴──────┴──────┴──────┘
 //! ```
 //!
-//! An engine keeps them on a disk. There are several, because what is best differs: see
-//! ARCHITECTURE.md for what was measured. All keep the same promises, and the same tests check
-//! them:
+//! An engine stores it on a disk. The engines differ in cost (see BENCHMARKS.md), but give the same guarantees, which
+//! the same tests check:
 //!
-//! - A batch is one: after a crash all of it is there, or nothing.
-//! - Batches are in order: if one is there, so are all before it.
-//! - What was synced is there after any crash, or opening fails and names the file and the place.
-//!   No entry is ever skipped, and none is made up.
-//! - After a write or a sync that failed, nobody knows what the disk holds: the engine refuses all
-//!   further work, and opening it again shows what is there. The one exception is a disk that is
-//!   full: then nothing was written, and the same batch can be tried again.
+//! - A batch is atomic: after a crash all of it is there, or nothing.
+//! - Batches are ordered: if one is there, so are all before it.
+//! - Synced data is there after any crash, or opening fails and names the file and the offset. No entry is skipped or
+//!   invented.
+//! - After a failed write or sync the content of the disk is unknown: the engine rejects all further work until it is
+//!   opened again. The one exception is a full disk: then nothing was written, and the same batch can be tried again.
 //!
-//! The state of the cell is not here: it is the last snapshot and the entries after it.
+//! The state of the cell is not here: it is the last snapshot plus the entries after it.
 
 mod error;
 pub mod memory;
@@ -36,19 +34,19 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The position of an entry in the log. The first has 1.
+/// The index of an entry in the log, from 1.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct LogIndex(pub u64);
 
-/// The reign of one leader. Terms only grow.
+/// A Raft term: the time of at most one leader. Terms only grow.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Term(pub u64);
 
-/// One replica of a cell. A replica that was removed never comes back under its id.
+/// The id of a replica. The id of a removed replica is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaId(pub u64);
 
@@ -78,7 +76,7 @@ impl LogIndex {
     }
 }
 
-/// Names an entry: no two entries of a cell's history have the same index and term.
+/// Position of an entry: its index and term, which identify it within a cell's history.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -90,7 +88,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Whether a log that ends here is at least as up to date as one that ends there, as votes compare them.
+    /// Whether a log that ends here is at least as up to date as one that ends at `other`, in the sense of Raft's vote.
     #[must_use]
     pub fn covers(self, other: Position) -> bool {
         (self.term, self.index) >= (other.term, other.index)
@@ -100,7 +98,7 @@ impl Position {
 /// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
-    /// Commands for the cell; none where a new leader begins.
+    /// Commands for the cell; empty for the first entry of a new leader.
     Commands,
     /// A new membership.
     Membership,
@@ -109,27 +107,27 @@ pub enum EntryKind {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name.
+    /// Its position.
     pub position: Position,
     /// Kind of the entry.
     pub kind: EntryKind,
-    /// Its content, which the log does not look into. Clones share it.
+    /// Its content, opaque to the log. Clones share it.
     pub data: Bytes,
 }
 
 /// Durable state of a replica beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardState {
-    /// The highest term that it has seen.
+    /// The highest term seen.
     pub term: Term,
-    /// For whom it has voted in that term.
+    /// The vote in that term.
     pub vote: Option<ReplicaId>,
     /// Index up to which entries are known to be committed.
     pub commit: LogIndex,
 }
 
 impl HardState {
-    /// The higher term with its vote; the commit index stays.
+    /// The higher term with its vote; the commit index is unchanged.
     #[must_use]
     pub fn joined(self, other: HardState) -> HardState {
         match self.term.cmp(&other.term) {
@@ -140,17 +138,17 @@ impl HardState {
     }
 }
 
-/// State that a replica that synced its log may have acknowledged to others.
+/// The most that a replica may have acknowledged after a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// The end of the log: all up to there may have been acknowledged.
+    /// The end of the log; every entry up to it may have been acknowledged.
     pub last: Position,
     /// The term and the vote.
     pub hard_state: HardState,
 }
 
 impl Promise {
-    /// Both promises.
+    /// The maximum of both promises.
     #[must_use]
     pub fn joined(self, other: Promise) -> Promise {
         let last = if self.last.covers(other.last) { self.last } else { other.last };
@@ -170,7 +168,7 @@ impl Promise {
 /// Invariant: the entries have consecutive indices, and their terms do not fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// New entries. Those that the log has from the first one's index on are replaced.
+    /// New entries. They replace those of the log from the first one's index on.
     pub entries: Vec<Entry>,
     /// The new hard state, if it changed.
     pub hard_state: Option<HardState>,
@@ -183,11 +181,11 @@ impl Batch {
         self.entries.is_empty() && self.hard_state.is_none()
     }
 
-    /// Stops a caller that would break the log.
+    /// Panics on a batch that would break the log.
     ///
     /// # Panics
-    /// If the batch does not follow from what the log holds, breaks its own invariant, or has more
-    /// than [`BATCH_BYTES_MAX`] bytes of data.
+    /// If the batch does not follow the log's end, breaks its own invariant, or has more than [`BATCH_BYTES_MAX`] bytes
+    /// of data.
     pub fn check(&self, bounds: Bounds) {
         let Some(first) = self.entries.first().map(|entry| entry.position.index) else { return };
         assert!(first > bounds.base.index, "entry {first} was forgotten, the base is {bounds:?}");
@@ -202,14 +200,14 @@ impl Batch {
     }
 }
 
-/// Bytes of data in one batch: many times what a replica takes in one message, and little enough
-/// that offsets in a file have 32 bits.
+/// Maximum bytes of data in one batch: many times a replica's largest message, and small enough for 32-bit offsets in a
+/// file.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// Contents of an engine.
+/// Range of an engine's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The entry before the first one: all up to it are forgotten.
+    /// The entry before the first one; everything up to it is compacted.
     pub base: Position,
     /// The last entry, or the base if there is none.
     pub last: Position,
@@ -225,8 +223,8 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The last hard state that was written.
     fn hard_state(&self) -> HardState;
 
-    /// Writes a batch, which is safe after the next [`LogEngine::sync`]. Its first entry must have
-    /// an index above the base's and at most one above the last's.
+    /// Writes a batch, which becomes durable with the next [`LogEngine::sync`]. Its first index must be above the
+    /// base's and at most one above the last.
     ///
     /// # Errors
     /// If the disk is full or fails.
@@ -235,19 +233,17 @@ pub trait LogEngine: fmt::Debug + Send {
     /// If the batch does not follow: see [`Batch::check`].
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
-    /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting
-    /// requests allow.
+    /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting requests allow.
     ///
     /// # Errors
     /// If the disk fails; unsynced batches may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
-    /// Reads entries from an index on, at least one if there is one, and more while all together
-    /// have at most `bytes_max` bytes of data. They are appended to `entries`; none is if the log
-    /// does not hold the first one.
+    /// Appends entries from an index on to `entries`: at least one if it exists, and more up to `bytes_max` bytes of
+    /// data in all; none if the log lacks the first one.
     ///
     /// # Errors
-    /// If what was written cannot be read back.
+    /// If the data cannot be read back.
     fn read(
         &mut self,
         from: LogIndex,
@@ -258,7 +254,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The term of an entry in the log, or of the base.
     ///
     /// # Errors
-    /// If what was written cannot be read back.
+    /// If the data cannot be read back.
     fn term(&mut self, index: LogIndex) -> Result<Option<Term>, ReadError> {
         let bounds = self.bounds();
         if index == bounds.base.index {
@@ -271,23 +267,21 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(entries.first().map(|entry| entry.position.term))
     }
 
-    /// Forgets all entries up to a position, which the log has. Their room is reused in time. Safe
-    /// after the next sync.
+    /// Drops all entries up to a position in the log. Their space is reused later. Durable with the next sync.
     ///
     /// # Errors
     /// If the disk fails.
     fn compact(&mut self, base: Position) -> Result<(), WriteError>;
 
-    /// Replaces the log by an empty one after a position that it need not have: that of a snapshot
-    /// from another replica. It is safe, with the hard state, when this returns; a crash leaves the
-    /// old log or the new one.
+    /// Replaces the log by an empty one after any position, such as that of a received snapshot. The new log and the
+    /// hard state are durable on return; a crash leaves the old log or the new one.
     ///
     /// # Errors
     /// If the disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
 
-    /// Does work ahead of a later append, such as allocating space. Optional; best called after the
-    /// requests that waited for a sync are answered.
+    /// Prepares a later append, for example by allocating space. Optional; best called after the requests that waited
+    /// for a sync are answered.
     ///
     /// # Errors
     /// If the disk fails. A full disk is no error here.
@@ -295,9 +289,8 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(())
     }
 
-    /// State that the replica may have acknowledged before its start, and the log does not have:
-    /// its end was torn by a loss of power, or damaged afterwards, which cannot be distinguished.
-    /// `None` once the log contains as much.
+    /// The promise that the replica may have made before its start and that the log does not keep: its end was torn by
+    /// a loss of power, or damaged afterwards, which cannot be distinguished. `None` once the log reaches it.
     fn doubt(&self) -> Option<Promise> {
         None
     }
@@ -315,10 +308,10 @@ pub trait LogEngine: fmt::Debug + Send {
         None
     }
 
-    /// Number of bytes it has on the disk.
+    /// Bytes of the log's files.
     fn bytes_on_disk(&self) -> u64;
 
-    /// Number of bytes it has written since it was opened, but for those that only make room.
+    /// Bytes written since it was opened, without those that only allocate space.
     fn bytes_written(&self) -> u64;
 }
 
@@ -332,9 +325,8 @@ pub enum WriteError {
         /// Path of the file or folder.
         path: PathBuf,
     },
-    /// Unknown outcome: data written since the last sync may be lost. Answer no request, and do not
-    /// retry: a second sync that succeeds proves nothing. Repair the disk and start the replica
-    /// again.
+    /// The outcome is unknown: data written since the last sync may be lost. Answer no request, and do not retry: a
+    /// second sync that succeeds proves nothing. Repair the disk and start the replica again.
     #[error(
         "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
         path.display()
@@ -354,17 +346,17 @@ pub enum WriteError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file was damaged after it was opened. Restore the replica: see docs/recovery.md.
+    /// The file was damaged after it was opened: restore the replica, see docs/durability.md.
     #[error("{}: entry {index} at byte {offset} was damaged: remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,
-        /// The place.
+        /// The offset in the file.
         offset: u64,
         /// Index of the entry.
         index: LogIndex,
     },
-    /// Mend the disk and start the replica again.
+    /// A disk error: repair the disk and start the replica again.
     #[error("{}: {source}; mend the disk and start the replica again", path.display())]
     Io {
         /// Path of the file.

@@ -1,9 +1,8 @@
-//! Checks of a message before raft gets it.
+//! Checks of messages before raft processes them.
 //!
-//! Raft trusts its peers and panics on impossible messages. So messages are checked against this
-//! replica's state before. Most invalid ones come from unknown senders or are forged, and are
-//! dropped. Two kinds prove that a replica has lost entries that it had acknowledged; then the
-//! replica must stop.
+//! Raft trusts its peers and panics on impossible messages. So messages are first checked against this replica's state.
+//! Most invalid ones are forged or come from unknown senders, and are dropped. Two kinds prove that a replica has lost
+//! entries that it had acknowledged; then the replica must stop.
 
 use super::message::{Message, MessageKind};
 use super::window::Window;
@@ -12,30 +11,31 @@ use crate::membership::MembershipChange;
 use omega_core::limits::ENTRY_BYTES_MAX;
 use raft::{RawNode, StateRole};
 
-/// Terms beyond this are forged: at one election a millisecond they would take ten million years.
+/// Terms above this are forged: at one election per millisecond they would take ten million years.
 const TERM_MAX: u64 = 1 << 58;
 
-/// Entries in one message: it is bounded in bytes, and no entry is empty except a leader's first.
+/// Maximum number of entries in one message. A message is bounded in bytes, and no entry is empty except a leader's
+/// first.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Longest context returned with a reply: raft's own has one word, and the id of a read three.
+/// Longest context that is returned with a reply: raft's own has one word, and the id of a read three.
 const CONTEXT_BYTES_MAX: usize = 64;
 
-/// Error of a message that was rejected.
+/// Error of a rejected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// Its receiver is another replica, or its sender this one.
+    /// The receiver is another replica, or the sender is this one.
     #[error("the message is not from another replica to this one")]
     Misdirected,
-    /// It is inconsistent: forged, or damaged on its way.
+    /// The message is inconsistent: forged, or damaged on its way.
     #[error("the message is invalid: {0}")]
     Malformed(&'static str),
-    /// It refers to entries that this replica, the leader, does not have.
+    /// The message refers to entries that this replica, the leader, does not have.
     #[error("the message is about an entry that its leader does not have")]
     Beyond,
-    /// The leader knows that this replica had entries up to an index that it does not have: its log
-    /// lost its end. The replica must not vote or acknowledge any more.
+    /// The leader knows that this replica acknowledged entries that it does not have: its log lost its end. The replica
+    /// must not vote or acknowledge any more.
     #[error(
         "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
          its log lost its end; remove it from the cell and add a new replica with another id"
@@ -78,11 +78,11 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
     }
     check_form(message)?;
     if message.kind == MessageKind::Transfer && raft.state != StateRole::Leader {
-        // A follower's raft would send it on, and panics because it has a term.
+        // A follower's raft would forward it, and panics because it has a term.
         return Err(MessageError::Malformed("this replica does not lead"));
     }
     if message.term.0 < raft.term && message.kind != MessageKind::ReadIndex {
-        // Raft answers it or drops it, and looks at nothing else in it.
+        // Raft answers or drops it without reading the rest.
         return Ok(());
     }
     let last = LogIndex(raft.raft_log.last_index());
@@ -93,7 +93,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
         }
         MessageKind::Append => check_committed(message, raw),
         MessageKind::Snapshot => check_snapshot(message, raw),
-        // Only the leader of this term reads it: a leader of a higher term is not this replica.
+        // Only the leader of this term reads it, and the leader of a higher term is another replica.
         MessageKind::Appended | MessageKind::Heard
             if raft.state == StateRole::Leader && message.term.0 == raft.term =>
         {
@@ -107,7 +107,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
 /// Checks a message independently of its receiver.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
-    // A follower's question how far to read is of no term, and raft panics where it has one.
+    // A follower's ReadIndex request has no term; raft panics if it has one.
     let has_term = message.kind != MessageKind::ReadIndex;
     if message.term.0 > TERM_MAX || (message.term != Term(0)) != has_term {
         return malformed("its term");
@@ -196,7 +196,7 @@ fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), Messa
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);
     if message.at.index < committed {
-        // Raft answers with what is committed, and appends nothing.
+        // Raft answers with the committed index, and appends nothing.
         return Ok(());
     }
     let offered = message.entries.iter().map(|entry| entry.position);

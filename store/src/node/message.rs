@@ -1,7 +1,7 @@
-//! Messages between replicas, in our own types.
+//! Messages between replicas, in Omega's own types.
 //!
-//! Raft's own types are made of generated code with a parser that has known faults, so no byte from
-//! outside goes through it: messages are these types, and are converted field by field.
+//! Raft's own types come from generated code whose parser has known faults. So no external byte reaches that parser:
+//! messages have these types, and are converted field by field.
 
 use super::window;
 use crate::log::{Entry, LogIndex, Position, ReplicaId, Term};
@@ -17,7 +17,7 @@ pub struct Message {
     pub kind: MessageKind,
     /// Sender.
     pub from: ReplicaId,
-    /// For whom it is.
+    /// Receiver.
     pub to: ReplicaId,
     /// The sender's term.
     pub term: Term,
@@ -28,28 +28,28 @@ pub struct Message {
     pub commit: Position,
     /// Entries to append, in order.
     pub entries: Vec<Entry>,
-    /// Whether the answer is no.
+    /// Whether the reply is a rejection.
     pub reject: bool,
     /// Index at which the logs may match, if entries were rejected.
     pub hint: LogIndex,
-    /// Index from which the sender needs a snapshot, if any.
+    /// Index from which the sender needs a snapshot, if it needs one.
     pub wants_snapshot: LogIndex,
     /// Returned with the reply.
     pub context: Bytes,
-    /// The snapshot that is offered.
+    /// The offered snapshot.
     pub snapshot: Option<SnapshotOffer>,
 }
 
-/// A snapshot that the sender has and the receiver needs.
+/// A snapshot of the sender that the receiver needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotOffer {
-    /// The last entry that is in it.
+    /// Position of the last included entry.
     pub position: Position,
     /// Membership at that position.
     pub membership: Membership,
 }
 
-/// Definition of a message.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
     /// The leader sends entries, or its commit index.
@@ -58,25 +58,25 @@ pub enum MessageKind {
     Appended,
     /// A candidate requests a vote.
     Vote,
-    /// The answer.
+    /// Reply to a vote request.
     Voted,
     /// A replica asks whether it would be elected (pre-vote).
     PreVote,
-    /// The answer.
+    /// Reply to a pre-vote request.
     PreVoted,
     /// The leader's heartbeat.
     Heartbeat,
-    /// The follower is, too.
+    /// Reply to a heartbeat.
     Heard,
     /// The follower is so far behind that it needs a snapshot.
     Snapshot,
-    /// The leader asks its successor to start an election at once.
+    /// The leader asks its successor to start an election at once (`MsgTimeoutNow`).
     StandNow,
-    /// A follower asks the leader to let another one lead.
+    /// A follower asks the leader to transfer leadership.
     Transfer,
-    /// A follower asks up to which index it must apply before it answers a read.
+    /// A follower asks for the index that it must apply before it answers a read.
     ReadIndex,
-    /// The answer.
+    /// Reply with that index.
     ReadIndexIs,
 }
 

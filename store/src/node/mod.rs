@@ -1,25 +1,24 @@
-//! One replica's part in the agreement: raft-rs, as a step machine without hands.
+//! The Raft node of one replica: raft-rs as a state machine that does no I/O.
 //!
 //! ```text
 //!    tick ─────────▶┌──────┐      ┌─▶ messages      send now
-//!    message ──────▶│      │      ├─▶ write         to the log, in order; then say `persisted`
+//!    message ──────▶│      │      ├─▶ write         to the log, in order; then call `persisted`
 //!    propose ──────▶│ Node ├──────┼─▶ install       replace the state by a snapshot
-//!    read ─────────▶│      │effects├─▶ committed     apply, in order; then say `applied`
-//!    persisted ────▶└──────┘      └─▶ reads         may be answered once that much is applied
+//!    read ─────────▶│      │effects├─▶ committed    apply, in order; then call `applied`
+//!    persisted ────▶└──────┘      └─▶ reads         answer once that index is applied
 //! ```
 //!
-//! It has no clock, no chance but a seeded generator, no disk and no network: a whole cell of
-//! replicas runs in one thread under a seed, and the same node runs in production. What happens
-//! when, is the caller's choice; that nothing happens too early, is decided here, in one place:
+//! It has no clock, no randomness except a seeded generator, no disk and no network. So a simulation runs all replicas
+//! of a cell in one thread under a seed, with the node that runs in production. The caller chooses when things happen;
+//! the node alone ensures that nothing happens too early:
 //!
-//! - A message that promises something is given out only when the write that it speaks of is
-//!   `persisted`, and so are all writes before it. A leader's entries are the exception: they promise
-//!   nothing yet, so they go out while its own disk writes them.
-//! - An entry is given out as committed only once a majority has it on its disks, and this
-//!   replica, too.
+//! - A message with a promise is released only when the write that it depends on, and all writes before it, are
+//!   `persisted`. A leader's entries are the exception: they promise nothing, so they are sent while its own disk
+//!   writes them.
+//! - An entry is released as committed only when a majority, including this replica, has it on disk.
 //!
-//! Raft draws its election timeouts from the system, so after each step the timeout is set to one
-//! of our own; and it panics on messages that cannot be, so each is checked before (`check.rs`).
+//! Raft draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
+//! one. It also panics on impossible messages, so each is checked before (`check.rs`).
 //!
 //! In reading order: `message`, `check`, `window`, this file, `votes`, `change`.
 
@@ -53,16 +52,16 @@ pub struct Settings {
     pub heartbeat_ticks: usize,
     /// Bytes of entries in one message, unless one entry has more.
     pub message_bytes: u64,
-    /// Unacknowledged messages with entries to one follower.
+    /// Maximum number of unacknowledged messages with entries to one follower.
     pub messages_in_flight: usize,
-    /// Bytes of proposed, uncommitted entries. Beyond it, proposals are rejected.
+    /// Maximum bytes of proposed, uncommitted entries. Further proposals are rejected.
     pub uncommitted_bytes_max: u64,
-    /// Seed of the node's random timeouts. No two replicas should have the same.
+    /// Seed of the node's random timeouts, different on each replica.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// With ticks of 50 ms: an election after half a second to a second of silence.
+    /// With ticks of 50 ms: an election after half a second to a second without a leader.
     fn default() -> Settings {
         Settings {
             election_ticks: 10,
@@ -75,7 +74,7 @@ impl Default for Settings {
     }
 }
 
-/// Initial state of a node, from the disk.
+/// Persistent state of a node at its start.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Id of the replica.
@@ -84,7 +83,7 @@ pub struct Start {
     pub base: Position,
     /// Membership at that position.
     pub membership: Membership,
-    /// Promises.
+    /// Term, vote and commit index.
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
@@ -99,7 +98,7 @@ pub struct Leadership {
     pub term: Term,
     /// Leader, if known.
     pub leader: Option<ReplicaId>,
-    /// Whether it is this one.
+    /// Whether this replica is the leader.
     pub is_leader: bool,
 }
 
@@ -119,21 +118,21 @@ pub struct Write {
 pub struct Effects {
     /// Messages to send; they may be lost.
     pub messages: Vec<Message>,
-    /// To be written.
+    /// Write to the log.
     pub write: Option<Write>,
     /// The received snapshot that replaces the state, as passed to [`Node::receive`].
     pub install: Option<SnapshotOffer>,
-    /// To be applied.
+    /// Entries to apply.
     pub committed: Vec<Entry>,
     /// Reads that may be answered once the entry with this index is applied.
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Reason why nothing was proposed. Nothing changed.
+/// Reason why a proposal was rejected. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
-    /// Ask the leader.
+    /// This replica does not lead: ask the leader.
     #[error("this replica does not lead")]
     NotLeader,
     /// Too much is uncommitted, or leadership is being transferred: try again later.
@@ -141,7 +140,7 @@ pub enum ProposeError {
     Busy,
 }
 
-/// The Raft state machine of one replica. See the head of the file.
+/// The Raft state machine of one replica. See the module documentation.
 pub struct Node {
     raw: RawNode<Window>,
     membership: Membership,
@@ -156,8 +155,8 @@ pub struct Node {
     hard_state_written: HardState,
     /// The snapshot that was offered last.
     offered: Option<SnapshotOffer>,
-    /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
-    /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
+    /// An accepted snapshot, with the write after which it is durable. Until then raft considers the entries before it
+    /// unapplied, and would fail to read them if it stood for election.
     installing: Option<(u64, LogIndex)>,
     /// Position up to which it may have acknowledged entries that it lost.
     doubt: Option<Position>,
@@ -189,7 +188,7 @@ impl Node {
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
-        // A log is compacted, and a snapshot received, only as far as entries are committed.
+        // Compaction and received snapshots only cover committed entries.
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
         let mut window = Window::new(base, &membership, hard_state);
@@ -228,7 +227,7 @@ impl Node {
         };
         node.settle();
         if node.is_alone() {
-            // Nobody else could be elected.
+            // No other replica could be elected.
             node.campaign();
         }
         node
@@ -240,7 +239,7 @@ impl Node {
         ReplicaId(self.raw.raft.id)
     }
 
-    /// The leader.
+    /// The role and the leader.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         let raft = &self.raw.raft;
@@ -301,8 +300,7 @@ impl Node {
         self.raw.store().entry(index).map(window::from_raft)
     }
 
-    /// For a leader, the index up to which each other replica's log is known to match and to be
-    /// synced.
+    /// For a leader, the index up to which each other replica's log matches and is synced.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
         let progress = self.raw.raft.prs().iter();
@@ -312,35 +310,35 @@ impl Node {
         list
     }
 
-    /// A moment has passed.
+    /// Advances the node's time by one tick.
     pub fn tick(&mut self) {
         let leads_at_once = self.is_alone() && !self.leadership().is_leader;
         if self.cannot_lead_alone() {
             return;
         }
         if self.installing.is_some() || leads_at_once && !self.held.is_empty() {
-            // Raft cannot lead at once while a follower's writes are under way.
+            // As the only voter, raft cannot lead at once while writes are under way.
             return;
         }
         self.raw.tick();
         self.settle();
     }
 
-    /// Stands for election now.
+    /// Starts an election.
     pub fn campaign(&mut self) {
         if self.installing.is_some() || self.cannot_lead_alone() {
             return;
         }
-        // It fails only where raft will not have it.
+        // It fails only if raft rejects it.
         let _ = self.raw.campaign();
         self.settle();
     }
 
-    /// Handles a message of another replica. A message that offers a snapshot may be passed only
-    /// once the snapshot is received and loaded.
+    /// Handles a message of another replica. One that offers a snapshot may be passed only once the snapshot is
+    /// received and loaded.
     ///
     /// # Errors
-    /// If the message cannot be. If that is fatal, the replica must stop.
+    /// If the message is invalid. If the error is fatal, the replica must stop.
     pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
         self.check(message)?;
         let Some(raft) = message.to_raft() else {
@@ -355,7 +353,7 @@ impl Node {
         if message.kind == MessageKind::Snapshot {
             self.offered.clone_from(&message.snapshot);
         }
-        // It fails for answers from those who are no replicas any more.
+        // It fails for replies of removed replicas.
         let _ = self.raw.step(raft);
         self.settle();
         Ok(())
@@ -369,11 +367,11 @@ impl Node {
         check::check(message, &self.raw)
     }
 
-    /// Proposes commands. The answer is the name of their entry: if an entry of this name is
-    /// committed, it is this one; if another one of its index is, this one never will be.
+    /// Proposes commands, and returns the position of their entry. If another entry is committed at this index, this
+    /// one never will be.
     ///
     /// # Errors
-    /// If it does not lead, or too much is on its way.
+    /// If it does not lead, or too much is uncommitted.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<Position, ProposeError> {
         if self.raw.raft.state != StateRole::Leader {
             return Err(ProposeError::NotLeader);
@@ -382,20 +380,20 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Asks another voter to lead. [`Node::leadership`] shows whether it does.
+    /// Starts a transfer of leadership to another voter. [`Node::leadership`] shows whether it succeeds.
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
         self.settle();
     }
 
-    /// Asks up to where entries must be applied for a read that begins now to see all that was
-    /// answered before. The answer is in [`Effects::reads`], or never comes: ask again then.
+    /// Requests the index that must be applied for a read that begins now to be linearizable. The reply appears in
+    /// [`Effects::reads`], or is lost: then call again.
     pub fn read(&mut self, id: ReadId) {
         self.raw.read_index(id.to_bytes());
         self.settle();
     }
 
-    /// A snapshot is durable: offers it to replicas that are too far behind.
+    /// Offers a durable snapshot to replicas that are too far behind.
     pub fn snapshot_taken(&mut self, position: Position, membership: Membership) {
         self.raw.mut_store().offer(position, membership);
     }
@@ -406,8 +404,8 @@ impl Node {
         self.raw.store().take_wanted()
     }
 
-    /// Forgets entries up to an index that the newest snapshot contains, except for the last ones
-    /// with this many bytes in memory. Returns the entry before the remaining ones.
+    /// Drops entries up to an index that the newest snapshot contains, except for the last ones with this many bytes in
+    /// memory. Returns the position before the remaining ones.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
@@ -425,19 +423,19 @@ impl Node {
         needy
     }
 
-    /// Outcome of a snapshot that was sent: it arrived, or must be sent again.
+    /// Reports the outcome of a sent snapshot: it arrived, or must be sent again.
     pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
         let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.raw.report_snapshot(to.0, status);
         self.settle();
     }
 
-    /// The other replica cannot be reached now.
+    /// Reports that another replica cannot be reached now.
     pub fn unreachable(&mut self, id: ReplicaId) {
         self.raw.report_unreachable(id.0);
     }
 
-    /// All writes up to this one are durable.
+    /// Reports that all writes up to this number are durable.
     pub fn persisted(&mut self, number: u64) {
         while let Some(held) = self.held.pop_front_if(|held| held.needs <= number) {
             self.raw.on_persist_ready(held.ready);
@@ -453,13 +451,13 @@ impl Node {
         self.settle();
     }
 
-    /// The last durable entry on this disk.
+    /// The index of the last durable entry on this disk.
     #[must_use]
     pub fn safe(&self) -> LogIndex {
         LogIndex(self.raw.raft.raft_log.persisted)
     }
 
-    /// All entries up to this one are applied.
+    /// Reports that all entries up to this index are applied.
     pub fn applied(&mut self, index: LogIndex) {
         self.raw.advance_apply_to(index.0);
         self.settle();
@@ -541,7 +539,7 @@ impl Node {
         assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
         self.membership.clone_from(&offer.membership);
         self.raw.mut_store().restart(position);
-        // What the snapshot holds, or another leader replaced before it, is not missing.
+        // Entries in the snapshot, or replaced by another leader before it, are not missing.
         self.doubt.take_if(|doubt| doubt.index <= position.index);
         self.raw.mut_store().offer(position, offer.membership.clone());
         effects.install = Some(offer);
@@ -557,7 +555,7 @@ impl Node {
         }
     }
 
-    /// Messages in our words.
+    /// Converts raft's messages.
     fn outgoing(&self, messages: Vec<eraftpb::Message>) -> Vec<Message> {
         let convert = |message: eraftpb::Message| {
             let offer = self.raw.store().offer_of(&message);
@@ -578,7 +576,7 @@ impl Node {
     }
 }
 
-/// The batch, without what a planted mistake forgets.
+/// The batch, without the part that an injected bug omits.
 fn planted(mut batch: Batch) -> Batch {
     if omega_cellstate::planted!(HardStateApart) && !batch.entries.is_empty() {
         batch.hard_state = None;

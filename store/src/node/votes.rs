@@ -1,24 +1,24 @@
-//! Votes of replicas that may have acknowledged more than they have.
+//! Votes of replicas that may have acknowledged more entries than they have.
 //!
-//! After a loss of power the end of a log may be damaged in a way that does not show whether it was ever
-//! safe (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a
-//! position, and does not have them. A vote by what it has could elect a leader without them. So
+//! After a loss of power the end of a log may be damaged in a way that does not show whether it was ever synced
+//! (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a position, and
+//! lost them. A vote based on its log could elect a leader without them. So
 //!
-//! - a vote that it gives names that position, and a candidate whose log ends before it does not count it;
-//! - a candidate that is in doubt itself counts no vote, because its own one would be the first;
-//! - all votes count when every voter has given one. An entry that was committed is on the disks of a
-//!   majority, and less than a majority of the disks are damaged: one voter at least still has it, and
-//!   would not have voted for a candidate without it. So a loss of power everywhere does not stop a cell.
+//! - its vote includes that position, and a candidate whose log ends before it does not count the vote;
+//! - a candidate in doubt counts no votes, because its own vote would be the first;
+//! - if every voter has voted, all votes count. A committed entry is on the disks of a majority, and fewer disks than a
+//!   majority are damaged. So at least one voter still has it, and would not have voted for a candidate without it.
+//!   Thus a loss of power everywhere does not stop a cell.
 //!
-//! The doubt is over as soon as the log goes at least as far: every leader has all that was committed, so
-//! whoever has followed it so far has that, too.
+//! The doubt ends once the log reaches the position: every leader has all committed entries, so a follower that has
+//! caught up with one has them, too.
 
 use super::{Message, MessageKind, Node};
 use crate::log::{Position, ReplicaId, Term};
 use raft::StateRole;
 use std::collections::BTreeSet;
 
-/// The votes for one candidacy of this replica.
+/// Votes for this replica in its present candidacy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Votes {
     term: Term,
@@ -36,7 +36,7 @@ impl Node {
         self.doubt
     }
 
-    /// Adds the position of possibly lost entries to a vote.
+    /// Adds the doubt to a vote.
     pub(super) fn with_doubt(&self, mut message: Message) -> Message {
         if is_vote(&message) {
             message.at = self.doubt.unwrap_or_default();
@@ -57,7 +57,7 @@ impl Node {
         self.votes.granted.insert(message.from);
         if self.have_all_voted() {
             for held in std::mem::take(&mut self.votes.held) {
-                // It fails for votes of those who are no replicas any more.
+                // It fails for votes of removed replicas.
                 let _ = held.to_raft().map(|held| self.raw.step(held));
             }
             return false;
@@ -87,7 +87,7 @@ impl Node {
         self.doubt.take_if(|doubt| end.covers(*doubt));
     }
 
-    /// The position at which the log ends.
+    /// Position of the log's end.
     fn end(&self) -> Position {
         let window = self.raw.store();
         let index = window.last();
@@ -95,7 +95,7 @@ impl Node {
     }
 }
 
-/// The term of votes for a candidate: a pre-vote does not begin the next term.
+/// The term of votes for a candidate: a pre-vote does not start the next term.
 fn term_of(kind: MessageKind, candidate: Term) -> Term {
     if kind == MessageKind::PreVoted { Term(candidate.0 + 1) } else { candidate }
 }

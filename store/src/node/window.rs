@@ -1,8 +1,7 @@
 //! The end of the log in memory, as raft reads it.
 //!
-//! Raft reads entries and terms within a step, which must not wait for a disk. So all entries after
-//! the last compaction are in memory, too; snapshots bound their number. The disk is written later,
-//! and read only at the start.
+//! Raft reads entries and terms within a step, which must not wait for a disk. So all entries since the last compaction
+//! are also in memory; snapshots bound their number. The disk is written asynchronously, and read only at the start.
 
 use super::message::SnapshotOffer;
 use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
@@ -14,7 +13,7 @@ use raft::{GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Window of entries in flight; see the head of the file.
+/// The entries in memory. See the module documentation.
 ///
 /// Invariant: `entries` are consecutive from the one after `base` on.
 #[derive(Debug)]
@@ -23,14 +22,14 @@ pub(super) struct Window {
     entries: VecDeque<Entry>,
     bytes: u64,
     start: RaftState,
-    /// The newest snapshot on offer.
+    /// The newest offered snapshot.
     offer: Option<(Position, Membership)>,
     /// Whether a newer snapshot was needed.
     wanted: Cell<bool>,
 }
 
 impl Window {
-    /// The log of a replica that starts with a state at `base`.
+    /// The log of a replica whose state is that at `base`.
     pub(super) fn new(base: Position, membership: &Membership, hard_state: HardState) -> Window {
         let hard_state = raft::eraftpb::HardState {
             term: hard_state.term.0,
@@ -66,12 +65,12 @@ impl Window {
         self.wanted.take()
     }
 
-    /// The snapshot that is offered.
+    /// Position of the offered snapshot.
     pub(super) fn offered(&self) -> Option<Position> {
         self.offer.as_ref().map(|(position, _)| *position)
     }
 
-    /// Number of bytes the entries take.
+    /// Size of the entries in bytes.
     pub(super) fn bytes_in_memory(&self) -> u64 {
         self.bytes + (self.entries.len() * size_of::<Entry>()) as u64
     }
@@ -92,7 +91,7 @@ impl Window {
         self.entries.get(self.place(index)?).map(|entry| Term(entry.term))
     }
 
-    /// An entry, if it is here.
+    /// An entry in memory.
     pub(super) fn entry(&self, index: LogIndex) -> Option<&Entry> {
         self.entries.get(self.place(index)?)
     }
@@ -117,7 +116,7 @@ impl Window {
         }
     }
 
-    /// Drops entries up to an index, but keeps this many bytes in memory. Returns the new base.
+    /// Drops entries up to an index, but keeps this many bytes. Returns the new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
@@ -127,7 +126,7 @@ impl Window {
         self.base
     }
 
-    /// Restarts after a snapshot from another replica.
+    /// Restarts after a received snapshot.
     pub(super) fn restart(&mut self, base: Position) {
         self.entries.clear();
         self.bytes = 0;
@@ -182,7 +181,7 @@ impl raft::Storage for Window {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
-        // A replica refuses a state in which it is none.
+        // A replica rejects a snapshot whose membership lacks it.
         let offer = self.offer.as_ref().filter(|(position, membership)| {
             position.index.0 >= request_index && membership.contains(ReplicaId(to))
         });
@@ -216,7 +215,7 @@ pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
     crate::log::Entry { position, kind, data }
 }
 
-/// The change in an entry of this replica's raft.
+/// The membership change in an entry of this replica's raft.
 pub(super) fn change_of(entry: &Entry) -> MembershipChange {
     let mut change = ConfChangeV2::default();
     change.merge_from_bytes(&entry.data).expect("raft reads what it wrote");

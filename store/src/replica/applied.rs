@@ -11,13 +11,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Cost of an entry without content, so that empty ones are compacted, too.
+/// Cost of an entry without content, so that empty entries also lead to compaction.
 const ENTRY_COST: u64 = 32;
 
-/// Pieces of a state that are copied under the lock at once: as many as for a snapshot.
+/// Pieces of a state that are copied per lock: as many as for a snapshot.
 const PIECES: usize = 4;
 
-/// Pause between checks whether a snapshot is captured: some pieces take as long.
+/// Pause between checks whether another capture has ended: about the duration of some pieces.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of the cell at one replica, shared with readers.
@@ -33,7 +33,7 @@ pub struct Applied {
 pub struct State {
     /// The cell.
     pub cell: Cell,
-    /// The last entry that is in it.
+    /// Position of the last applied entry.
     pub position: Position,
     /// Number of installed snapshots.
     pub installed: u64,
@@ -55,27 +55,27 @@ impl Applied {
         self.state.lock()
     }
 
-    /// Waits until the cell has a version; `false` after the timeout.
+    /// Waits until the cell has reached a version; `false` after the timeout.
     pub fn wait_for(&self, version: Version, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         let behind = |state: &mut State| state.cell.version() < version;
         !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
     }
 
-    /// The cell at one version, copied piece by piece: entries are applied in between. `None` if it could
-    /// not be begun in time, because snapshots of this replica were captured.
+    /// The cell at one version, copied in pieces while entries are applied in between. `None` if it could not start in
+    /// time, because snapshots of this replica were captured.
     pub(super) fn image(&self, patience: Duration) -> Option<Image> {
         let until = Instant::now() + patience;
         loop {
             let installed = self.begin_image(until)?;
-            // Where the state of another replica took the place of this one, it is begun anew.
+            // If a received snapshot replaced the state, the capture is repeated.
             if let Some(captured) = self.finish_image(installed) {
                 return Some(captured.into_image());
             }
         }
     }
 
-    /// Begins a capture, once no other one is in progress. Returns the number of the state.
+    /// Begins a capture once no other one is running. Returns the number of installed snapshots.
     fn begin_image(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {
@@ -97,14 +97,14 @@ impl Applied {
             if let Some(captured) = state.cell.capture_more(PIECES) {
                 return Some(captured);
             }
-            // Whoever waits for the state has it before the next pieces are copied.
+            // Threads that wait for the state get it before the next pieces are copied.
             MutexGuard::unlock_fair(state);
         }
     }
 }
 
 impl Replica {
-    /// Applies committed entries, and answers their requests.
+    /// Applies committed entries, and replies to their requests.
     pub(super) fn apply(&mut self, entries: &[Entry]) {
         let Some(last) = entries.last() else { return };
         let applied = Arc::clone(&self.applied);

@@ -1,4 +1,4 @@
-//! Requests to a replica and their answers; and all messages between replicas.
+//! Requests to a replica and their replies; and all messages between replicas.
 
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::{ChangeError, Membership, MembershipChange};
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Id of a request, unique among all replicas and their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AskId {
-    /// Number of the start.
+    /// Number of the replica's start.
     pub incarnation: u64,
-    /// Counts its requests.
+    /// Number of the request since that start.
     pub number: u64,
 }
 
@@ -25,7 +25,7 @@ impl Again {
 }
 
 impl AskId {
-    /// The one before all others.
+    /// An id below all others.
     pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
 }
 
@@ -33,7 +33,7 @@ impl AskId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Ask {
-    /// To apply a command.
+    /// Applies a command.
     Command(Command),
     /// Applies a command that was sent before with an unknown outcome. It may still arrive, so it
     /// is never rejected by the pre-check: the log decides.
@@ -41,21 +41,21 @@ pub enum Ask {
     /// Waits until this replica has applied everything acknowledged anywhere before. Sent to the
     /// replica that is read, not to the leader.
     Read,
-    /// Change the membership.
+    /// Changes the membership.
     Change(MembershipChange),
-    /// Transfer leadership. Answered once the transfer has begun, whether or not it succeeds.
+    /// Transfers leadership. The reply follows once the transfer has begun, whether or not it succeeds.
     Transfer(ReplicaId),
 }
 
 impl Ask {
-    /// Whether it adds commands of clients to the log. Leadership and membership can change even
-    /// when the log is full.
+    /// Whether it adds commands of clients to the log. Leadership and membership can be changed even if the log is
+    /// full.
     pub(super) fn adds_commands(&self) -> bool {
         matches!(self, Ask::Command(_) | Ask::Retry(_))
     }
 }
 
-/// Answer to a request.
+/// Reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Answer {
@@ -68,9 +68,9 @@ pub enum Answer {
     Changed(Result<Membership, ChangeError>),
     /// The leadership transfer has begun.
     Begun,
-    /// Nothing was or will be done: retry.
+    /// Nothing was or will be done; the reason. Retry.
     Again(Again),
-    /// It may have been done, or may still be. Retry with the same transaction id.
+    /// The outcome is unknown: the request may be done already, or later. Retry with the same transaction id.
     Unknown,
 }
 
@@ -84,10 +84,10 @@ pub enum Again {
     /// The leader is busy.
     #[error("the leader is busy, try again later")]
     Busy,
-    /// The leader's disk is full: make room.
+    /// The leader's disk is full: free space.
     #[error("the leader's disk is full; make room there")]
     Full,
-    /// Another leader's entry took the place of the request's.
+    /// Another leader's entry replaced that of the request.
     #[error("another leader took over before the request was replicated")]
     Overwritten,
     /// This replica has stopped.
@@ -109,7 +109,7 @@ pub enum Again {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PeerMessage {
-    /// About the agreement.
+    /// Message of Raft.
     Agree(Message),
     /// A request forwarded to the leader of a term.
     Ask {
@@ -120,11 +120,11 @@ pub enum PeerMessage {
         /// The request.
         ask: Ask,
     },
-    /// Request for the description of a snapshot, or for a piece of it
+    /// Request for the description of a snapshot, or for a piece of it.
     SnapshotAsk {
         /// Position of the snapshot.
         position: Position,
-        /// Number of the piece, if the snapshot's size is known.
+        /// Number of the piece, if the size of the snapshot is known.
         piece: Option<u64>,
     },
     /// Description of a snapshot.
@@ -139,18 +139,18 @@ pub enum PeerMessage {
         /// The piece.
         piece: Piece,
     },
-    /// There is no such snapshot.
+    /// Reply that there is no such snapshot.
     SnapshotGone {
         /// Position of the snapshot.
         position: Position,
     },
-    /// The answer to it.
+    /// Reply to a forwarded request.
     Answer {
         /// Id of the request.
         id: AskId,
-        /// The answer.
+        /// The reply.
         answer: Answer,
     },
-    /// The receiver is no replica of the cell any more, and never will be again.
+    /// The receiver was removed from the cell, and will not be added again.
     Removed,
 }

@@ -1,35 +1,33 @@
-//! Time for which a log may become while no snapshot is saved.
+//! The bound of a log while no snapshot can be saved.
 //!
 //! ```text
-//!   forgotten │ kept beside a snapshot │ applied since │ not applied yet │
+//!   compacted │ kept beside a snapshot │ applied since │ not applied yet │
 //!             └────────────── at most Settings::log_bytes_max ───────────┘
 //! ```
 //!
-//! A log is let go only up to a snapshot, and its end is in memory, too. So where no snapshot can be
-//! saved, because the disk is full or fails again and again, it would grow until the process dies. Instead
-//! a leader turns commands away, before they are proposed: nothing is lost, and whoever asked may ask
-//! again. A follower lets entries pass as if the network had lost them; its leader sends them again, or
-//! a snapshot. Either goes on by itself once a snapshot is saved, which is tried again and again.
+//! A log is compacted only up to a snapshot, and its end is also in memory. If no snapshot can be saved, because the
+//! disk is full or keeps failing, the log would grow until the process dies. Instead a leader rejects commands before
+//! they are proposed: nothing is lost, and clients may retry. A follower drops entries as if the network had lost them;
+//! its leader sends them again, or a snapshot. Both continue once a snapshot is saved, which is retried periodically.
 //!
-//! Only what is applied can be in a snapshot. So a log in which nothing is applied is never too long:
-//! entries that replicas need in order to agree are always let in. How many of these there can be,
-//! `node::Settings::uncommitted_bytes_max` bounds.
+//! A snapshot can include only applied entries. So a log without applied entries is never considered too long: entries
+//! that replicas need for agreement are always accepted. `node::Settings::uncommitted_bytes_max` bounds their number.
 
 use super::Replica;
 use crate::node::{Message, MessageKind};
 
-/// Ticks after which a snapshot that could not be saved is tried again: three seconds with ticks of
-/// 50 ms, where saving a large cell takes one.
+/// Ticks until a failed snapshot is tried again: three seconds with ticks of 50 ms, where saving a large cell takes
+/// one.
 const RETRY_TICKS: u64 = 60;
 
 impl Replica {
-    /// Whether the log has the maximum length until a snapshot is saved.
+    /// Whether the log has its maximum length until a snapshot is saved.
     pub(super) fn log_is_long(&self) -> bool {
         self.node.log_in_memory().1 >= self.settings.log_bytes_max && self.node.can_shorten()
     }
 
-    /// Whether a leader's message would lengthen a log of maximum length. One that replaces its
-    /// end, or does not fit to it, is always accepted.
+    /// Whether a leader's message would lengthen a log of maximum length. A message that replaces its end or does not
+    /// match it is always accepted.
     pub(super) fn has_no_room_for(&self, message: &Message) -> bool {
         let last = self.node.last();
         message.kind == MessageKind::Append

@@ -10,7 +10,7 @@ const BOUNDS: usize = 24;
 
 /// A histogram of durations.
 ///
-/// Every number only grows, and is independent: no order between them is needed.
+/// Each counter only grows and is independent of the others, so no memory ordering between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
     /// Number of durations up to each bound, and above the last one.
@@ -42,7 +42,7 @@ impl Durations {
         self.nanos.fetch_add(took.saturating_mul(count), Ordering::Relaxed);
     }
 
-    /// Time for which it was until now.
+    /// The durations counted so far.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
         let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };

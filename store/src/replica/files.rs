@@ -1,4 +1,4 @@
-//! Snapshot thread, which reads and writes a replica's snapshots: slow work.
+//! The snapshot thread, which does the slow work of reading and writing snapshots.
 
 use crate::failpoint::failpoint;
 use crate::log::{Position, ReplicaId};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Replicated state other than the cell, in every snapshot.
+/// Replicated state in a snapshot besides the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Membership.
@@ -66,13 +66,13 @@ impl From<WithoutAddresses> for Agreed {
 /// Work of the snapshot thread.
 #[derive(Debug)]
 pub enum FileJob {
-    /// Save an image of the state.
+    /// Saves a captured state.
     Save {
-        /// The last entry that is in it.
+        /// Position of the last included entry.
         position: Position,
         /// Agreed state at that position.
         agreed: Agreed,
-        /// The state.
+        /// The captured state.
         captured: Box<Captured>,
     },
     /// Describes a snapshot to another replica.
@@ -82,7 +82,7 @@ pub enum FileJob {
         /// Position of the snapshot.
         position: Position,
     },
-    /// To send a piece of it.
+    /// Reads a piece to send to another replica.
     Send {
         /// Id of the receiver.
         to: ReplicaId,
@@ -91,32 +91,32 @@ pub enum FileJob {
         /// Number of the piece.
         piece: u64,
     },
-    /// To get ready for a snapshot.
+    /// Prepares to receive a snapshot.
     Receive(Offer),
-    /// To write a piece of it.
+    /// Writes a received piece.
     Accept(Position, Piece),
 }
 
-/// Its outcome.
+/// Outcome of a job.
 #[derive(Debug)]
 pub enum FileDone {
-    /// A snapshot is durable, or failed; the next one may succeed.
+    /// A snapshot is durable (`true`), or failed (`false`).
     Saved(Position, Membership, bool),
     /// Description of a snapshot for another replica.
     Offered(ReplicaId, Offer),
     /// Piece to send to another replica.
     Read(ReplicaId, Position, Piece),
-    /// There is no such snapshot to be sent.
+    /// The requested snapshot does not exist.
     Gone(ReplicaId, Position),
     /// Offset of the next piece to request.
     Wanted(Position, u64),
-    /// All pieces are received and checked: this is the state.
+    /// All pieces are received and checked; the state is restored.
     Received(Position, Agreed, Box<Cell>),
-    /// It cannot be received now.
+    /// The snapshot cannot be received now.
     Failed(Position),
 }
 
-/// The file worker; see the head of the file.
+/// The worker. See the module documentation.
 #[derive(Debug)]
 pub struct FileWorker {
     snapshots: Arc<Snapshots>,
@@ -186,7 +186,7 @@ impl FileWorker {
 
     fn receive(&mut self, offer: Offer) -> FileDone {
         failpoint!("snapshot-receive", FileDone::Failed(offer.position));
-        // The file of another one must be closed first.
+        // The file of another snapshot must be closed first.
         self.incoming = None;
         match self.snapshots.receive(offer) {
             Ok(incoming) => {
@@ -239,7 +239,7 @@ impl FileWorker {
     }
 }
 
-/// Makes the cell of a snapshot.
+/// Restores the cell of a snapshot.
 pub(super) fn restore(
     snapshots: &Snapshots,
     position: Position,

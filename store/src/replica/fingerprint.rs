@@ -24,7 +24,7 @@ pub(crate) struct Head {
     pub(crate) fingerprint: u64,
 }
 
-/// The fingerprint; see the head of the file.
+/// The fingerprint. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Fingerprint {
     hash: u64,
@@ -49,7 +49,7 @@ impl Fingerprint {
         *self.past.back().expect("there is always the last one")
     }
 
-    /// Whether the same entry had the same fingerprint here, if remembered.
+    /// Whether the fingerprint after the same entry was equal here, or is no longer remembered.
     pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)
@@ -65,7 +65,7 @@ impl Fingerprint {
         }
     }
 
-    /// All outcomes of an entry were added.
+    /// Ends an entry, all of whose outcomes were added.
     pub(crate) fn close(&mut self, applied: LogIndex) {
         if !self.open.0.is_empty() {
             self.hash = xxh3_64_with_seed(&self.open.0, self.hash);
@@ -78,7 +78,7 @@ impl Fingerprint {
     }
 }
 
-/// Bytes that are hashed at once.
+/// Bytes that are gathered and hashed together.
 #[derive(Debug, Default)]
 struct Collected(Vec<u8>);
 

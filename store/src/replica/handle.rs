@@ -1,4 +1,4 @@
-//! A replicated cell as a [`CellHandle`](omega_cellstate::CellHandle) for schedulers.
+//! A replicated cell as a [`CellHandle`] for schedulers.
 //!
 //! Reads use this replica's state; commits go to the leader. A commit is answered when this replica
 //! has applied it, too, so a scheduler finds its own commits in its view.
@@ -29,20 +29,20 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Number of attempts before the caller gets an error: ten seconds in all, time for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Reason why there is no result.
+/// Reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
     /// Nothing was done. Try again later, or find out why no leader can be elected.
     #[error("nothing was done: {0}")]
     Unavailable(Again),
-    /// It may have been done, or may still be. Check the cell before sending it again.
+    /// The outcome is unknown. Check the cell before sending the request again.
     #[error("the outcome is unknown: check the cell before sending it again")]
     Unknown,
-    /// The membership cannot change so.
+    /// The membership change is invalid.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The command changed nothing.
+    /// The command was rejected, and changed nothing.
     #[error(transparent)]
     Rejected(#[from] Rejection),
 }
@@ -74,13 +74,13 @@ impl ReplicatedCell {
         }
     }
 
-    /// Reads this replica's state. Nothing is applied while `look` runs.
+    /// Calls `look` with this replica's state, under the lock of the state.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
     }
 
-    /// This replica's state at one version. It is copied piece by piece, and what is committed meanwhile is
-    /// not held up. `None` if it could not be begun in time, because snapshots were taken.
+    /// This replica's state at one version, copied in pieces while commits continue. `None` if it could not start in
+    /// time, because snapshots were captured.
     #[must_use]
     pub fn image(&self, patience: Duration) -> Option<Image> {
         self.applied.image(patience)
@@ -102,10 +102,10 @@ impl ReplicatedCell {
         }
     }
 
-    /// Applies a command, on all replicas.
+    /// Applies a command on all replicas.
     ///
     /// # Errors
-    /// If it changed nothing, or the outcome is unknown.
+    /// If it was rejected, or the outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
@@ -114,8 +114,8 @@ impl ReplicatedCell {
         Ok(outcome)
     }
 
-    /// Waits until this replica has applied all that was answered anywhere before this call. The
-    /// answer is a version that holds it.
+    /// Waits until this replica has applied everything that was answered anywhere before this call. Returns a version
+    /// that includes it.
     ///
     /// # Errors
     /// If no leader answers.
@@ -137,7 +137,7 @@ impl ReplicatedCell {
         }
     }
 
-    /// Asks another voter to lead.
+    /// Starts a transfer of leadership to another voter.
     ///
     /// # Errors
     /// If it is not a voter, or no leader answers.
@@ -156,12 +156,11 @@ impl ReplicatedCell {
             return then(Vec::new());
         }
         let awaited = Awaited::calling(asks.len(), then);
-        // A mailbox that takes nothing any more drops the replies, which answers.
+        // A closed mailbox drops the replies, which gives the result.
         let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
     }
 
-    /// Waits until this replica's cell is beyond a version, at most for `timeout`. Returns the
-    /// cell's version.
+    /// Waits until this replica's cell is beyond a version, at most for `timeout`. Returns the cell's version.
     #[must_use]
     pub fn wait_past(&self, version: Version, timeout: Duration) -> Version {
         self.applied.wait_for(version.next(), timeout);
@@ -200,21 +199,21 @@ impl ReplicatedCell {
                 self.applied.wait_for(*version, CATCH_UP);
                 return;
             }
-            // Their answers tell no version. What is here has been applied; what is not may have been
-            // and be gone again, which only the leader knows.
+            // These outcomes have no version. If the object exists here, the change has been applied; if not, it may
+            // not be applied yet, or be removed again, which only the leader knows.
             Outcome::Machine(id) => self.read(|cell| cell.machine(*id).is_some()),
             Outcome::Job(id) => self.read(|cell| cell.job(*id).is_some()),
             _ => true,
         };
         if !known {
-            // If nobody leads now, the caller's next sync is of an older version, as above.
+            // Without a leader, the caller's next sync has an older version, as described above.
             let _ = self.catch_up_with_all();
         }
     }
 }
 
-/// Longest delay of an answer until this replica has applied it: far longer than a message takes,
-/// and short for people.
+/// Longest time that a reply is delayed until this replica has applied the change: far longer than a message takes, but
+/// short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Reaction to an unknown outcome.
@@ -264,7 +263,7 @@ impl CellHandle for ReplicatedCell {
         let answers = self.ask_all(txns.iter().map(|txn| self.ask_for(txn)).collect());
         let done = |(txn, answer): (&&Transaction, Answer)| match answer {
             Answer::Outcome(outcome) => self.committed(outcome),
-            // Nothing was done: it is asked for as if for the first time.
+            // Nothing was done, so the request is repeated as a new one.
             Answer::Again(_) => self.commit(txn),
             _ => {
                 self.note_doubt(txn);
@@ -277,13 +276,13 @@ impl CellHandle for ReplicatedCell {
 
 /// Commits.
 impl ReplicatedCell {
-    /// Kind of a commit request.
+    /// The request for a commit: a first attempt or a retry.
     fn ask_for(&self, txn: &Transaction) -> Ask {
         let command = Command::Commit(txn.clone());
         if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
     }
 
-    /// Whether a transaction, or a later one of its scheduler, was sent with an unknown outcome.
+    /// Whether this transaction, or a later one of its scheduler, was sent with an unknown outcome.
     fn is_in_doubt(&self, txn: &Transaction) -> bool {
         let TransactionId { scheduler, number } = txn.id;
         self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
@@ -295,7 +294,7 @@ impl ReplicatedCell {
         *highest = txn.id.number.max(*highest);
     }
 
-    /// The answer to a transaction, once this replica has applied it.
+    /// The result of a transaction, once this replica has applied it.
     fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
         match outcome {
             Ok(outcome) => {

@@ -8,7 +8,7 @@ use super::threads::Event;
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 
-/// The mailbox; see the head of the file.
+/// The mailbox. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     /// Collected events. Locked to add one, or to take all.
@@ -20,12 +20,12 @@ pub(super) struct Mailbox {
 struct Inbox {
     events: Vec<Event>,
     heed: Heed,
-    /// Whether there is an event that cannot wait.
+    /// Whether some event cannot wait.
     urgent: bool,
     closed: bool,
 }
 
-/// Wake-up of the replica's thread.
+/// Events for which the replica's thread wakes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heed {
     Everything,
@@ -110,7 +110,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(mailbox.send(patient()), Ok(()));
         assert!(!mailbox.inbox.lock().urgent);
-        // They are not lost if nothing urgent comes.
+        // Without an urgent event they are still returned at the deadline.
         mailbox.take(Heed::Urgent, now, &mut events);
         assert_eq!(events.drain(..).count(), 1);
         assert_eq!(mailbox.send(patient()), Ok(()));

@@ -1,16 +1,16 @@
-//! Many commands of one caller, without waiting for the disk after each.
+//! Pipelined commands: many commands of one caller, without waiting for the disk after each.
 //!
-//! All are sent before the first reply is awaited, so they share entries and syncs. Their order is
-//! kept: a leader accepts the requests of a replica in the order of their numbers, and a rejected
-//! one is sent again only if no later one was or may have been accepted.
+//! All are sent before the first reply is awaited, so they share entries and syncs. Their order is kept: a leader
+//! accepts the requests of a replica in the order of their numbers, and a rejected one is sent again only if no later
+//! one was or may have been accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
 use omega_core::{Command, Outcome};
 use std::collections::VecDeque;
 
-/// Commands that are sent before their answers are waited for. A leader lets sixteen thousand wait,
-/// and a replica drops messages beyond four thousand: several callers have room beside each other.
+/// Number of commands sent before their replies are awaited. A leader queues sixteen thousand, and a replica drops
+/// messages beyond four thousand, so several callers can do this at once.
 const AT_ONCE: usize = 1024;
 
 impl ReplicatedCell {
@@ -69,9 +69,9 @@ struct Round {
     then: Then,
 }
 
-/// Next step for commands that were not done.
+/// Next step for the commands that were not done.
 enum Then {
-    /// There are none.
+    /// There are none left.
     GoOn,
     /// They may be resent, because no later one was accepted.
     Again(Again),
@@ -85,7 +85,7 @@ impl Round {
         let last = given.iter().rposition(taken).map_or(0, |last| last + 1);
         let unknown = given.contains(&Answer::Unknown);
         let then = match given.get(last) {
-            // One that may yet be done must not come after those that follow it.
+            // A command with an unknown outcome must not be sent again after later ones.
             _ if unknown => Then::Stop(Again::Leaderless),
             Some(Answer::Again(again)) if again.is_final() => Then::Stop(*again),
             Some(Answer::Again(again)) => Then::Again(*again),

@@ -1,31 +1,29 @@
-//! One replica of a cell: the agreement, the cell's state, and who waits for answers; without hands.
+//! One replica of a cell, as a state machine that does no I/O: its Raft node, the cell's state, and pending requests.
 //!
 //! ```text
 //!            ask                 ┌───────────────────────── Replica ────────────────────────┐
-//!   client ──────▶ queue ─▶ judged early ─▶ entry ─▶ Node ══ log, peers ══▶ committed        │
+//!   client ──────▶ queue ─▶ pre-check ─▶ entry ─▶ Node ══ log, peers ══▶ committed          │
 //!                                │                                            │             │
-//!          ◀──────────────── refused                                    Cell::apply         │
-//!   client ◀──────────────────────────────────────────────── answer ◀─────────┘             │
-//!            answer              └──────────────────────────────────────────────────────────┘
+//!          ◀─────────────── rejected                                    Cell::apply         │
+//!   client ◀──────────────────────────────────────────────── reply ◀──────────┘             │
+//!            reply               └──────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! It is told what happened (a tick, a message, a request, a write that is safe) and tells what is
-//! to be done ([`Output`]). It reads no clock and touches no file, so a simulation can hold a whole
-//! cell of replicas in its hand; `threads.rs` is what drives it in production.
+//! Its methods report events (a tick, a message, a request, a durable write), and [`Output`] has the effects to carry
+//! out. It reads no clock and touches no file, so a simulation can run a whole cell of replicas in one thread;
+//! `threads.rs` runs it in production.
 //!
-//! **What is answered, and when.** A command's outcome is that of applying its entry, and an entry
-//! is applied once a majority has it on its disks. So nothing is acknowledged before it is safe, and
-//! what a client sees is what every replica will see.
+//! **Replies.** A command's outcome is that of applying its entry, and an entry is applied once a majority has it on
+//! disk. So nothing is acknowledged before it is durable, and every replica gets the outcome that the client gets.
 //!
-//! **What is refused early.** The leader need not commit what cannot be taken: `Cell::answer_early`
-//! tells. A refusal is not recorded anywhere, so the same request must not be taken afterwards, when
-//! a copy of it arrives late. Three rules see to that: a request is addressed to a leader's term;
-//! within its term a leader takes the requests of each sender in the order of their numbers, each at
-//! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
-//! (`tests/it/model`) tries every order of events, with each rule left out in turn.
+//! **Pre-check.** The leader does not commit transactions that cannot be accepted (`Cell::answer_early`). Such a
+//! rejection leaves no record, so a delayed copy of the request must not be accepted afterwards. Three rules ensure
+//! that: a request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the
+//! order of their numbers, each at most once; and a retry ([`Ask::Retry`]) is never pre-checked. A model
+//! (`tests/it/model`) tries every order of events, and omits each rule in turn.
 //!
-//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`, `mailbox`,
-//! `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
+//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`,
+//! `mailbox`, `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
@@ -74,7 +72,7 @@ use stalled::Unsafe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Effects that a replica requests.
+/// Effects to carry out for a replica.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Messages to send; they may be lost.
@@ -83,16 +81,16 @@ pub struct Output {
     pub writes: Vec<Write>,
     /// Index up to which the log is truncated, after these writes.
     pub compact: Option<Position>,
-    /// Snapshot operations, in order.
+    /// Snapshot jobs, in order.
     pub files: Vec<FileJob>,
-    /// Answers to requests of this process.
+    /// Replies to requests of this process.
     pub answers: Vec<(AskId, Answer)>,
 }
 
 /// Maximum age of the cell's time when commands are applied that depend on it.
 pub const TIME_AGE_MAX_MS: u64 = 100;
 
-/// One replica. See the head of the file.
+/// One replica. See the module documentation.
 #[derive(Debug)]
 pub struct Replica {
     node: Node,
@@ -106,10 +104,10 @@ pub struct Replica {
     /// Reads that have requested an index, with their start.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The last time of day that it proposed to the cell by itself.
+    /// Time in the last time command that it proposed on its own.
     told_ms: u64,
     full: bool,
-    /// Tick of the last message from the known leader.
+    /// Tick of the last message from the leader.
     heard: u64,
     /// Whether this replica was removed, by its own log or by the report of another one.
     removed: bool,
@@ -123,7 +121,7 @@ pub struct Replica {
 /// Initial state of a replica.
 #[derive(Debug)]
 pub struct Start {
-    /// Initial state of its node.
+    /// Persistent state of its node.
     pub node: node::Start,
     /// The state at the node's base.
     pub cell: Cell,
@@ -167,7 +165,7 @@ impl Replica {
         &self.applied
     }
 
-    /// Its part in the agreement.
+    /// Its Raft node.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
@@ -179,8 +177,7 @@ impl Replica {
         self.stop.as_ref()
     }
 
-    /// Whether a leader's entries in flight are at the limit, so that a new command waits for one
-    /// of them.
+    /// Whether a leader's entries in flight are at their limit, so that a new command must wait.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
@@ -192,8 +189,8 @@ impl Replica {
         self.fingerprint.value()
     }
 
-    /// Does all that can be done now, and returns the caller's work. Called after one or more of
-    /// the other calls: requests that come together share an entry.
+    /// Does everything that is possible now, and returns the effects to carry out. Called after one or more other
+    /// calls: requests that arrive together share an entry.
     #[must_use]
     pub fn proceed(&mut self) -> Output {
         self.follow_all();
@@ -203,8 +200,8 @@ impl Replica {
         std::mem::take(&mut self.output)
     }
 
-    /// The time by this replica's clock, for the commands that wait. Where what they do depends on the time and the
-    /// cell's is older than [`TIME_AGE_MAX_MS`], a leader puts it before them.
+    /// Reports this replica's clock, for the waiting commands. If their outcomes depend on the time and the cell's time
+    /// is older than [`TIME_AGE_MAX_MS`], a leader proposes the time before them.
     pub fn tell_time(&mut self, now_ms: u64) {
         let old = |known: u64| known.saturating_add(TIME_AGE_MAX_MS) <= now_ms;
         if !self.leadership.is_leader || self.requests.waiting() == 0 || !old(self.told_ms) {
@@ -219,7 +216,7 @@ impl Replica {
         }
     }
 
-    /// A moment has passed.
+    /// Advances the replica's time by one tick.
     pub fn tick(&mut self) {
         failpoint!("tick");
         self.ticks += 1;
@@ -241,7 +238,7 @@ impl Replica {
         }
         failpoint!("receive");
         if self.node.membership().has_removed(from) {
-            // Nobody else tells it: its leader has sent it nothing since the change was made.
+            // No other replica would report it: since the change its leader has sent nothing to it.
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
@@ -276,7 +273,7 @@ impl Replica {
         }
     }
 
-    /// Lets raft hear a message.
+    /// Passes a message to raft.
     fn step(&mut self, message: &Message) {
         let stands = message.kind == MessageKind::StandNow;
         if self.leadership.leader == Some(message.from) {
@@ -332,9 +329,9 @@ impl Replica {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
-            // Whoever reads asks itself; as a request it would be in the way of all others.
+            // Each replica sends read requests itself; among other requests a read would delay them.
             Sender::Peer(..) if ask == Ask::Read => return,
-            // It may be a late copy of what was taken long ago.
+            // It may be a late copy of a request that was accepted long ago.
             Sender::Peer(..)
                 if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
             {
@@ -353,7 +350,7 @@ impl Replica {
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
             _ if self.full => match ask {
-                // At once: what waits has entries before it that wait for room.
+                // At once: waiting requests may depend on entries for which there is no space.
                 Ask::Transfer(to) => self.transfer(sender, to),
                 _ => self.reply(sender, Answer::Again(Again::Full)),
             },
@@ -370,14 +367,14 @@ impl Replica {
         }
     }
 
-    /// Whether the leader that it follows has been silent for longer than elections take. A replica
-    /// with a full disk calls no election, so it would wait for a leader that has stepped down.
+    /// Whether the leader that it follows has been silent for longer than an election takes. A replica with a full disk
+    /// starts no election, so it would wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
     }
 
-    /// All writes up to this one are durable.
+    /// Reports that all writes up to this number are durable.
     pub fn persisted(&mut self, number: u64) {
         failpoint!("persisted");
         self.unsafe_writes.persisted(number);
@@ -385,13 +382,13 @@ impl Replica {
         self.watch.safe(self.node.safe());
     }
 
-    /// Whether the disk of the log is full. While it is, the replica takes no requests but to let another one lead,
-    /// asks another one to lead by itself, and does not stand for election.
+    /// Reports whether the log's disk is full. While it is, the replica accepts only leadership transfers, transfers
+    /// leadership on its own, and does not stand for election.
     pub fn log_full(&mut self, full: bool) {
         self.full = full;
     }
 
-    /// The log failed and its content is unknown, so this replica stops.
+    /// Reports that the log failed. Its content is unknown, so this replica stops.
     pub fn log_failed(&mut self, error: crate::log::WriteError) {
         self.stop(error.into());
     }
@@ -436,7 +433,7 @@ impl Replica {
         }
     }
 
-    /// Notes who leads now.
+    /// Reacts to a change of leader or term.
     fn follow_leadership(&mut self) {
         let now = self.node.leadership();
         if now == self.leadership {
@@ -447,13 +444,13 @@ impl Replica {
         tracing::info!(%id, term = now.term.0, leader = ?now.leader, "leadership");
         let before = std::mem::replace(&mut self.leadership, now);
         if before.is_leader && !(now.is_leader && now.term == before.term) {
-            // What was not proposed was not done.
+            // Requests that were not proposed were not done.
             for sender in self.requests.drop_waiting() {
                 self.reply(sender, Answer::Again(Again::Leaderless));
             }
             self.watch.gathered(false);
         }
-        // Whoever was asked in another term does not take it any more, or has taken it already.
+        // A leader of another term rejects forwarded requests, or has accepted them already.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
                 let answer = match omega_cellstate::planted!(ForwardedDenied) {
@@ -532,8 +529,8 @@ impl Replica {
         }
     }
 
-    /// Notes whose entry was proposed. Entries of its own that had this index or a higher one are
-    /// not in the log of this leader, so nobody will ever commit them.
+    /// Records the requests of a proposed entry. Earlier entries of its own with this index or a higher one are not in
+    /// this leader's log, and so will never be committed.
     fn note_proposed(
         &mut self,
         position: Position,

@@ -1,4 +1,4 @@
-//! Reads: each waits for the index that the leader names, and then until this replica has applied it.
+//! Reads: each waits for the index that the leader returns, and then until this replica has applied it.
 
 use super::{Answer, AskId, Replica};
 use crate::node::ReadId;
@@ -32,7 +32,7 @@ impl Replica {
         }
     }
 
-    /// Takes all reads that wait for an answer.
+    /// Removes and returns all waiting reads.
     pub(super) fn take_reads(&mut self) -> impl Iterator<Item = AskId> + use<> {
         let asked = std::mem::take(&mut self.asked).into_keys();
         let reads = std::mem::take(&mut self.reads).into_keys();

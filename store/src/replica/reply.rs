@@ -7,9 +7,9 @@ use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// Answers to requests that were sent together.
+/// Replies to requests that were sent together.
 pub(super) struct Awaited {
-    /// Results so far.
+    /// Replies so far.
     given: Mutex<Given>,
     complete: Condvar,
 }
@@ -17,7 +17,7 @@ pub(super) struct Awaited {
 struct Given {
     answers: Vec<Answer>,
     missing: usize,
-    /// Called with all answers, instead of a waiting thread.
+    /// Called with all replies, instead of waking a thread.
     then: Option<Then>,
 }
 
@@ -71,7 +71,7 @@ impl Awaited {
         }
     }
 
-    /// Waits for all answers. They are in the order of the requests.
+    /// Waits for all replies. They are in the order of the requests.
     pub(super) fn wait(&self) -> Vec<Answer> {
         let mut given = self.given.lock();
         self.complete.wait_while(&mut given, |given| given.missing > 0);
@@ -80,7 +80,7 @@ impl Awaited {
 }
 
 impl Reply {
-    /// Answers.
+    /// Delivers the reply.
     pub(super) fn give(mut self, answer: Answer) {
         self.end(answer);
     }

@@ -26,10 +26,10 @@ impl Sender {
     }
 }
 
-/// Number of other replicas' starts remembered in a term, more than happen in one term.
+/// Number of other replicas' starts remembered in a term: more than happen in one.
 const SENDERS_MAX: usize = 256;
 
-/// The requests; see the head of the file.
+/// The pending requests. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Requests {
     incarnation: u64,
@@ -37,7 +37,7 @@ pub(super) struct Requests {
     waiting: VecDeque<(Sender, Ask, u64)>,
     in_flight: VecDeque<Proposal>,
     forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
-    /// The highest number that each start of a replica has sent in this term.
+    /// The highest number of each sender (a replica and its start) in this term.
     seen: BTreeMap<(ReplicaId, u64), u64>,
     seen_in: Term,
 }
@@ -54,7 +54,7 @@ struct Proposal {
 /// Commands that share an entry.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    /// The bytes of the entry.
+    /// Encoding of the entry.
     pub(super) data: Vec<u8>,
     pub(super) commands: Vec<(Sender, Command)>,
 }
@@ -100,7 +100,7 @@ impl Requests {
         self.in_flight.len()
     }
 
-    /// Whether a request may be accepted in a term: each sender's requests in order, once.
+    /// Whether a request is accepted in a term: each sender's requests in order, each once.
     pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
         if omega_cellstate::planted!(CopiesTaken) {
             return true;
@@ -160,8 +160,7 @@ impl Requests {
         }
     }
 
-    /// Batches commands into the bytes of one entry, as many as fit. Commands that need no commit
-    /// are answered.
+    /// Encodes waiting commands into one entry, as many as fit. Commands that need no commit are answered.
     pub(super) fn gather(
         &mut self,
         cell: &mut Cell,
@@ -233,14 +232,14 @@ impl Requests {
         resolved
     }
 
-    /// Expires requests that have waited since this tick or longer. Returns answers for local ones;
-    /// other replicas time out by themselves.
+    /// Expires requests that have waited since this tick or longer. Returns replies to local ones; other replicas time
+    /// out on their own.
     pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
         let mut answers = Vec::new();
         while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
             answers.extend(sender.here().map(|id| (id, Answer::Again(Again::Busy))));
         }
-        // Their entries may still be committed, and are then applied as those of others are.
+        // Their entries may still be committed, and are then applied like those of other leaders.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
             let unknown = match omega_cellstate::planted!(LateDenied) {
@@ -272,7 +271,7 @@ impl Proposal {
     }
 }
 
-/// The answer to a command that need not be committed.
+/// The reply to a command that needs no commit.
 fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
     let Command::Commit(txn) = command else { return None };
     let answer = cell.answer_early(txn)?;

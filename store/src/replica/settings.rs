@@ -22,24 +22,26 @@ pub struct Settings {
     pub node: node::Settings,
     /// Number of this start of the replica, never used before.
     pub incarnation: u64,
-    /// Entries that a leader replicates at once. Requests that arrive meanwhile are batched into the
-    /// next entry.
+    /// Maximum number of entries that a leader has in flight. Requests that arrive meanwhile are batched into the next
+    /// entry.
     pub entries_in_flight: usize,
-    /// Requests that may wait at a leader. More are rejected.
+    /// Maximum number of requests that wait at a leader. More are rejected.
     pub requests_waiting: usize,
     /// Bytes of applied entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
     /// Bytes of entries kept in memory after a snapshot, for replicas that are slightly behind.
     pub log_keep_bytes: u64,
-    /// Bytes of entries in memory beyond which none are accepted until a snapshot is saved. Far
-    /// more than the two above together, because commits continue while a snapshot is written.
+    /// Bytes of entries in memory above which none are accepted until a snapshot is saved. Far more than the two above
+    /// together, because commits continue while a snapshot is written.
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// Time from the proposal of an entry until it is applied above which a leader logs it.
+    /// Duration from proposal to application of an entry above which a leader logs it.
     pub slow: Duration,
     /// Treatment of a torn end of its log.
     pub torn_tail: TornTail,
+    /// Bytes of events that its cell keeps for people; 0: none.
+    pub history_bytes: usize,
 }
 
 impl Default for Settings {
@@ -51,12 +53,13 @@ impl Default for Settings {
             requests_waiting: 16_384,
             snapshot_bytes: 64 << 20,
             log_keep_bytes: 16 << 20,
-            // Some ten seconds of commits at full speed, where a snapshot takes one.
+            // Some ten seconds of commits at full speed, where saving a snapshot takes one.
             log_bytes_max: 512 << 20,
             answer_ticks: 60,
-            // As long as an election takes at least: then it is no longer one slow disk that others make up for.
+            // The shortest election timeout: a longer delay is not one slow disk, for which the others make up.
             slow: Duration::from_millis(500),
             torn_tail: TornTail::Doubt,
+            history_bytes: 0,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! When a replica takes snapshots, and how one gets to a replica that is too far behind.
+//! Snapshots of a replica: when they are taken, and how one is sent to a replica that is too far behind.
 //!
 //! ```text
 //!   taking      log long enough ─▶ capture, piece by piece ─▶ save ─▶ offer it, compact the log
 //!
 //!   sending     leader ──raft: snapshot 812──▶ follower
-//!               leader ◀──ask: what is it? ─── follower     the follower asks, piece by piece, and
-//!               leader ──offer, pieces ──────▶ follower     asks again where nothing comes
-//!                                              all here, checked, loaded: now raft hears of it
+//!               leader ◀──request for offer─── follower     the follower requests piece by piece,
+//!               leader ──offer, pieces ──────▶ follower     and repeats lost requests
+//!                                              all pieces checked and loaded: passed to raft
 //! ```
 //!
-//! Raft is told of a snapshot only when its state is loaded, so that it is installed in one step.
+//! Raft learns of a snapshot only when its state is loaded, so that installing it is one step.
 
 use super::Replica;
 use super::ask::PeerMessage;
@@ -28,20 +28,19 @@ const PIECE_TICKS: u64 = 4;
 /// Ticks after which a snapshot is offered again to a replica that requests no piece.
 const SILENT_TICKS: u64 = 40;
 
-/// Pieces of a capture made at each step and each tick of the replica: a piece takes 30
-/// microseconds.
+/// Pieces of a capture copied at each step and each tick of the replica; a piece takes 30 microseconds.
 const PIECES_A_STEP: usize = 4;
 const PIECES_A_TICK: usize = 64;
 
-/// The transfers; see the head of the file.
+/// The transfers. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     /// Bytes of entries applied since the last snapshot began.
     pub(super) since_last: u64,
-    /// Snapshot being captured.
+    /// The snapshot being captured.
     capturing: Option<(Position, Agreed)>,
     saving: bool,
-    /// The tick at which a snapshot could not be saved, until another one is begun.
+    /// The tick at which saving a snapshot failed, until another one is begun.
     pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
     /// A restored state not yet known to raft.
@@ -53,7 +52,7 @@ pub(super) struct Transfers {
 #[derive(Debug)]
 struct Receiving {
     from: ReplicaId,
-    /// Message for raft when all pieces are here.
+    /// Message to be passed to raft when all pieces have arrived.
     message: Message,
     position: Position,
     offer: Option<Offer>,
@@ -63,7 +62,7 @@ struct Receiving {
 }
 
 impl Replica {
-    /// Counts what was applied.
+    /// Counts the bytes of applied entries.
     pub(super) fn note_applied(&mut self, bytes: u64) {
         self.transfers.since_last += bytes;
     }
@@ -81,7 +80,7 @@ impl Replica {
     pub fn begin_capture(&mut self) {
         let transfers = &mut self.transfers;
         let mut state = self.applied.lock();
-        // A backup may be captured now: it is soon over, and the snapshot is then still due.
+        // A backup may be being captured: it is soon over, and the snapshot is then still due.
         if state.cell.is_captured() || transfers.saving || self.full {
             return;
         }
@@ -198,7 +197,7 @@ impl Replica {
         }
     }
 
-    /// Passes the loaded snapshot to raft, if the offer describes it.
+    /// Passes the offer to raft if the loaded snapshot is the offered one.
     fn hear_of_loaded(&mut self, message: &Message) {
         let offered = message.snapshot.as_ref();
         let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
@@ -210,7 +209,7 @@ impl Replica {
         }
     }
 
-    /// Another replica asks about a snapshot of this one.
+    /// Handles another replica's request about a snapshot of this one.
     pub(super) fn asked_for_snapshot(
         &mut self,
         to: ReplicaId,
@@ -233,7 +232,7 @@ impl Replica {
         self.output.files.push(FileJob::Receive(offer));
     }
 
-    /// A piece of a snapshot has come.
+    /// Handles a piece of a snapshot.
     pub(super) fn snapshot_piece(&mut self, from: ReplicaId, position: Position, piece: Piece) {
         let receiving = self.transfers.receiving.as_mut();
         let expected = receiving.filter(|one| {
@@ -282,7 +281,7 @@ impl Replica {
         }
     }
 
-    /// Puts the state of a snapshot in the place of this replica's.
+    /// Replaces this replica's state by that of a snapshot.
     pub(super) fn install(&mut self, offer: &SnapshotOffer) {
         let (position, agreed, cell) =
             self.transfers.loaded.take().expect("raft hears of a snapshot when it is loaded");
@@ -290,6 +289,8 @@ impl Replica {
         assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
         failpoint!("snapshot-install");
         let mut state = self.applied.lock();
+        let mut cell = cell;
+        cell.adopt_history(&mut state.cell);
         state.cell = *cell;
         state.position = position;
         state.installed += 1;
@@ -297,7 +298,7 @@ impl Replica {
         self.transfers.capturing = None;
         self.transfers.since_last = 0;
         self.fingerprint = super::Fingerprint::new(position.index, agreed.fingerprint);
-        // Whether what was proposed here is in the snapshot, nobody can tell.
+        // Whether this replica's proposals are included in the snapshot is unknown.
         let last = Position { index: position.index, term: Term(u64::MAX) };
         for sender in self.requests.resolve(last).overwritten {
             self.reply(sender, super::Answer::Unknown);
@@ -307,7 +308,7 @@ impl Replica {
         self.look_for_removal();
     }
 
-    /// Forgets a state that was loaded and is older than what was applied since.
+    /// Drops a loaded state that is older than the applied one.
     pub(super) fn forget_loaded(&mut self, applied: LogIndex) {
         self.transfers.loaded.take_if(|(position, ..)| position.index <= applied);
     }

@@ -1,12 +1,12 @@
-//! Where the time of commits goes: how long the entries of a leader are in each stage.
+//! The stages of a commit, with the time that a leader's entries spend in each.
 //!
 //! ```text
 //!   asked ──queue──▶ gathered ──judge──▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
-//!                                            └──log──▶ safe on this disk
+//!                                            └──log──▶ durable on this disk
 //! ```
 //!
-//! A replica decides nothing by this clock: it is told what to watch only where it runs on threads, and a
-//! simulation does without. An entry stands for all commands in it; in the queue it is as old as the oldest.
+//! No decision of a replica depends on these times. They are measured only where the replica runs on threads, not in a
+//! simulation. An entry represents all its commands; in the queue its age is that of the oldest.
 
 use super::{Durations, Histogram, Replica};
 use crate::log::{LogIndex, Position};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A stage of a commit. See the head of the file.
+/// A stage of a commit. See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for the replica.
@@ -33,7 +33,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All of them, in order.
+    /// All stages, in order.
     pub const ALL: [Stage; 5] =
         [Stage::Queue, Stage::Judge, Stage::Log, Stage::Replicate, Stage::Apply];
 
@@ -55,7 +55,7 @@ impl Stage {
 pub struct Followed {
     /// Index of the entry.
     pub entry: LogIndex,
-    /// Number of commands that are in it.
+    /// Number of its commands.
     pub commands: usize,
     /// The leader took up the waiting requests.
     pub gathered: Instant,
@@ -65,26 +65,25 @@ pub struct Followed {
     pub logged: Option<Instant>,
     /// A majority had it.
     pub committed: Instant,
-    /// It was applied here.
+    /// Time at which it was applied here.
     pub applied: Instant,
 }
 
-/// Transactions that are followed at once at most: they are a sample, and more would be no better one.
+/// Maximum number of transactions followed at once. They are a sample, which more would not improve.
 const FOLLOWED_MAX: usize = 1024;
 
-/// Times of a replica's entries in each stage since its start, and those of a few followed
-/// transactions.
+/// Times of a replica's entries in each stage since its start, and those of followed transactions.
 #[derive(Debug, Default)]
 pub struct Stages {
     durations: [Durations; Stage::ALL.len()],
-    /// Number of transactions that are followed: a hint, so that nobody takes the lock for none. It orders nothing.
+    /// Number of followed transactions: a hint that saves taking the lock if it is 0. It orders nothing.
     following: AtomicUsize,
-    /// The lock is taken for a look-up.
+    /// The followed transactions; the lock is held for single look-ups.
     followed: Mutex<BTreeMap<TransactionId, Option<Followed>>>,
 }
 
 impl Stages {
-    /// Follows a transaction, until its times are read. Does nothing if too many are followed.
+    /// Follows a transaction until its times are read. Does nothing if too many are followed.
     pub fn follow(&self, id: TransactionId) {
         let mut followed = self.followed.lock();
         if followed.len() < FOLLOWED_MAX {
@@ -93,7 +92,7 @@ impl Stages {
         self.following.store(followed.len(), Ordering::Relaxed);
     }
 
-    /// Ends to follow a transaction. The answer is when its entry was where, if this replica led.
+    /// Stops following a transaction. Returns its entry's times, if this replica led.
     #[must_use]
     pub fn followed(&self, id: TransactionId) -> Option<Followed> {
         let mut followed = self.followed.lock();
@@ -106,28 +105,28 @@ impl Stages {
         self.following.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a time in a stage.
+    /// Adds a duration to a stage.
     pub fn note(&self, stage: Stage, took: Duration) {
         self.durations[stage as usize].note(took);
     }
 
-    /// Time for which it was until now.
+    /// Durations of a stage so far.
     #[must_use]
     pub fn histogram(&self, stage: Stage) -> Histogram {
         self.durations[stage as usize].histogram()
     }
 }
 
-/// Watches the entries that a leader proposes, if it was told to.
+/// Measures the entries that a leader proposes, if enabled.
 #[derive(Debug, Default)]
 pub(super) struct Watch(Option<Watched>);
 
 #[derive(Debug)]
 struct Watched {
     stages: Arc<Stages>,
-    /// Threshold of all stages together above which an entry is logged.
+    /// Total duration of all stages above which an entry is logged.
     slow: Duration,
-    /// Time since which the oldest request waits.
+    /// Time at which the oldest waiting request arrived.
     waiting: Option<Instant>,
     /// Start of the pre-check, and the oldest request's wait before it.
     gathering: Option<(Instant, Duration)>,
@@ -136,7 +135,7 @@ struct Watched {
     applying: Option<(Proposed, Instant)>,
 }
 
-/// A proposed entry, and its times until then.
+/// A proposed entry, with its times so far.
 #[derive(Clone, Copy, Debug)]
 struct Proposed {
     position: Position,
@@ -149,7 +148,7 @@ struct Proposed {
 }
 
 impl Replica {
-    /// Notes from now on how long entries are in each stage.
+    /// Enables the measurement.
     pub(super) fn watch(&mut self, stages: Arc<Stages>) {
         self.watch = Watch::new(stages, self.settings.slow);
     }
@@ -162,7 +161,7 @@ impl Watch {
         Watch(Some(Watched { stages, slow, waiting, gathering, proposed, applying }))
     }
 
-    /// A request waits.
+    /// Records that a request waits.
     pub(super) fn asked(&mut self) {
         if let Some(watched) = &mut self.0 {
             watched.waiting.get_or_insert_with(Instant::now);
@@ -185,7 +184,7 @@ impl Watch {
         }
     }
 
-    /// The entry was proposed.
+    /// Records that an entry was proposed.
     pub(super) fn proposed(&mut self, position: Position, commands: usize) {
         let Some(watched) = &mut self.0 else { return };
         let at = Instant::now();
@@ -196,7 +195,7 @@ impl Watch {
         watched.proposed.push_back(Proposed { position, commands, queue, judge, at, logged: None });
     }
 
-    /// All entries up to this one are safe on this disk.
+    /// Records that all entries up to this one are durable on this disk.
     pub(super) fn safe(&mut self, index: LogIndex) {
         let Some(watched) = self.0.as_mut().filter(|watched| watched.stages.is_following()) else {
             return;
@@ -222,7 +221,7 @@ impl Watch {
         commands.filter_map(id).collect()
     }
 
-    /// An entry was committed, and is about to be applied. Those of others are not watched.
+    /// Records that an entry was committed and is about to be applied. Other leaders' entries are not measured.
     pub(super) fn committed(&mut self, position: Position) {
         let Some(Watched { stages, proposed, applying, .. }) = &mut self.0 else { return };
         let is_due = |one: &mut Proposed| one.position.index <= position.index;
@@ -235,7 +234,7 @@ impl Watch {
         }
     }
 
-    /// Records that it was applied, with these followed transactions.
+    /// Records that the entry was applied, with these followed transactions.
     pub(super) fn applied(&mut self, ids: Vec<TransactionId>) {
         let Some(Watched { stages, slow, applying, .. }) = &mut self.0 else { return };
         let Some((entry, since)) = applying.take() else { return };
@@ -245,7 +244,7 @@ impl Watch {
             let times = entry.times((since, since + apply));
             let mut followed = stages.followed.lock();
             for id in ids {
-                // Whoever wanted to know may have gone.
+                // The caller may have stopped following it.
                 followed.entry(id).and_modify(|found| *found = Some(times));
             }
         }

@@ -1,34 +1,34 @@
-//! A leader whose disk hangs, or is full, lets another replica lead.
+//! Transfer of leadership by a leader whose disk hangs or is full.
 //!
-//! While the log's thread waits for the disk, the replica's own thread says as before that it leads. So nobody
-//! else stands for election; and nobody is answered, because a leader applies only what is safe on its own
-//! disk, too. So it looks at its oldest write that is not safe: when the others have had its
-//! entries for as long as an election takes at least, and its own disk has not, the fault is that disk's alone,
-//! and the one that is furthest along is asked to stand. Where the others have not got them, either, the
-//! whole cell is slow, and another leader would be no quicker.
+//! While the log's thread waits for a hanging disk, the replica's own thread still sends heartbeats. So no other
+//! replica stands for election, and no request is answered, because a leader applies only entries that are durable on
+//! its own disk, too. Therefore it watches its oldest write that is not durable. If the others have had its entries for
+//! the shortest election timeout and its own disk has not, only that disk is at fault, and the most advanced replica is
+//! asked to stand for election. If the others do not have them either, the whole cell is slow, and another leader would
+//! not be faster.
 //!
-//! A leader whose own thread hangs in a write is silent, and is followed by another without this.
+//! A leader whose own thread hangs in a write sends no heartbeats, so another one is elected anyway.
 //!
-//! A disk that is full says so at once, and may be for hours. Then a leader asks the one that is furthest along, if
-//! a majority has all that is committed without this replica; requests are refused meanwhile with the reason. While
-//! its disk is full a replica does not stand for election, nor does it when it is asked to.
+//! A full disk returns an error at once, but may stay full for hours. Then a leader asks the most advanced replica to
+//! stand, if a majority without this replica has all committed entries; until then it rejects requests with the reason.
+//! A replica with a full disk does not stand for election, not even when asked.
 
 use super::Replica;
 use crate::log::LogIndex;
 use crate::node::Write;
 use std::collections::VecDeque;
 
-/// Writes that were given out and are not known to be safe.
+/// Requested writes that are not known to be durable.
 #[derive(Debug, Default)]
 pub(super) struct Unsafe {
-    /// With when they were given out, and the last entry in them; in order.
+    /// For each write its number, the tick of the request, and its last entry; in order.
     writes: VecDeque<(u64, u64, LogIndex)>,
-    /// Time of the last request to another replica to stand for election.
+    /// Tick of the last request to another replica to stand for election.
     asked: u64,
 }
 
 impl Unsafe {
-    /// A write was given out. One without entries promises nothing that anybody waits for.
+    /// Records a requested write. Writes without entries are ignored, because no request waits for them.
     pub(super) fn given(&mut self, write: &Write, ticks: u64) {
         if let Some(last) = write.batch.entries.last() {
             self.writes.push_back((write.number, ticks, last.position.index));
@@ -47,7 +47,7 @@ impl Unsafe {
 }
 
 impl Replica {
-    /// Asks another replica to lead if the disk of this one hangs or is full; to be called at every tick.
+    /// Asks another replica to lead if this one's disk hangs or is full. Called at every tick.
     pub(super) fn leave_a_bad_disk(&mut self) {
         let patience = self.settings.node.election_ticks as u64;
         let Some(before) = self.ticks.checked_sub(patience) else { return };

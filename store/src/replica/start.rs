@@ -1,13 +1,13 @@
-//! Start of a replica: it bootstraps a cell, joins one, or continues where it stopped.
+//! Start of a replica: it bootstraps a cell, joins one, or continues.
 //!
 //! ```text
-//!   founded     every founding replica has the same first snapshot: an empty cell, at entry 1
-//!   joined      nothing: the leader sends a snapshot
-//!   gone on     the newest snapshot, then the entries after it that are known to be committed
+//!   bootstrapped  every initial replica has the same first snapshot: an empty cell, at entry 1
+//!   joined        nothing: the leader sends a snapshot
+//!   continued     the newest snapshot, then the entries after it that are known to be committed
 //! ```
 //!
-//! The cell as of entry 1 is in a snapshot like any other, so there is one way to start. And a
-//! replica without any entry cannot take part in a cell that it was not told of.
+//! The cell at entry 1 is an ordinary snapshot, so there is only one way to start. A replica without any entry cannot
+//! take part in a cell that has not added it.
 
 use super::files::{self, Agreed, FileWorker};
 use super::{LogWorker, Replica, Settings, TornTail};
@@ -24,7 +24,7 @@ use omega_cellstate::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The entry of which all founding replicas have the state.
+/// Position of the first snapshot of all bootstrapped replicas.
 pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
 
 /// A replica that is ready to run.
@@ -36,7 +36,7 @@ pub struct Started {
     pub log: LogWorker,
     /// Snapshot files.
     pub files: FileWorker,
-    /// Its folder, which is locked as long as this lives.
+    /// Its directory, locked while this value exists.
     pub directory: Directory,
 }
 
@@ -59,13 +59,13 @@ pub enum StartError {
     /// The underlying error.
     #[error(transparent)]
     Save(#[from] SaveError),
-    /// The snapshot does not say who the replicas are: it was written by something else.
+    /// The snapshot has no membership, so another program wrote it.
     #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
     Agreed {
         /// Path of the file.
         path: PathBuf,
     },
-    /// Use the version of this program that wrote the entry, or a newer one.
+    /// The entry's version is unknown: use the version of this program that wrote it, or a newer one.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
         /// Path of the folder.
@@ -75,7 +75,7 @@ pub enum StartError {
         /// The reason.
         source: CodecError,
     },
-    /// The log begins after the last snapshot ends: a snapshot is missing.
+    /// A snapshot is missing: the log begins after the newest one ends.
     #[error(
         "{}: the log begins after entry {base}, and the newest snapshot ends at entry {snapshot}: a snapshot \
          is missing; remove this replica and add a new one with another id", path.display()
@@ -88,8 +88,8 @@ pub enum StartError {
         /// Index of the snapshot.
         snapshot: LogIndex,
     },
-    /// The last write was cut short by a loss of power, or damaged afterwards, and there is no other replica
-    /// that could tell which: say that it goes on without, [`TornTail::Forgive`].
+    /// The last write was torn by a loss of power, or damaged later, and no other replica can tell which. To continue
+    /// without it, set [`TornTail::Forgive`].
     #[error(
         "{}: the log ends at entry {last}, and entries up to {promised} may have been acknowledged: their \
          write was cut short by a loss of power, or damaged afterwards, and no other replica has a copy; start \
@@ -118,7 +118,7 @@ pub enum StartError {
     },
 }
 
-/// Gives a new folder the state of a founding replica.
+/// Writes the initial state of a bootstrapped replica to a new directory.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -126,8 +126,7 @@ pub fn found(directory: &Directory, membership: &Membership) -> Result<(), Start
     found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
 }
 
-/// Bootstraps with an existing cell: a copy of another one, that goes on by itself. All
-/// founding replicas must be given the same.
+/// Bootstraps with an existing cell: a copy that continues independently. All initial replicas must be given the same.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -167,10 +166,10 @@ fn found_at(
     Ok(())
 }
 
-/// Starts the replica of a folder.
+/// Starts the replica of a directory.
 ///
 /// # Errors
-/// If what it has promised to keep is not all there. Nothing was changed then.
+/// If anything that it has promised to keep is missing; nothing is changed then.
 pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartError> {
     let snapshots = snapshots_of(&directory)?;
     let mut log = directory.open_log()?;
@@ -198,7 +197,7 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
             return Err(StartError::TornTail { path: directory.path().to_owned(), promised, last });
         }
         (Some(doubt), TornTail::Doubt) => {
-            // A term and a vote are remembered without harm, whether they were safe or not.
+            // A term and a vote are adopted even if they were not durable, which does no harm.
             let hard_state = log.hard_state().joined(doubt.hard_state);
             log.append(&Batch { entries: Vec::new(), hard_state: Some(hard_state) })?;
             log.sync()?;
@@ -221,6 +220,8 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
         entries,
         doubt,
     };
+    let mut cell = cell;
+    cell.keep_history(settings.history_bytes);
     let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
     Ok(Started {
         replica: Replica::new(start, settings),
@@ -235,8 +236,8 @@ fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {
     Ok(Snapshots::open(disk, folder, directory.identity().origin.cell)?)
 }
 
-/// The entries after a snapshot. A log that ends before it goes on after it: the snapshot came from
-/// another replica, and the power went before the log was told.
+/// The entries after a snapshot. If the log ends before the snapshot, it is restarted after it: the snapshot came from
+/// another replica, and the power failed before the log was restarted.
 fn entries_after(
     log: &mut dyn LogEngine,
     base: Position,
@@ -279,8 +280,8 @@ fn entries_after(
     }
 }
 
-/// Why an entry can never be applied by this program, if so: it would stop the replica, after that has
-/// voted and written. Of commands the version is looked at, and no more.
+/// The reason why this program can never apply an entry, if there is one: such an entry would stop the replica after it
+/// has voted and written. Of commands only the version is checked.
 fn unreadable(entry: &Entry) -> Option<CodecError> {
     match entry.kind {
         EntryKind::Commands => codec::entry_head(&entry.data).err(),

@@ -1,19 +1,19 @@
-//! The ends of a replica: why it stops, what helps, and that it was removed.
+//! Stops of a replica: reasons, remedies, and removal from the cell.
 
 use super::{Again, Answer, Replica};
 use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
 
-/// Reason for which a replica has stopped. It answers no requests and takes part in nothing.
+/// Reason why a replica has stopped. It answers no requests and takes part in nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stop {
     /// A message proved that a replica lost entries that it had acknowledged.
     #[error(transparent)]
     Lost(#[from] MessageError),
-    /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which
-    /// (`omega log replay` on each), remove that replica, and add a new one with another id.
+    /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which (`omega log
+    /// replay` on each), remove that replica, and add a new one with another id.
     #[error(
         "after entry {at} the state of this replica is not that of its leader: compare the replicas \
          with `omega log replay`, remove the one that is wrong and add a new one with another id"
@@ -22,8 +22,7 @@ pub enum Stop {
         /// Index of the compared entry.
         at: LogIndex,
     },
-    /// An entry was committed that this version of the program cannot read: use the one that wrote
-    /// it.
+    /// This program cannot read a committed entry: use the version that wrote it.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
         /// Index of the entry.
@@ -31,7 +30,7 @@ pub enum Stop {
         /// The reason.
         source: CodecError,
     },
-    /// The log failed: see the error. What it holds is unknown until it is opened again.
+    /// The log failed. Its content is unknown until it is opened again.
     #[error(transparent)]
     Log(#[from] crate::log::WriteError),
 }
@@ -39,9 +38,9 @@ pub enum Stop {
 /// The remedy for a replica that has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// To start it again, on a disk that works.
+    /// A restart, on a disk that works.
     StartAgain,
-    /// An operator: started again it would stop again, for the reason that it gave.
+    /// An operator's action: a restart would stop again for the same reason.
     Operator,
 }
 
@@ -57,15 +56,15 @@ impl Stop {
 }
 
 impl Replica {
-    /// Notes that another replica knows that this one was removed.
+    /// Records another replica's report that this one was removed.
     pub(super) fn hear_of_removal(&mut self, by: ReplicaId) {
         if by != self.node.id() {
             self.note_removed(by);
         }
     }
 
-    /// Notes a removal that this replica has applied itself. It has no vote to ask for, so no other replica hears from
-    /// it and tells it.
+    /// Records a removal that this replica has applied itself. Without a vote it sends no vote requests, so no other
+    /// replica would report it.
     pub(super) fn look_for_removal(&mut self) {
         let id = self.node.id();
         if self.node.membership().has_removed(id) {
@@ -73,7 +72,7 @@ impl Replica {
         }
     }
 
-    /// Accepts no more requests: the state of a removed replica gets ever staler.
+    /// Accepts no more requests, because the state of a removed replica is outdated.
     fn note_removed(&mut self, by: ReplicaId) {
         if self.removed {
             return;

@@ -1,18 +1,17 @@
-//! A replica in production: one thread that decides, one for writes to a slow disk, one for snapshots.
+//! A replica in production: a thread that decides, one for writes to a slow disk, and one for snapshots.
 //!
 //! ```text
 //!   clients, peers, clock ──events──▶ ┌─────────┐ ──writes──▶ ┌───────────┐
-//!                                     │ replica │ ◀──safe──── │    log    │──▶ disk
-//!        answers, messages ◀───────── └─────────┘             └───────────┘
+//!                                     │ replica │ ◀─durable── │    log    │──▶ disk
+//!         replies, messages ◀──────── └─────────┘             └───────────┘
 //!                                        │   ▲ ──jobs───────▶ ┌───────────┐
 //!                                        └───┴─────done────── │ snapshots │──▶ disk
 //!                                                             └───────────┘
 //! ```
 //!
-//! The replica's thread takes all events that have gathered, and only then looks at what is to be
-//! done: so requests that come while it is busy share an entry. It writes the log itself as long as
-//! the disk is quick (`writer.rs`); else the log's thread does, and likewise takes all writes that
-//! have gathered: so those that come while it syncs share the next sync.
+//! The replica's thread takes all collected events before it works, so requests that arrive while it is busy share an
+//! entry. It writes the log itself while the disk is fast (`writer.rs`). Otherwise the log's thread writes, and also
+//! takes all collected writes, so that writes which arrive during a sync share the next one.
 
 use super::ask::{Ask, AskId, PeerMessage};
 use super::files::{FileDone, FileJob, FileWorker};
@@ -32,23 +31,23 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Messages of other replicas that wait. More are dropped: raft sends again.
+/// Maximum number of waiting messages of other replicas. More are dropped, and raft sends them again.
 const MESSAGES_MAX: usize = 4096;
 
-/// Transport of messages to other replicas. They may be lost, late, doubled and in any order.
+/// Transport of messages to other replicas. They may be lost, late, duplicated and reordered.
 pub trait Transport: Send + Sync + std::fmt::Debug {
-    /// Sends a message, and does not wait.
+    /// Sends a message without waiting.
     fn send(&self, to: ReplicaId, message: PeerMessage);
 
-    /// Applies the membership, with the replicas' addresses: at the start, and after each change.
+    /// Applies the membership with the replicas' addresses: at the start, and after each change.
     fn follow(&self, _membership: &Membership) {}
 }
 
-/// Event of a replica's thread.
+/// Event for a replica's thread.
 #[derive(Debug)]
 pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
-    /// Requests that are asked together, in order.
+    /// Requests that were sent together, in order.
     Ask(Vec<(Ask, Reply)>),
     Written(Written),
     File(FileDone),
@@ -56,14 +55,14 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Whether a leader with all its entries on the way need not look at it yet.
+    /// Whether the event can wait while a leader's entries in flight are at their limit.
     pub(super) fn can_wait(&self) -> bool {
         let waits = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
         matches!(self, Event::Ask(asks) if asks.iter().all(|(ask, _)| waits(ask)))
     }
 }
 
-/// A replica that runs.
+/// A running replica.
 #[derive(Debug)]
 pub struct Running {
     mailbox: Arc<Mailbox>,
@@ -71,14 +70,14 @@ pub struct Running {
     status: Arc<Mutex<Status>>,
     stages: Arc<Stages>,
     threads: Vec<JoinHandle<()>>,
-    /// Locked as long as it runs.
+    /// Held for its lock.
     _directory: Directory,
 }
 
-/// Known state of a replica that runs.
+/// Published state of a running replica.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// The leader.
+    /// Role and leader.
     pub leadership: Leadership,
     /// Membership.
     pub membership: Membership,
@@ -86,23 +85,22 @@ pub struct Status {
     pub stopped: Option<String>,
     /// Remedy for the failure.
     pub remedy: Option<Remedy>,
-    /// Number of bytes its log has written.
+    /// Bytes that its log has written.
     pub log_bytes: u64,
     /// Number of times its log was synced.
     pub log_syncs: u64,
     /// Number of snapshots taken since its start.
     pub snapshots: u64,
-    /// Index of its log's end, and of the last applied entry; updated at every tick.
+    /// Index of its log's end; updated at every tick.
     pub log_end: LogIndex,
-    /// See `log_end`.
+    /// Index of the last applied entry; updated at every tick.
     pub applied: LogIndex,
-    /// For a leader, the index up to which each replica's log is known to match and to be synced;
-    /// empty otherwise.
+    /// For a leader, the index up to which each replica's log matches and is synced; empty otherwise.
     pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
 impl Running {
-    /// Starts the threads of a replica. A tick is how long its settings take a tick to be.
+    /// Starts the threads of a replica; `tick` is the duration of a tick in its settings.
     #[must_use]
     pub fn start(started: Started, transport: Arc<dyn Transport>, tick: Duration) -> Running {
         let Started { mut replica, log, files, directory } = started;
@@ -140,7 +138,7 @@ impl Running {
         Running { mailbox, applied, status, stages, threads, _directory: directory }
     }
 
-    /// Gives it a message of another replica. One that comes too fast is dropped.
+    /// Delivers a message of another replica. Messages that arrive too fast are dropped.
     pub fn deliver(&self, from: ReplicaId, message: PeerMessage) {
         deliver(&self.mailbox, from, message);
     }
@@ -153,30 +151,30 @@ impl Running {
         &self.applied
     }
 
-    /// Reads its state. Nothing is applied while `look` runs.
+    /// Calls `look` with its state, under the lock of the state.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.applied.lock())
     }
 
-    /// Known state of it.
+    /// The published state.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().clone()
     }
 
-    /// Time for which its entries were in each stage.
+    /// Durations of its entries in each stage.
     #[must_use]
     pub fn stages(&self) -> &Stages {
         &self.stages
     }
 
-    /// Ends it, after the writes that are under way.
+    /// Stops the replica after the writes that are under way.
     pub fn end(mut self) {
         self.join();
     }
 
     fn join(&mut self) {
-        // It fails where the thread has ended already.
+        // It fails if the thread has ended already.
         let _ = self.mailbox.send(Event::End);
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join() {
@@ -196,7 +194,7 @@ impl Drop for Running {
 
 fn deliver(mailbox: &Mailbox, from: ReplicaId, message: PeerMessage) {
     if mailbox.waiting() < MESSAGES_MAX {
-        // It fails where the replica has ended.
+        // It fails if the replica has ended.
         let _ = mailbox.send(Event::Message(from, message));
     }
 }
@@ -215,7 +213,7 @@ struct Driver {
 
 impl Driver {
     fn run(mut self) {
-        // What a replica that starts has to do at once.
+        // Effects of the start.
         self.follow();
         let mut events = Vec::new();
         let mut next_tick = Instant::now() + self.tick;
@@ -231,7 +229,7 @@ impl Driver {
             if now >= next_tick {
                 self.replica.tick();
                 self.tell_progress();
-                // A thread that was held up has missed the ticks, as those who wait for it have.
+                // A delayed thread skips the missed ticks, like the callers that wait for it.
                 next_tick = now + self.tick;
             }
             self.replica.tell_time(unix_ms());
@@ -274,7 +272,7 @@ impl Driver {
         true
     }
 
-    /// Handles completed writes.
+    /// Handles the outcome of writes.
     fn written(&mut self, written: Written) {
         match written.safe {
             Ok(number) => {
@@ -285,14 +283,14 @@ impl Driver {
         }
     }
 
-    /// Works until there is nothing left but waiting.
+    /// Works until only waiting is left.
     fn follow(&mut self) {
         let mut wrote = false;
         while let Some(written) = self.follow_once() {
             self.written(written);
             wrote = true;
         }
-        // Whoever waited was told.
+        // Waiting requests were answered.
         let failed = if wrote { self.to_writer.prepare() } else { None };
         if let Some(failed) = failed {
             self.written(failed);
@@ -304,7 +302,7 @@ impl Driver {
     fn follow_once(&mut self) -> Option<Written> {
         let output = self.replica.proceed();
         for job in output.files {
-            // It fails only where the thread has panicked, which `join` will tell.
+            // It fails only if the thread has panicked, which `join` reports.
             let _ = self.to_files.send(job);
         }
         for (to, message) in output.messages {
@@ -358,10 +356,10 @@ impl Keeper {
     }
 }
 
-/// A network inside one process.
+/// A network within one process.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// Guards who is connected. Held for a look-up, or while somebody connects.
+    /// Connected replicas; the lock is held for single look-ups and while a replica connects.
     replicas: Arc<Mutex<BTreeMap<ReplicaId, Arc<Mailbox>>>>,
 }
 
@@ -379,7 +377,7 @@ impl Network {
         Arc::new(Port { id, network: self.clone() })
     }
 
-    /// Connects a replica that runs.
+    /// Connects a running replica.
     pub fn connect(&self, id: ReplicaId, replica: &Running) {
         self.replicas.lock().insert(id, replica.mailbox.clone());
     }
@@ -398,7 +396,7 @@ impl Transport for Port {
     }
 }
 
-/// A clock before 1970 counts as 1970: the cell never lets time go back.
+/// A clock before 1970 counts as 1970; the cell never moves its time back.
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,8 +1,8 @@
-//! Log writer of a replica: all that has gathered, then one sync for all of it.
+//! Log writer of a replica: appends all collected writes, then syncs once.
 //!
 //! ```text
 //!   write 7 ─┐
-//!   write 8 ─┼─▶ append, append, append ─▶ sync ─▶ safe up to 9
+//!   write 8 ─┼─▶ append, append, append ─▶ sync ─▶ durable up to 9
 //!   write 9 ─┘
 //! ```
 //!
@@ -13,7 +13,7 @@ use crate::log::{LogEngine, Position, WriteError};
 use crate::node::Write;
 use std::collections::VecDeque;
 
-/// The log worker; see the head of the file.
+/// The log writer. See the module documentation.
 #[derive(Debug)]
 pub struct LogWorker {
     engine: Box<dyn LogEngine>,
@@ -40,27 +40,27 @@ impl LogWorker {
         &*self.engine
     }
 
-    /// Adds a write, to be made after those before it.
+    /// Adds a write after those before it.
     pub fn push(&mut self, write: Write) {
         self.waiting.push_back(Job::Write(write));
     }
 
-    /// Forgets entries up to a position, after the writes that wait.
+    /// Compacts the log up to a position, after the waiting writes.
     pub fn push_compaction(&mut self, base: Position) {
         self.waiting.push_back(Job::Compact(base));
     }
 
-    /// Whether the disk is full. What waits is tried again with the next [`LogWorker::work`].
+    /// Whether the disk is full. Waiting writes are tried again with the next [`LogWorker::work`].
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Makes all waiting writes, as far as the disk has room. Returns the last one that became
-    /// durable, if any.
+    /// Makes all waiting writes, as far as the disk has space. Returns the number of the last one that became durable,
+    /// if any.
     ///
     /// # Errors
-    /// If the disk fails: then nobody knows what it holds, and the replica must end.
+    /// If the disk fails: then its content is unknown, and the replica must end.
     pub fn work(&mut self) -> Result<Option<u64>, WriteError> {
         let mut last = None;
         self.full = false;
@@ -90,7 +90,7 @@ impl LogWorker {
         Ok(last)
     }
 
-    /// Does ahead what a later write would wait for. To be called when whoever waited was told.
+    /// Prepares later writes. Called when waiting requests have been answered.
     ///
     /// # Errors
     /// If the disk fails: see [`LogWorker::work`].

@@ -1,12 +1,11 @@
 //! The writes of a replica's thread: made at once, or by the log's thread.
 //!
-//! The thread waits for a disk that syncs within microseconds, because handing a write over costs
-//! as much again. But a replica must process its peers' messages in time, so after a slow write,
-//! the log's thread makes those of the next second. A single replica has no peers, and always
-//! waits. Requests and messages collect meanwhile, and the next sync covers all of them.
+//! The replica's thread waits for a disk that syncs within microseconds, because handing a write over costs as much.
+//! But it must process its peers' messages in time, so after a slow write the log's thread makes those of the next
+//! second. A replica without peers always waits. Requests and messages collect meanwhile, and the next sync covers all
+//! of them.
 //!
-//! Writes are made in order: the replica's thread writes only when the log's thread has completed
-//! all of its jobs.
+//! Writes are made in order: the replica's thread writes only when the log's thread has completed all of its jobs.
 
 use super::mailbox::Mailbox;
 use super::threads::{Event, Status};
@@ -25,18 +24,18 @@ pub(super) struct ToLog {
     pub(super) compact: Option<Position>,
 }
 
-/// Its outcome.
+/// Outcome of a job.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// The last write that is safe, if any became so.
+    /// The last write that became durable, if any.
     pub(super) safe: Result<Option<u64>, WriteError>,
-    /// Whether the disk is full. What waits is tried again from time to time.
+    /// Whether the disk is full. Waiting writes are tried again periodically.
     pub(super) full: bool,
-    /// Number of jobs that the log's thread has taken up.
+    /// Number of jobs that the log's thread has taken.
     taken: usize,
 }
 
-/// A log, and what is known of it.
+/// A log with its pending work.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) worker: LogWorker,
@@ -66,17 +65,17 @@ impl Log {
         Written { safe, full: self.worker.is_full(), taken }
     }
 
-    /// Does ahead what the next write would wait for.
+    /// Prepares the next write.
     fn prepare(&mut self) -> Option<Written> {
         let safe = self.worker.prepare().err().map(Err)?;
         Some(Written { safe, full: false, taken: 0 })
     }
 }
 
-/// The replica's end. See the head of the file.
+/// The replica's side. See the module documentation.
 #[derive(Debug)]
 pub(super) struct ToWriter {
-    /// The lock is taken by the one of the two threads that writes.
+    /// Locked by the thread that writes.
     log: Arc<Mutex<Log>>,
     thread: Sender<ToLog>,
     /// Number of jobs that the log's thread has not completed.
@@ -89,7 +88,7 @@ pub(super) struct ToWriter {
 /// Disks for which the replica's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// For any.
+    /// All.
     Always,
     /// Those without a slow write within the last second.
     WhileQuick,
@@ -98,8 +97,8 @@ pub(super) enum Waits {
 /// Threshold of a slow write: a twentieth of the heartbeat interval.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// Time for which the log's thread makes all writes then: one in a second may be slow, which delays a
-/// heartbeat by less than its peers bear.
+/// Duration for which the log's thread makes all writes then. So at most one write per second is slow, and delays a
+/// heartbeat by less than peers tolerate.
 const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl ToWriter {
@@ -107,7 +106,7 @@ impl ToWriter {
         ToWriter { log, thread, given: 0, full: false, slow_until: None }
     }
 
-    /// Writes. If it is done at once, this is what became of it.
+    /// Writes. Returns the outcome if it was done at once.
     pub(super) fn write(&mut self, job: ToLog, waits: Waits) -> Option<Written> {
         let began = Instant::now();
         let slow = self.slow_until.is_some_and(|until| began < until);
@@ -118,7 +117,7 @@ impl ToWriter {
         let written = self.log.lock().work([job]);
         self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
         if written.full {
-            // It tries again.
+            // It retries on its own.
             self.give(ToLog::default());
         }
         self.full = written.full;
@@ -127,12 +126,11 @@ impl ToWriter {
 
     fn give(&mut self, job: ToLog) {
         self.given += 1;
-        // It fails where the log has failed, and told so.
+        // It fails if the log has failed, and reported that.
         let _ = self.thread.send(job);
     }
 
-    /// Does ahead what the next write would wait for, if it would be made here. The answer is why the
-    /// log failed, if it did.
+    /// Prepares the next write, if this thread would make it. Returns the failure of the log, if it failed.
     pub(super) fn prepare(&mut self) -> Option<Written> {
         if self.given > 0 || self.full { None } else { self.log.lock().prepare() }
     }
@@ -151,7 +149,7 @@ pub(super) struct Writer {
     pub(super) mailbox: Arc<Mailbox>,
 }
 
-/// Number of times a full disk is tried again.
+/// Interval of retries on a full disk.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
 impl Writer {
@@ -174,7 +172,7 @@ impl Writer {
                 return;
             }
             if let Some(failed) = log.prepare() {
-                // It fails where the replica has ended.
+                // It fails if the replica has ended.
                 let _ = self.mailbox.send(Event::Written(failed));
                 return;
             }

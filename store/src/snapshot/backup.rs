@@ -1,8 +1,8 @@
-//! A backup: a snapshot that belongs to no replica, and from which a new cell can begin.
+//! A backup: a snapshot that belongs to no replica, and from which a new cell can be bootstrapped.
 //!
-//! It has the format of a snapshot, but no members: a restore bootstraps a new cell, which no
-//! replica of the old one belongs to. So a replica does not start from a backup among its
-//! snapshots. The reply cache is part of the state, so earlier results stay valid.
+//! It has the format of a snapshot, but no members: a restore bootstraps a new cell, which contains no replica of the
+//! old one. So no replica starts from a backup among its snapshots. The reply cache is part of the state, so earlier
+//! results stay valid.
 
 use super::Meta;
 use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
@@ -17,7 +17,7 @@ use omega_cellstate::{Cell, Image};
 use std::io;
 use std::path::Path;
 
-/// Contents of a backup. All of it was checked.
+/// Contents of a backup, fully checked.
 #[derive(Debug)]
 pub struct BackupContent {
     /// Id of the cell that was backed up.
@@ -28,8 +28,8 @@ pub struct BackupContent {
     pub cell: Cell,
 }
 
-/// Writes a backup: `put` gets bytes and their offset in the file, at most a little over a mebibyte
-/// at once. The beginning of the file comes last. Returns the length of the file.
+/// Writes a backup. `put` gets bytes and their offset in the file, at most a little over a mebibyte at once; the
+/// beginning of the file comes last. Returns the length of the file.
 ///
 /// # Errors
 /// Those of `put`, or if a part of the state is too large.
@@ -51,7 +51,7 @@ fn io_error(source: io::Error) -> SaveError {
     if is_full(&source) { SaveError::Full(path) } else { SaveError::Io { path, source } }
 }
 
-/// The checksum of a piece of a backup on its way: of its bytes and of the place where they belong.
+/// The checksum of a piece of a backup in transit: of its bytes and its offset.
 #[must_use]
 pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
@@ -60,11 +60,11 @@ pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Reads a backup, or any snapshot, and checks every byte of it: checksums, hash, that it is a cell, and
-/// that this is the state that was saved.
+/// Reads a backup, or any snapshot, and checks every byte: checksums, file hash, validity of the cell, and the state
+/// hash.
 ///
 /// # Errors
-/// If it is damaged, something else, or of another version; or if the disk fails.
+/// If it is damaged, no snapshot, or of another version; or if the disk fails.
 pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadError> {
     let mut file = disk.open(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => LoadError::Missing(path.to_owned()),

@@ -8,23 +8,23 @@ use omega_cellstate::ImageError;
 use std::io;
 use std::path::PathBuf;
 
-/// Error of writing a snapshot. Nothing has the final name; the older snapshots are intact.
+/// Error of writing a snapshot. No file gets the final name; the older snapshots are intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// Make room on the disk and try again; the log is not cut until a snapshot is safe.
+    /// The disk is full: make room and try again. The log is not compacted until a snapshot is durable.
     #[error("{}: the disk is full: make room, the snapshot is then tried again", .0.display())]
     Full(PathBuf),
-    /// Give the replicas shorter addresses.
+    /// The membership is too large: give the replicas shorter addresses.
     #[error("the membership has {0} bytes, at most {MEMBERSHIP_BYTES_MAX} are allowed")]
     Membership(usize),
-    /// A machine or a job is larger than any command may be; it came in without one. Remove it.
+    /// A machine or job is larger than any command may be: remove it.
     #[error("a part of the state has {bytes} bytes, which is more than any command can bring")]
     TooLarge {
-        /// The number.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// The meta data names another cell than the folder: a mistake of the program.
+    /// The cell differs from that of the folder, a defect of the program.
     #[error("the snapshot is of cell {found}, the folder is for {wanted}")]
     OtherCell {
         /// Cell of the state.
@@ -32,7 +32,7 @@ pub enum SaveError {
         /// Cell of the folder.
         wanted: CellId,
     },
-    /// Mend the disk; then a snapshot is tried again.
+    /// A disk error: repair the disk; the snapshot is retried.
     #[error("{}: {source}; mend the disk, the snapshot is then tried again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -42,55 +42,55 @@ pub enum SaveError {
     },
 }
 
-/// Error in a file that should be a snapshot.
+/// Damage of a snapshot file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDamage {
-    /// Its length differs from its header's, or it is too short for a header.
+    /// The file's length differs from its header's, or is too short for a header.
     #[error("the file has {found} bytes, it should have {wanted}")]
     Length {
-        /// Actual number.
+        /// Actual number of bytes.
         found: u64,
-        /// Number that it should have at least.
+        /// Expected minimum.
         wanted: u64,
     },
-    /// The header does not match its checksum, or gives a size that cannot be.
+    /// The header does not match its checksum, or has an impossible size.
     #[error("the header is corrupt")]
     Header,
-    /// A chunk's length is not what the file's length makes it.
+    /// A chunk's length does not match the file's length.
     #[error("chunk {number} gives its length as {found}, it should be {wanted}")]
     ChunkLength {
         /// Number of the chunk.
         number: u64,
-        /// Its text.
+        /// Actual length.
         found: u32,
-        /// Expected value.
+        /// Expected length.
         wanted: u32,
     },
     /// A chunk does not match its checksum.
     #[error("chunk {0} does not match its checksum")]
     Chunk(u64),
-    /// All chunks do, but not the whole.
+    /// All chunks match their checksums, but the file does not match its hash.
     #[error("the file does not match its hash")]
     Hash,
-    /// A block has a length that cannot be.
+    /// A block has an impossible length.
     #[error("a block of the image gives its length as {0}, which it cannot have")]
     Block(u32),
-    /// A part of the image makes no sense.
+    /// A part of the image cannot be decoded.
     #[error("a part of the image cannot be read: {0}")]
     Part(#[source] CodecError),
-    /// More than the counts say, or less.
+    /// The number of parts differs from the counts.
     #[error("the length of the state does not match its counts")]
     Counts,
-    /// The image is of no cell.
+    /// The image is not a valid cell.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The state is not the one that was saved.
+    /// The state hash differs from the header's.
     #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
     State {
         /// Hash of the state.
         found: u64,
-        /// Expected value.
+        /// Expected hash.
         wanted: u64,
     },
 }
@@ -99,13 +99,13 @@ pub enum SnapshotDamage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There is none at this position: ask which is the newest.
+    /// There is no snapshot at this position: list the snapshots.
     #[error("there is no {}: ask for the newest", .0.display())]
     Missing(PathBuf),
     /// The file is no snapshot: move it away, or restore the right one.
     #[error("{} is not a snapshot: take it away, or restore the right file", .0.display())]
     NotASnapshot(PathBuf),
-    /// Read it with a version of this program that supports its format.
+    /// The format is unknown: use a version of this program that supports it.
     #[error(
         "{} has format {found}, this program reads {FORMAT}: use one that reads {found}",
         path.display()
@@ -113,15 +113,15 @@ pub enum LoadError {
     UnknownFormat {
         /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u32,
     },
-    /// The file is of another cell: this is the wrong folder, or the file was put here by mistake.
+    /// The snapshot belongs to another cell: name the right folder, or remove the file.
     #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
     OtherCell {
         /// Path of the file.
         path: PathBuf,
-        /// Cell of the state.
+        /// Cell of the snapshot.
         found: CellId,
         /// Requested cell.
         wanted: CellId,
@@ -134,8 +134,8 @@ pub enum LoadError {
         /// Position in the header.
         found: Position,
     },
-    /// The file was damaged. Restore it from a copy, or take it away and let the replica get a
-    /// snapshot from its peers; an older one is only right if the log still holds what follows it.
+    /// The file is damaged: restore it from a copy, or move it away and let the replica get a snapshot from its peers.
+    /// An older snapshot suffices only if the log still has the entries after it.
     #[error(
         "{} is corrupt at byte {offset}: {damage}; restore it from a copy, or take it away and let \
          the replica get one from its peers",
@@ -149,10 +149,10 @@ pub enum LoadError {
         /// The damage.
         damage: Box<SnapshotDamage>,
     },
-    /// Another process has the file: stop that one.
+    /// Another process has the file open: stop that process.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// Mend the disk and try again.
+    /// A disk error: repair the disk and try again.
     #[error("{}: {source}; mend the disk and try again", path.display())]
     Io {
         /// Path of the file or folder.
@@ -166,13 +166,13 @@ pub enum LoadError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Make room on the disk, and send the same piece again.
+    /// The disk is full: make room, and send the same piece again.
     #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
     Full(PathBuf),
-    /// No snapshot has such a length: the peer is broken, or no peer.
+    /// No snapshot has such a length, so the offer is invalid.
     #[error("a snapshot of {0} bytes was offered, which is impossible")]
     Offer(u64),
-    /// Send the piece that is wanted.
+    /// The piece is out of order: send the expected one.
     #[error("piece {given} arrived, piece {wanted} was expected")]
     Order {
         /// Number of the received piece.
@@ -180,7 +180,7 @@ pub enum ReceiveError {
         /// Number of the expected piece.
         wanted: u64,
     },
-    /// The piece was damaged on its way: send it again.
+    /// The piece was damaged in transit: send it again.
     #[error("piece {0} does not match its checksum: send it again")]
     Piece(u64),
     /// Pieces are missing: send them first.
@@ -188,7 +188,7 @@ pub enum ReceiveError {
     Incomplete {
         /// Number of the next expected piece.
         wanted: u64,
-        /// Their number.
+        /// Number of all pieces.
         pieces: u64,
     },
     /// All pieces arrived, but differ from the offered snapshot. They were deleted: begin again,
@@ -202,7 +202,7 @@ pub enum ReceiveError {
     /// This snapshot is being received already.
     #[error("{} is being received already", .0.display())]
     Busy(PathBuf),
-    /// Mend the disk, and begin anew; what is safe of the pieces is not asked for again.
+    /// A disk error: repair the disk, and start again. Durable pieces are not requested again.
     #[error("{}: {source}; repair the disk and begin again", path.display())]
     Io {
         /// Path of the file or folder.

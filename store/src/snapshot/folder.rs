@@ -1,4 +1,4 @@
-//! The snapshots of one replica: a folder with a file for each.
+//! The snapshots of one replica: a folder with one file each.
 
 use super::error::{LoadError, SaveError, SnapshotDamage};
 use super::read::{self, corrupt};
@@ -16,16 +16,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// Ending of the name of a whole snapshot.
+/// Suffix of the name of a complete snapshot.
 const WHOLE: &str = ".snapshot";
 
-/// Ending of the name of one that is being made.
+/// Suffix of the name of an incomplete one.
 pub(super) const PARTIAL: &str = ".partial";
 
-/// A file that several may read: a disk gives it to one at a time.
+/// A file with several readers, since a disk allows each file to be opened once.
 pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
 
-/// Open files by position, as long as they have readers.
+/// Open files by position, while they have readers.
 type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 
 /// A complete snapshot.
@@ -33,7 +33,7 @@ type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 pub struct Found {
     /// Description of the snapshot.
     pub meta: Meta,
-    /// Number of bytes the file has.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
@@ -45,14 +45,13 @@ pub struct Snapshots {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) folder: PathBuf,
     pub(super) cell: CellId,
-    /// The files that are being read in this process. Held while one is opened, never while one is
-    /// read.
+    /// Files being read in this process. Locked while one is opened, not while one is read.
     open: Mutex<OpenFiles>,
 }
 
 impl Snapshots {
-    /// Opens a folder, which is made if there is none. What was left half-written is removed, but
-    /// for what a peer sent: [`Snapshots::receive`] goes on with it.
+    /// Opens a folder, or creates it. Incomplete files are removed, except those of a transfer, which
+    /// [`Snapshots::receive`] continues.
     ///
     /// # Errors
     /// Those of the disk.
@@ -79,7 +78,7 @@ impl Snapshots {
         self.cell
     }
 
-    /// The position of every snapshot, ascending; none is opened.
+    /// The position of every snapshot, in ascending order, without opening any.
     ///
     /// # Errors
     /// Those of the disk.
@@ -94,8 +93,8 @@ impl Snapshots {
     /// Writes a snapshot durably; then removes older ones except the last [`KEPT`].
     ///
     /// # Errors
-    /// If it is not safe. Then nothing has its final name, unless the disk failed after all was
-    /// written: a snapshot that is there is whole.
+    /// If it is not durable. Then no file has the final name, unless the disk failed after all was written; a file with
+    /// the final name is always complete.
     pub fn save(&self, meta: &Meta, image: &Image) -> Result<(), SaveError> {
         if meta.cell != self.cell {
             return Err(SaveError::OtherCell { found: meta.cell, wanted: self.cell });
@@ -106,7 +105,7 @@ impl Snapshots {
         let partial = self.folder.join(format!("{}{PARTIAL}", name(meta.position)));
         let written = self.write(&partial, meta, image);
         if written.is_err() {
-            // Whatever is left of it is removed when the folder is opened, at the latest.
+            // Otherwise it is removed when the folder is opened next.
             let _ = self.disk.remove(&partial);
         }
         written.map_err(|error| match error {
@@ -133,7 +132,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Gives a whole and synced file its final name, and forgets older snapshots.
+    /// Renames a complete and synced file to its final name, and removes older snapshots.
     pub(super) fn publish(&self, partial: &Path, position: Position) -> io::Result<()> {
         failpoint!("snapshot-rename", Err(io::Error::other("injected")));
         self.open_files().remove(&position);
@@ -154,16 +153,16 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The newest snapshot, every byte of which was checked; `None` if there is none.
+    /// The newest snapshot, fully checked; `None` if there is none.
     ///
     /// # Errors
-    /// If it is damaged: an older one is no substitute, unless the log still holds what follows it.
-    /// Then ask [`Snapshots::newest_before`].
+    /// If it is damaged. An older one is no substitute, unless the log still has the entries after it; then call
+    /// [`Snapshots::newest_before`].
     pub fn newest(&self) -> Result<Option<Found>, LoadError> {
         self.found(self.list()?.last().copied())
     }
 
-    /// The newest snapshot before a position, for a caller to whom an older one is enough.
+    /// The newest snapshot before a position, for callers to which an older one suffices.
     ///
     /// # Errors
     /// As [`Snapshots::newest`].
@@ -175,10 +174,10 @@ impl Snapshots {
         position.map(|position| self.check(position)).transpose()
     }
 
-    /// The snapshot at a position, every byte of which was checked.
+    /// The snapshot at a position, fully checked.
     ///
     /// # Errors
-    /// If there is none, or it is damaged, or of something else.
+    /// If there is none, it is damaged, or it belongs to another cell or position.
     pub fn check(&self, position: Position) -> Result<Found, LoadError> {
         self.with_file(position, |file, path| {
             let (header, _) = read::verify(file, path)?;
@@ -187,10 +186,10 @@ impl Snapshots {
         })
     }
 
-    /// Reads a snapshot's image, and checks every byte and that it hashes to the saved state.
+    /// Reads a snapshot's image, and checks every byte and the state hash.
     ///
     /// # Errors
-    /// If there is none, or it is damaged, or of something else.
+    /// If there is none, it is damaged, or it belongs to another cell or position.
     pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
         self.with_file(position, |file, path| {
             let (header, image) = read::image(file, path)?;
@@ -200,10 +199,10 @@ impl Snapshots {
         })
     }
 
-    /// Makes the cell of a snapshot, and checks that it hashes to the saved state.
+    /// Restores the cell of a snapshot, and checks the state hash.
     ///
     /// # Errors
-    /// As [`Snapshots::load`], or if the image is of no cell.
+    /// As [`Snapshots::load`], or if the image is not a valid cell.
     pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
         self.with_file(position, |file, path| {
             let (header, image) = read::image(file, path)?;
@@ -240,7 +239,7 @@ impl Snapshots {
         read(&mut **file, &self.path(position))
     }
 
-    /// The file of a snapshot. A second reader gets the same one, because a disk locks it.
+    /// The open file of a snapshot. Readers share it, because the disk locks it.
     pub(super) fn file(&self, position: Position) -> Result<SharedFile, LoadError> {
         let mut files = self.open_files();
         if let Some(file) = files.get(&position).and_then(Weak::upgrade) {
@@ -276,7 +275,7 @@ fn check_state(found: u64, wanted: u64, path: &Path) -> Result<(), LoadError> {
     }
 }
 
-/// The name of a position: names are in the order of positions, as far as terms have eight digits.
+/// The file name of a position. Names are in the order of positions, as long as terms have eight digits.
 pub(super) fn name(position: Position) -> String {
     format!("{:020}-{:08}", position.index.0, position.term.0)
 }
@@ -286,6 +285,6 @@ fn position(file: &str) -> Option<Position> {
     let (index, term) = file.strip_suffix(WHOLE)?.split_once('-')?;
     let position =
         Position { index: LogIndex(index.parse().ok()?), term: Term(term.parse().ok()?) };
-    // Only what we would write: `+1-2.snapshot` is a number, too.
+    // Only canonical names: `+1-2.snapshot` would parse, too.
     (format!("{}{WHOLE}", name(position)) == file).then_some(position)
 }

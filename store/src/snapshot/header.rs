@@ -16,7 +16,7 @@ pub(super) const FIXED: usize = 124;
 /// Offset of the checksum in the fixed part.
 const CRC: usize = FIXED - 4;
 
-/// Bytes of the body in a chunk: large enough that a disk is kept busy, small enough to be sent.
+/// Bytes of the body in a chunk: large enough to keep a disk busy, small enough to send.
 pub(super) const CHUNK: usize = 1 << 20;
 
 /// Bytes before the body in a chunk.
@@ -25,7 +25,7 @@ pub(super) const FRAME: usize = 8;
 /// Bytes of the hash at the end.
 pub(super) const TRAILER: usize = 16;
 
-/// Number of parts of each sort an image has.
+/// Number of parts of each sort in an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) rows: u64,
@@ -61,10 +61,10 @@ impl Counts {
     }
 }
 
-/// The header, and what follows from it.
+/// The header, and values derived from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The layout of what follows.
+    /// The format of the file.
     pub(super) format: u32,
     pub(super) meta: Meta,
     pub(super) state_hash: u64,
@@ -80,39 +80,39 @@ pub(super) enum HeaderError {
     Magic,
     /// The format is unknown.
     Format(u32),
-    /// There are too few; so many are needed.
+    /// There are too few bytes; this many are needed.
     Short(u64),
     /// The bytes are damaged.
     Corrupt,
 }
 
 impl Header {
-    /// Number of bytes it has.
+    /// Length of the header in bytes.
     pub(super) fn bytes(&self) -> u64 {
         (FIXED + self.meta.membership.len()) as u64
     }
 
-    /// Number of bytes of a file of this length that are chunks.
+    /// Number of bytes of all chunks in a file of this length.
     fn chunk_bytes(&self) -> u64 {
         self.length - self.bytes() - TRAILER as u64
     }
 
-    /// Number of chunks there are.
+    /// Number of chunks.
     pub(super) fn chunks(&self) -> u64 {
         self.chunk_bytes().div_ceil((CHUNK + FRAME) as u64)
     }
 
-    /// Number of bytes the body has.
+    /// Number of bytes of the body.
     pub(super) fn body(&self) -> u64 {
         self.chunk_bytes() - self.chunks() * FRAME as u64
     }
 
-    /// Number of bytes of the body that are in a chunk.
+    /// Number of body bytes in a chunk.
     pub(super) fn chunk_length(&self, number: u64) -> u32 {
         (self.body() - number * CHUNK as u64).min(CHUNK as u64) as u32
     }
 
-    /// The bytes.
+    /// Encodes the header.
     pub(super) fn write(&self) -> Vec<u8> {
         let Meta { cell, position, membership } = &self.meta;
         let mut out = Vec::with_capacity(FIXED + membership.len());
@@ -130,7 +130,7 @@ impl Header {
         out
     }
 
-    /// Number of bytes a header has that begins like this, if it is one.
+    /// Length of the header that begins with these bytes.
     pub(super) fn bytes_of(fixed: &[u8]) -> Result<usize, HeaderError> {
         if fixed.get(..8).ok_or(HeaderError::Short(FIXED as u64))? != MAGIC {
             return Err(HeaderError::Magic);
@@ -146,7 +146,7 @@ impl Header {
         Ok(FIXED + membership)
     }
 
-    /// Decodes a header from exactly these bytes.
+    /// Decodes a header of exactly these bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
         let count = Header::bytes_of(bytes)?;
         let fixed = bytes.get(..CRC).ok_or(HeaderError::Short(count as u64))?;
@@ -170,7 +170,7 @@ impl Header {
             length: word(3)?,
             counts: Counts::from_words(counts),
         };
-        // Every length that follows from this one must make sense.
+        // Every length derived from this one must be valid.
         let least = header.bytes() + TRAILER as u64;
         let good = header.length >= least && {
             let last = header.chunk_bytes() % (CHUNK + FRAME) as u64;
@@ -192,7 +192,7 @@ fn checksum(fixed: &[u8], membership: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Salt of the checksum of each chunk: chunks of two snapshots are not mistaken.
+/// Salt of the checksum of each chunk, so that chunks of two snapshots are never confused.
 pub(super) fn salt(cell: CellId, position: Position) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&cell.0.to_le_bytes());
@@ -201,7 +201,7 @@ pub(super) fn salt(cell: CellId, position: Position) -> u32 {
     hasher.finalize()
 }
 
-/// The checksum of a chunk, or of a piece on its way to a peer.
+/// The checksum of a chunk, or of a piece in transit to a peer.
 pub(super) fn chunk_checksum(salt: u32, number: u64, body: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&salt.to_le_bytes());

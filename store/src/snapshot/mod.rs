@@ -54,13 +54,13 @@ use crate::CellId;
 use crate::log::Position;
 use bytes::Bytes;
 
-/// The version of the file's layout and of the image's bytes that is written.
+/// The format of files that are written.
 pub const FORMAT: u32 = 1;
 
-/// The most bytes that a membership has: a thousand replicas with long addresses.
+/// Maximum bytes of a membership: a thousand replicas with long addresses.
 pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
 
-/// Snapshots that are kept: the newest, and one to go back to if it is damaged.
+/// Number of snapshots that are kept: the newest, and one as a fallback if it is damaged.
 pub const KEPT: usize = 2;
 
 /// Description of a snapshot.
@@ -68,8 +68,8 @@ pub const KEPT: usize = 2;
 pub struct Meta {
     /// Id of the cell.
     pub cell: CellId,
-    /// The last entry of the log that is in it.
+    /// Position of the last included entry.
     pub position: Position,
-    /// Membership then, in the caller's own bytes.
+    /// Membership at that position, encoded by the caller.
     pub membership: Bytes,
 }

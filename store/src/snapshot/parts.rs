@@ -1,7 +1,7 @@
-//! A snapshot state as a sequence of parts, in the order of writing and reading.
+//! Encoding of an image as a sequence of parts.
 //!
-//! A part is a row, a job, a task or a result: small, so that neither side needs a second copy of
-//! the state in memory. The number of parts precedes them, in the header or in the enclosing part.
+//! A part is a row, a job, a task or a result. Parts are small, so that neither side needs a second copy of the state
+//! in memory. The number of parts of each sort precedes them, in the header or in the enclosing part.
 
 use super::error::LoadError;
 use super::header::Counts;
@@ -12,8 +12,7 @@ use omega_cellstate::{
 };
 use omega_core::{Kinds, ResourceKind};
 
-/// The bytes that a part has at least where many are expected: so much memory is taken at once for
-/// them at most as the file is long.
+/// Minimum bytes of a part in long lists, so that a list reserves at most as much memory as the file's length.
 const PART_BYTES_MIN: u64 = 16;
 
 /// Writes an image.
@@ -49,7 +48,7 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     Ok(())
 }
 
-/// Reads an image of so many parts.
+/// Reads an image with these numbers of parts.
 pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
     let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;

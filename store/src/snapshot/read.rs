@@ -1,4 +1,4 @@
-//! Reading a snapshot, and trusting none of it.
+//! Reading a snapshot, without trusting any of it.
 
 use super::error::{LoadError, SnapshotDamage};
 use super::header::{CHUNK, FIXED, FRAME, Header, HeaderError, TRAILER, chunk_checksum, salt};
@@ -12,14 +12,14 @@ use std::io;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The chunks of a file, each checked when it is read.
+/// The chunks of a file, each checked as it is read.
 pub(super) struct Chunks<'f> {
     file: &'f mut dyn DiskFile,
     path: &'f Path,
     pub(super) header: Header,
     header_bytes: Vec<u8>,
     salt: u32,
-    /// The next chunk, and where it is.
+    /// The number of the next chunk; its offset follows.
     number: u64,
     pub(super) offset: u64,
     hash: Xxh3,
@@ -62,7 +62,7 @@ impl<'f> Chunks<'f> {
         self.file.length().map_err(|source| self.io(source))
     }
 
-    /// Appends the body of the next chunk; `false` if there is none.
+    /// Appends the body of the next chunk to `body`; returns `false` after the last one.
     pub(super) fn next(&mut self, body: &mut Vec<u8>) -> Result<bool, LoadError> {
         if self.number == self.header.chunks() {
             return Ok(false);
@@ -70,7 +70,7 @@ impl<'f> Chunks<'f> {
         let (number, offset) = (self.number, self.offset);
         let wanted = self.header.chunk_length(number);
         let start = body.len();
-        // The frame is put before the body, and taken out again.
+        // The frame is read in front of the body, and then removed.
         body.resize(start + FRAME + wanted as usize, 0);
         let filled = self.file.read_at(offset, &mut body[start..]);
         let filled = filled.map_err(|source| self.io(source))?;
@@ -96,7 +96,7 @@ impl<'f> Chunks<'f> {
         Ok(true)
     }
 
-    /// Checks the whole, all of whose chunks were read. The answer is its hash.
+    /// Checks the hash of the file after all chunks were read, and returns it.
     fn finish(&mut self) -> Result<u128, LoadError> {
         self.hash.update(&self.header_bytes);
         let found = self.hash.digest128();
@@ -112,7 +112,7 @@ impl<'f> Chunks<'f> {
     }
 }
 
-/// Checks every byte of a file, but makes no image of it. The answer is its header and its hash.
+/// Checks every byte of a file without restoring an image. Returns its header and its hash.
 pub(super) fn verify(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, u128), LoadError> {
     let mut chunks = Chunks::open(file, path)?;
     chunks.check_length()?;
@@ -134,25 +134,25 @@ pub(super) fn image(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, Ima
     Ok((body.chunks.header, image))
 }
 
-/// The parts of an image that is being read.
+/// A reader of the parts of an image.
 pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
-    /// Bytes that were read and not all consumed.
+    /// Bytes that were read and not yet fully consumed.
     bytes: Vec<u8>,
-    /// The next part, and where its block ends.
+    /// The offset of the next part; the end of its block follows.
     at: usize,
     block_end: usize,
-    /// Number of body bytes taken out of `bytes`.
+    /// Number of body bytes removed from `bytes`.
     taken: u64,
 }
 
 impl Body<'_> {
-    /// Number of bytes of the body that were not read as a part yet.
+    /// Number of body bytes that are not yet read as parts.
     pub(super) fn left(&self) -> u64 {
         self.chunks.header.body() - self.taken - self.at as u64
     }
 
-    /// Mistake where the next part should be.
+    /// An error at the place of the next part.
     pub(super) fn damage(&self, damage: SnapshotDamage) -> LoadError {
         corrupt(self.chunks.path, self.chunks.offset, damage)
     }
@@ -202,7 +202,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Checks that nothing is left, and the hash of the whole.
+    /// Checks that nothing is left, and the hash of the file.
     fn finish(&mut self) -> Result<(), LoadError> {
         if self.left() > 0 || self.at < self.block_end {
             return Err(self.damage(SnapshotDamage::Counts));

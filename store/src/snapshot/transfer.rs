@@ -1,4 +1,4 @@
-//! A snapshot on its way from one replica to another.
+//! Transfer of a snapshot from one replica to another.
 //!
 //! ```text
 //!   sender                                receiver
@@ -9,11 +9,10 @@
 //!                                         finish: every byte checked, renamed
 //! ```
 //!
-//! Pieces are cuts of the file, not its chunks: the receiver copies what it does not look into until
-//! all is there. It asks for one piece after the other, so nothing can be too fast for it, and what
-//! comes twice does no harm. The partial file is named after the offer, whose hash is of every byte:
-//! after a crash the receiver goes on only with pieces of the same snapshot, and only with those
-//! that pass their checksums.
+//! Pieces are parts of the file, independent of its chunks: the receiver copies bytes without interpreting them until
+//! all have arrived. It requests one piece after the other, so it is never flooded, and duplicates do no harm. The
+//! partial file is named after the offer, whose hash covers every byte: after a crash the receiver continues only with
+//! pieces of the same snapshot that pass their checksums.
 
 use super::error::{LoadError, ReceiveError, is_full};
 use super::folder::{PARTIAL, SharedFile, Snapshots, name};
@@ -27,16 +26,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Beginning of the name of a snapshot that is received.
+/// Prefix of the name of an incoming snapshot.
 pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 
-/// Bytes of the file in a piece.
+/// Bytes of a piece.
 const PIECE: u64 = CHUNK as u64;
 
-/// Description of an offered snapshot: enough to tell it from any other snapshot.
+/// Description of an offered snapshot, which identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// The last entry that is in it.
+    /// Position of the last included entry.
     pub position: Position,
     /// Bytes of the whole file.
     pub bytes: u64,
@@ -45,13 +44,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Number of pieces there are.
+    /// Number of pieces.
     #[must_use]
     pub fn pieces(&self) -> u64 {
         self.bytes.div_ceil(PIECE)
     }
 
-    /// Number of bytes a piece has; none beyond the last.
+    /// Length of a piece in bytes; 0 after the last.
     fn length_of(&self, piece: u64) -> u64 {
         self.bytes.saturating_sub(piece.saturating_mul(PIECE)).min(PIECE)
     }
@@ -72,7 +71,7 @@ pub struct Piece {
     pub crc: u32,
 }
 
-/// A snapshot that is sent. Its file stays readable, even after newer ones replaced it.
+/// A snapshot being sent. Its file stays readable even after newer ones replace it.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     file: SharedFile,
@@ -81,7 +80,7 @@ pub struct Outgoing {
 }
 
 impl Snapshots {
-    /// Gets a snapshot ready to be sent, after checking every byte.
+    /// Prepares a snapshot for sending, and checks every byte.
     ///
     /// # Errors
     /// If there is none, or it is damaged.
@@ -96,8 +95,7 @@ impl Snapshots {
         Ok(Outgoing { file, path, offer })
     }
 
-    /// Gets ready to receive a snapshot. What there is of the same one is kept; what there is of
-    /// another is removed.
+    /// Prepares to receive a snapshot. Existing pieces of the same snapshot are kept; those of another are removed.
     ///
     /// # Errors
     /// Those of the disk, or if it is being received already.
@@ -124,7 +122,7 @@ impl Snapshots {
         Ok(Incoming { snapshots: self.clone(), file, path, offer, next })
     }
 
-    /// Number of whole pieces of a partial file that are surely of the offered snapshot.
+    /// Number of pieces of a partial file that certainly belong to the offered snapshot.
     fn good_pieces(&self, file: &mut dyn DiskFile, path: &Path, offer: Offer) -> io::Result<u64> {
         let good = match Chunks::open(file, path) {
             Ok(mut chunks) => {
@@ -146,13 +144,13 @@ impl Snapshots {
 }
 
 impl Outgoing {
-    /// Offer of the sender.
+    /// The offer.
     #[must_use]
     pub fn offer(&self) -> Offer {
         self.offer
     }
 
-    /// One of the pieces; an empty one beyond the last.
+    /// Reads a piece; empty after the last one.
     ///
     /// # Errors
     /// Those of the disk, or if the file became shorter.
@@ -182,7 +180,7 @@ pub enum Taken {
     Known,
 }
 
-/// A snapshot that is received.
+/// A snapshot being received.
 #[derive(Debug)]
 pub struct Incoming {
     snapshots: Arc<Snapshots>,
@@ -193,23 +191,22 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Offer of the receiver.
+    /// The offer.
     #[must_use]
     pub fn offer(&self) -> Offer {
         self.offer
     }
 
-    /// Number of the next missing piece; `None` if all are present: then finish.
+    /// Number of the next missing piece; `None` if all are present, so that `finish` can be called.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {
         (self.next < self.offer.pieces()).then_some(self.next)
     }
 
-    /// Takes a piece.
+    /// Writes a piece.
     ///
     /// # Errors
-    /// If it is damaged, or its turn has not come, or the disk refuses it. The same piece is then
-    /// wanted again.
+    /// If it is damaged or out of order, or the disk fails. The same piece is then still wanted.
     pub fn accept(&mut self, piece: &Piece) -> Result<Taken, ReceiveError> {
         if piece.number < self.next {
             return Ok(Taken::Known);
@@ -228,10 +225,10 @@ impl Incoming {
         Ok(Taken::Written)
     }
 
-    /// Checks the whole and makes it one of the replica's snapshots.
+    /// Checks the whole file, and makes it one of the replica's snapshots.
     ///
     /// # Errors
-    /// If pieces are missing, or the whole is not what was offered; then it is thrown away.
+    /// If pieces are missing, or the file differs from the offer; then it is deleted.
     pub fn finish(mut self) -> Result<(), ReceiveError> {
         if let Some(wanted) = self.wanted() {
             return Err(ReceiveError::Incomplete { wanted, pieces: self.offer.pieces() });

@@ -9,13 +9,13 @@ use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Size beyond which a block ends: enough that its frame does not count.
+/// Size at which a block ends: so large that its frame is negligible.
 const BLOCK: usize = 64 << 10;
 
-/// The most bytes of a part. What a command may bring has far less, even with what the cell adds.
+/// Maximum bytes of a part. A command has far less, even with the data that the cell adds.
 pub(super) const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
 
-/// The most bytes of a block: it is ended by the part that makes it long enough.
+/// Maximum bytes of a block, including the part that ends it.
 pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
 
 /// Error of writing a file.
@@ -23,7 +23,7 @@ pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
 pub(super) enum WriteError {
     /// There is no room.
     Full,
-    /// A part is too large to be read again.
+    /// A part is too large to be read again; its size.
     TooLarge(usize),
     /// The disk failed.
     Io(io::Error),
@@ -35,11 +35,10 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Destination of a snapshot's bytes: a function of some bytes and their offset in the file. The
-/// header comes last.
+/// Destination of a snapshot's bytes: a function of bytes and their offset in the file. The header comes last.
 pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 
-/// Writes a whole snapshot. The answer is how long it is.
+/// Writes a whole snapshot, and returns its length.
 pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64, WriteError> {
     let (counts, state_hash) = (Counts::of(image), image.state_hash());
     let mut header = Header { format: FORMAT, meta: meta.clone(), state_hash, length: 0, counts };
@@ -63,7 +62,7 @@ pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64
     Ok(header.length)
 }
 
-/// The body of a snapshot that is being written.
+/// A writer of the parts of an image.
 pub(super) struct BodyWriter<'p, 'q> {
     put: &'p mut Put<'q>,
     /// Offset of the next chunk.
@@ -71,7 +70,7 @@ pub(super) struct BodyWriter<'p, 'q> {
     salt: u32,
     number: u64,
     hash: Xxh3,
-    /// The next chunk, with room for its frame.
+    /// The next chunk, with space for its frame.
     chunk: Vec<u8>,
     /// The next block.
     block: Vec<u8>,

@@ -1,19 +1,18 @@
-//! The commit protocol in the small: every order of events, within bounds, is tried.
+//! A model of the commit protocol, in which every order of events within bounds is tried.
 //!
 //! ```text
 //!   client ──ask──▶ sender (a replica) ──▶ network: late, lost, doubled ──▶ leader of a term
-//!     ▲                                                                      │ early, or into its log
-//!     └──────── heard, or silence ◀── network ◀── answer ◀── committed ◀─────┘
+//!     ▲                                                                      │ pre-check, or into its log
+//!     └──────── reply, or timeout ◀── network ◀── reply ◀── committed ◀──────┘
 //! ```
 //!
-//! It is a model of `store/src/replica`: what a leader answers early, what it takes and from whom,
-//! what becomes of entries when leaders change, and when a client asks again. Raft itself is taken for
-//! granted: a leader has all that was committed and any part of what was not, and only the last one
-//! commits. A network is a set of messages that are never taken out: so each may come late, twice or
-//! never.
+//! It models `store/src/replica`: which requests a leader answers in the pre-check, which it accepts and from whom, the
+//! entries of deposed leaders, and retries of clients. Raft itself is assumed to be correct: a leader has all committed
+//! entries and any part of the uncommitted ones, and only the last leader commits. The network is a set from which
+//! messages are never removed, so each may arrive late, twice or never.
 //!
-//! Each rule of the protocol can be left out, and the model must then find what goes wrong: else it
-//! would prove nothing.
+//! Each rule of the protocol can be left out, and the model must then find a violation; otherwise it would prove
+//! nothing.
 
 mod world;
 
@@ -24,7 +23,7 @@ use world::{Act, Answer, World};
 /// Rules of the protocol beyond those of Raft, each of which can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The answers to past transactions are part of the state.
+    /// Results of past transactions are part of the state.
     Dedupe,
     /// A request is accepted only by the leader of the term that it is addressed to.
     TermInRequest,
@@ -38,7 +37,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     pub(crate) left_out: Option<Rule>,
-    /// Interval at which each client asks.
+    /// Number of attempts of each client.
     pub(crate) attempts: &'static [u8],
     /// Leaders, one after another; an earlier one may not know of a later one.
     pub(crate) terms: usize,

@@ -1,9 +1,9 @@
-//! States of the model, and the events that lead from one to another.
+//! States of the model, and the events between them.
 
 use super::{Protocol, Rule};
 use std::collections::BTreeSet;
 
-/// Replicas through which clients ask. A client may go to another one.
+/// Replicas through which clients send. A client may switch to another one.
 const SENDERS: usize = 2;
 
 /// One request of one sender.
@@ -35,25 +35,25 @@ pub(crate) enum Answer {
 /// Answer that a client may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reply {
-    /// The answer is in the log.
+    /// The result is in the log.
     Recorded(Answer),
-    /// It was rejected by the pre-check, without a record.
+    /// The pre-check rejected it, without a record.
     Early,
     /// This request did nothing and never will.
     Again,
 }
 
-/// An entry of a log. With its place in the log its term names it.
+/// An entry of a log, identified by its index and term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Entry {
     term: usize,
     what: What,
-    /// Client that waits for it, as long as any does.
+    /// Request that waits for it, if any does.
     from: Option<AskId>,
 }
 
 impl Entry {
-    /// Whether it is a client's.
+    /// Whether it is a claim of a client.
     pub(crate) fn is_claim(&self) -> bool {
         matches!(self.what, What::Claim(_))
     }
@@ -70,13 +70,13 @@ enum What {
 /// A replica that leads in a term, or did.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Leader {
-    /// Whether it has committed an entry of its term; and whether it has heard of a later leader.
+    /// Whether it has committed an entry of its term, and whether it has learned of a later leader.
     stage: Stage,
     /// Number of committed entries it has applied.
     applied: usize,
     /// Its uncommitted entries.
     tail: Vec<Entry>,
-    /// The highest number of each sender that it took.
+    /// The highest number that it accepted from each sender.
     seen: [u8; SENDERS],
 }
 
@@ -92,20 +92,20 @@ enum Stage {
 pub(crate) struct Client {
     attempts: u8,
     waits_for: Option<AskId>,
-    /// Whether one of its requests is without an answer.
+    /// Whether one of its requests has no reply.
     doubt: bool,
     pub(crate) told: Vec<Answer>,
     pub(crate) refused_early: bool,
 }
 
 impl Client {
-    /// Whether all its requests were answered by "nothing was or will be done".
+    /// Whether all its requests got the reply "nothing was or will be done".
     pub(crate) fn knows_that_nothing_was_done(&self) -> bool {
         self.waits_for.is_none() && !self.doubt && self.told.is_empty()
     }
 }
 
-/// The cell: room for one task, and who has been placed.
+/// The cell, with room for one task, and the placed clients.
 #[derive(Clone, Debug)]
 pub(crate) struct CellState {
     room: u8,
@@ -137,11 +137,11 @@ impl CellState {
     }
 }
 
-/// All there is.
+/// The whole state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) committed: Vec<Entry>,
-    /// By term.
+    /// The leaders, by term.
     pub(crate) leaders: Vec<Leader>,
     pub(crate) clients: Vec<Client>,
     numbers: [u8; SENDERS],
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// The cell after all that was committed.
+    /// The cell after all committed entries.
     pub(crate) fn cell(&self) -> CellState {
         self.cell_at(self.committed.len())
     }
@@ -252,7 +252,7 @@ impl World {
                 let heard = self.replies.iter().filter(|(of, _)| *of == id);
                 acts.extend(heard.map(|(_, reply)| Act::Hear { client: number, reply: *reply }));
             } else if client.attempts < protocol.attempts[number] && !client.refused_early {
-                // Which one it asks first makes no difference; it may ask again by another one.
+                // The first sender makes no difference; retries may use another one.
                 let senders = if client.attempts == 0 { number..number + 1 } else { 0..SENDERS };
                 for sender in senders {
                     let terms = 0..self.leaders.len();
@@ -277,7 +277,7 @@ impl World {
                 let asks = &mut self.clients[client];
                 asks.attempts += 1;
                 asks.waits_for = Some(id);
-                // Whoever asks once more after an answer asks for what was taken before.
+                // A client that asks again after a reply asks for something that was accepted before.
                 let retry = asks.doubt || !asks.told.is_empty();
                 self.requests.insert(Request { id, term, client, retry });
             }
@@ -320,7 +320,7 @@ impl World {
         self.forget(protocol);
     }
 
-    /// Forgets what makes no difference any more, so that fewer states are different.
+    /// Drops data without further effect, to reduce the number of distinct states.
     fn forget(&mut self, protocol: &Protocol) {
         let mut requests = std::mem::take(&mut self.requests);
         requests.retain(|request| {
@@ -343,7 +343,7 @@ impl World {
         self.committed.push(Entry { from: None, ..entry });
     }
 
-    /// A leader checks a request by its applied state, and appends it to its log.
+    /// Delivers a request to a leader, which checks it by its applied state, and appends it to its log.
     fn deliver(&mut self, protocol: &Protocol, request: Request, term: usize, busy: bool) {
         let Request { id, client, retry, .. } = request;
         let seen = &mut self.leaders[term].seen[id.sender];
@@ -371,7 +371,7 @@ impl World {
         }
     }
 
-    /// An earlier leader applies committed entries, and answers requests of its own entries,
+    /// Tells an earlier leader of a later one: it applies committed entries, and answers requests of its own entries,
     /// committed or replaced.
     fn follow(&mut self, term: usize) {
         self.leaders[term].stage = Stage::Follows;
@@ -390,7 +390,7 @@ impl World {
                 }
                 continue;
             }
-            // What follows an entry that was overwritten is, too.
+            // Everything after a replaced entry is replaced, too.
             let lost: Vec<Entry> = std::iter::once(own).chain(leader.tail.drain(..)).collect();
             for entry in lost.into_iter().filter(|entry| entry.term == term) {
                 if let Some(id) = entry.from {

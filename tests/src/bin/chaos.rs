@@ -1,7 +1,6 @@
-//! Runs whole cells of replicas under faults, seed after seed: `chaos --seeds 2000`, or one of them
-//! again: `chaos --seed 17`. It can also make a mistake on purpose:
-//! `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it tells of each seed a hash of
-//! all that happened, which is the same on any machine.
+//! Runs whole cells of replicas under faults, for many seeds (`chaos --seeds 2000`) or one (`chaos --seed 17`). It can
+//! also inject a bug: `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it prints a hash of
+//! all events of each seed, which is equal on all machines.
 
 use omega_cellstate::planted::Bug;
 use omega_tests::cluster;

@@ -1,5 +1,6 @@
-//! Figures of real processes: `fire failover`, `fire standing`, `fire overload`. Build the program first
-//! (`cargo build --release -p omega-server --features serve`); `--omega FILE` names another one, `--each N` says how often.
+//! Measurements of real processes: `fire failover`, `fire standing`, `fire overload`. Build the program first (`cargo
+//! build --release -p omega-server --features serve`); `--omega FILE` names another program, and `--each N` sets the
+//! number of repetitions.
 
 use omega_tests::fire::disk::Disk;
 use omega_tests::fire::failover::{Loss, Outage, measure};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: fire failover|standing|overload [--each N] [--omega FILE]";
 
-/// Time for which a server is asked for too much.
+/// Duration of an overload.
 const SPAN: Duration = Duration::from_secs(8);
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
-//! Tries bytes from anywhere on everything that reads bytes: `fuzz --target segment --seconds 20`; with
-//! `--rounds N` so many of them, with `--seed N` one of them again, and without a target all in turn.
+//! Feeds random bytes to every decoder: `fuzz --target segment --seconds 20`, or `--rounds N` for a number of rounds,
+//! or `--seed N` to repeat one. Without a target it runs all in turn.
 
 use omega_tests::fuzz::{Fuzzer, Target, Verdict};
 use peak_alloc::PeakAlloc;
@@ -12,14 +12,14 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const USAGE: &str = "usage: fuzz [--target NAME] (--seconds N | --rounds N | --seed N)";
 
-/// Memory that a round may take: what a small replica or a cell needs, and a multiple of the bytes.
+/// Maximum memory of a round: enough for a small replica or cell, and for a multiple of the bytes.
 const MEMORY_MAX: usize = 32 << 20;
 const MEMORY_A_BYTE: usize = 64;
 
-/// Memory of a million machines, which one word of some files may ask for.
+/// Maximum memory of a million machines, which one word of some files may request.
 const MACHINES_MEMORY_MAX: usize = 1 << 30;
 
-/// A round that takes longer hangs.
+/// Duration after which a round counts as hanging.
 const ROUND_MAX: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let count = rounds.or(seed.map(|_| 1)).unwrap_or(u64::MAX);
     let mut failed = false;
     for target in &targets {
-        // Each has its share of the time.
+        // Each target gets an equal part of the time.
         let share = seconds.map(|all| Duration::from_secs(all) / targets.len() as u32);
         let until = share.map(|share| Instant::now() + share).or(end);
         failed |= run(*target, (first, count), until).is_err();
@@ -59,7 +59,7 @@ fn memory_max(target: Target) -> usize {
     }
 }
 
-/// Runs rounds until they or the time are up.
+/// Runs rounds until their number or the time is reached.
 fn run(target: Target, (first, count): (u64, u64), until: Option<Instant>) -> Result<(), ()> {
     let mut fuzzer = Fuzzer::new(target);
     let (mut read, mut done, mut most) = (0, 0, 0);

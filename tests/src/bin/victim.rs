@@ -1,5 +1,4 @@
-//! A durable replica under load, to be killed: `victim FOLDER`. It prints the number of each transaction
-//! that was acknowledged.
+//! A durable replica under load, to be killed: `victim FOLDER`. It prints the number of each acknowledged transaction.
 
 use omega_cellstate::CellHandle;
 use omega_store::RealDisk;
@@ -20,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cell.catch_up_with_all()?;
     if cell.read(|cell| cell.version().0) < BEFORE {
         for command in setup() {
-            // What an earlier life did is there already.
+            // An earlier run may have done it already.
             let _ = cell.apply(command);
         }
     }

@@ -1,4 +1,4 @@
-//! Calls to one replica, each once, and what is known after it.
+//! Calls to one replica, each sent once, with the knowledge about their outcome.
 
 use crate::cluster::checker::Fate;
 use omega_client::connect::MESSAGE_BYTES_MAX;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 
-/// Time for which a client waits for an answer. Elections take less.
+/// Client timeout, longer than an election.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Connections to the replicas of a cell. Clones share them.
@@ -39,10 +39,10 @@ pub struct TasksSeen {
 }
 
 impl Replicas {
-    /// Opens connections of their own to these addresses.
+    /// Opens separate connections to these addresses.
     ///
     /// # Panics
-    /// If an address is none.
+    /// If an address is invalid.
     #[must_use]
     pub fn new(runtime: &Arc<Runtime>, addresses: &[SocketAddr]) -> Replicas {
         let _entered = runtime.enter();
@@ -55,7 +55,7 @@ impl Replicas {
         Replicas { runtime: runtime.clone(), channels }
     }
 
-    /// Their number.
+    /// Number of replicas.
     #[must_use]
     pub fn count(&self) -> usize {
         self.channels.len()
@@ -68,7 +68,7 @@ impl Replicas {
     /// Sends a transaction, marked as a retry if it was sent before.
     ///
     /// # Errors
-    /// If the answer is one that a transaction cannot have.
+    /// If the reply is impossible for a transaction.
     pub fn commit(&self, at: usize, txn: &Transaction, retry: bool) -> Result<Fate, String> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
         let mut request = proto::CommitRequest::from(txn);
@@ -77,10 +77,10 @@ impl Replicas {
         fate(answer.map(tonic::Response::into_inner), txn)
     }
 
-    /// Sends it to two replicas at once, both as retries.
+    /// Sends a transaction to two replicas at once, both times as a retry.
     ///
     /// # Errors
-    /// As [`Replicas::commit`], or if the two contradict each other.
+    /// As [`Replicas::commit`], or if the two replies contradict each other.
     pub fn commit_twice(&self, at: usize, txn: &Transaction) -> Result<Fate, String> {
         let mut first = SchedulingServiceClient::new(self.channel(at));
         let mut second = SchedulingServiceClient::new(self.channel(at + 1));
@@ -103,7 +103,7 @@ impl Replicas {
     /// Registers a scheduler.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of a failure.
     pub fn register(&self, at: usize, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
         let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
@@ -114,7 +114,7 @@ impl Replicas {
     /// Registers a machine.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of a failure.
     pub fn add_machine(&self, at: usize, machine: &Machine) -> Result<MachineId, ApiError> {
         let mut client = MachineServiceClient::new(self.channel(at));
         let request = proto::RegisterMachineRequest { machine: Some(machine.into()) };
@@ -122,10 +122,10 @@ impl Replicas {
         Ok(told.id.map(MachineId::from).unwrap_or_default())
     }
 
-    /// Stops or resumes placing tasks on a machine.
+    /// Drains a machine, or resumes placing tasks on it.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of a failure.
     pub fn drain(&self, at: usize, id: MachineId, resume: bool) -> Result<Version, ApiError> {
         let mut client = MachineServiceClient::new(self.channel(at));
         let request = proto::DrainMachineRequest { machine: Some(by_id(id)), resume };
@@ -136,7 +136,7 @@ impl Replicas {
     /// Submits a job.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of a failure.
     pub fn submit(&self, at: usize, job: &Job) -> Result<JobId, ApiError> {
         let mut client = JobServiceClient::new(self.channel(at));
         let request = proto::SubmitJobRequest { job: Some(job.into()) };
@@ -144,19 +144,19 @@ impl Replicas {
         Ok(JobId(told.id))
     }
 
-    /// Identity of the cell.
+    /// Describes the cell.
     ///
     /// # Errors
-    /// Why they are unknown.
+    /// The reason of a failure.
     pub fn describe(&self, at: usize) -> Result<proto::DescribeCellResponse, ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
         Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
     }
 
-    /// Asks the leader to let another replica lead.
+    /// Asks the leader to transfer leadership to another replica.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of a failure.
     pub fn hand_over(&self, at: usize, to: usize) -> Result<(), ApiError> {
         let mut client = CellServiceClient::new(self.channel(at));
         let request = proto::TransferLeaderRequest { to: to as u64 };
@@ -166,7 +166,7 @@ impl Replicas {
     /// Tasks that run on a machine.
     ///
     /// # Errors
-    /// Why they are unknown.
+    /// The reason of a failure.
     pub fn tasks(&self, at: usize, machine: MachineId) -> Result<TasksSeen, ApiError> {
         let mut client =
             TaskServiceClient::new(self.channel(at)).max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -182,7 +182,7 @@ fn by_id(id: MachineId) -> proto::MachineRef {
     proto::MachineRef { machine: Some(machine_ref::Machine::Id(id.into())) }
 }
 
-/// Result in an answer to a transaction.
+/// Outcome of a transaction, from its reply.
 fn fate(
     answer: Result<proto::CommitResponse, tonic::Status>,
     txn: &Transaction,
@@ -200,7 +200,7 @@ fn fate(
     match error.code {
         _ if error.is_temporary() => Ok(Fate::NotDone),
         ErrorCode::OutcomeUnknown | ErrorCode::Late => Ok(Fate::Unknown),
-        // What hyper says of a connection that breaks in the midst of a call.
+        // Hyper's error for a connection that breaks during a call.
         ErrorCode::Internal if error.message.contains("h2 protocol") => Ok(Fate::Unknown),
         _ => Err(format!("{:?} was answered with {error:?}", txn.id)),
     }

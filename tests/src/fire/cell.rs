@@ -1,7 +1,6 @@
-//! A cell of three processes on this machine: started, killed, paused, cut off from each other.
+//! A cell of three processes on this machine, which can be started, killed, paused and partitioned.
 //!
-//! Clients reach every replica all the time, so that a leader that was cut off is asked, too: it must
-//! not answer with what is no longer so.
+//! Clients reach every replica at all times, so they also ask a partitioned leader: it must not return outdated state.
 
 use super::disk::Disk;
 use super::proxy::{Relay, Wire};
@@ -16,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Number of replicas there are.
+/// Number of replicas.
 pub const REPLICAS: usize = 3;
 
-/// A cell of three processes. All end with it, and their folder vanishes.
+/// A cell of three processes. They are killed and their folder is removed on drop.
 #[derive(Debug)]
 pub struct Processes {
     program: PathBuf,
@@ -28,13 +27,13 @@ pub struct Processes {
     peers: Vec<SocketAddr>,
     wires: BTreeMap<(usize, usize), Relay>,
     running: BTreeMap<usize, Child>,
-    /// Those that have one of their own.
+    /// Separate disks, by replica.
     disks: BTreeMap<usize, Disk>,
     watchdog: Watchdog,
 }
 
 impl Processes {
-    /// Founds a cell in a folder below `place`, with this program as `omega`.
+    /// Bootstraps a cell in a folder below `place`, with this `omega` program.
     ///
     /// # Errors
     /// If a process does not start.
@@ -42,10 +41,10 @@ impl Processes {
         Processes::found_on(program, place, Disks::Shared)
     }
 
-    /// Starts a cell, on separate disks if requested.
+    /// Bootstraps a cell, on separate disks if requested.
     ///
     /// # Errors
-    /// If a process does not start, or this system gives nobody a disk.
+    /// If a process does not start, or this system cannot provide disks.
     pub fn found_on(program: &Path, place: &Path, kind: Disks) -> io::Result<Processes> {
         let all = addresses(2 * REPLICAS);
         let (clients, peers) = (all[..REPLICAS].to_vec(), all[REPLICAS..].to_vec());
@@ -68,7 +67,7 @@ impl Processes {
         Ok(made)
     }
 
-    /// Starts a replica that has a folder.
+    /// Starts a replica on its existing folder.
     ///
     /// # Errors
     /// If it does not start.
@@ -93,14 +92,14 @@ impl Processes {
             .arg(format!("--listen={}", self.clients[id - 1]))
             .arg(format!("--peers={}", peers.join(",")))
             .args(more)
-            // What is told of peers that are gone is expected here.
+            // Warnings about missing peers are expected here.
             .env("RUST_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
         let said = child.stdout.take().map(BufReader::new);
-        // It ends without a line only if it does not start, and has said why.
+        // It ends without a line only if it fails to start, and it has printed the reason.
         said.map(|mut said| said.read_line(&mut line)).transpose()?;
         self.running.insert(id, child);
         self.tell_watchdog();
@@ -110,7 +109,7 @@ impl Processes {
         }
     }
 
-    /// Ends a replica as a loss of power would, if it runs.
+    /// Kills a replica, if it runs.
     pub fn kill(&mut self, id: usize) {
         // A process that waits for a disk cannot be killed.
         self.thaw(id);
@@ -120,10 +119,10 @@ impl Processes {
         }
     }
 
-    /// Ends a replica as its operator would, and waits until it has ended.
+    /// Stops a replica by a signal, and waits until it has ended.
     ///
     /// # Errors
-    /// If it does not end as one that is told to.
+    /// If it does not end successfully.
     pub fn stop(&mut self, id: usize) -> io::Result<()> {
         self.signal(id, Signal::TERM);
         let ended = self.running.remove(&id).map(|mut child| child.wait()).transpose()?;
@@ -133,21 +132,21 @@ impl Processes {
         }
     }
 
-    /// Lets the disk of a replica hang.
+    /// Makes the disk of a replica hang.
     ///
     /// # Errors
-    /// If it has none of its own, or the system refuses.
+    /// If it has no separate disk, or the system refuses.
     pub fn freeze(&self, id: usize) -> io::Result<()> {
         let disk = self.disks.get(&id).ok_or_else(|| io::Error::other("it has no disk"))?;
         disk.freeze().map_err(io::Error::other)
     }
 
-    /// Lets the disk of a replica go on, if it hangs.
+    /// Lets the disk of a replica continue, if it hangs.
     pub fn thaw(&self, id: usize) {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Tells the watchdog what to clean up if this process ends now.
+    /// Tells the watchdog what to clean up if this process dies now.
     fn tell_watchdog(&mut self) {
         let (thaw, unmount): (Vec<String>, Vec<String>) =
             self.disks.values().map(Disk::last_will).unzip();
@@ -156,12 +155,12 @@ impl Processes {
         self.watchdog.tell(&will.join("; "));
     }
 
-    /// Stops a replica in the midst of whatever it does, until it is resumed.
+    /// Pauses a replica's process until it is resumed.
     pub fn pause(&self, id: usize) {
         self.signal(id, Signal::STOP);
     }
 
-    /// Resumes a paused replica, which does not know that time has passed.
+    /// Resumes a paused replica.
     pub fn resume(&self, id: usize) {
         self.signal(id, Signal::CONT);
     }
@@ -169,33 +168,33 @@ impl Processes {
     fn signal(&self, id: usize, signal: Signal) {
         let pid = self.running.get(&id).and_then(|child| i32::try_from(child.id()).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // It fails if the process has ended, which whoever waits for it notices.
+            // It fails if the process has ended, which its waiter notices.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Whether a replica has ended by itself.
+    /// Whether a replica has ended on its own.
     pub fn has_ended(&mut self, id: usize) -> bool {
         self.running.get_mut(&id).is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The process of a replica that runs.
+    /// The process of a running replica.
     #[must_use]
     pub fn process(&self, id: usize) -> Option<u32> {
         self.running.get(&id).map(Child::id)
     }
 
-    /// Makes the wire from one replica to another so.
+    /// Sets the state of the connection from one replica to another.
     pub fn wire(&self, from: usize, to: usize, wire: Wire) {
         if let Some(relay) = self.wires.get(&(from, to)) {
             relay.set(wire);
         }
     }
 
-    /// Makes every wire whole, lets all paused replicas go on, and starts those that were killed.
+    /// Restores all connections, resumes paused replicas, and starts killed ones.
     ///
     /// # Errors
-    /// If one does not start, or has ended by itself.
+    /// If one does not start, or has ended on its own.
     pub fn heal(&mut self) -> io::Result<()> {
         self.wires.values().for_each(|relay| relay.set(Wire::Whole));
         for id in ids() {
@@ -217,7 +216,7 @@ impl Processes {
         &self.clients
     }
 
-    /// Addresses for a client that goes from one to the next.
+    /// The addresses, for a client that tries one after the other.
     #[must_use]
     pub fn address(&self) -> Address {
         Address::plain(self.clients.iter().map(ToString::to_string))
@@ -251,13 +250,13 @@ impl Drop for Processes {
 /// Storage of the replicas' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
-    /// In folders of one disk.
+    /// Folders on one disk.
     Shared,
-    /// On a disk each, which can hang. It takes the rights of root.
+    /// A separate disk for each, which can hang. Needs root rights.
     Own,
 }
 
-/// The replicas.
+/// The ids of the replicas.
 pub fn ids() -> impl Iterator<Item = usize> {
     1..=REPLICAS
 }

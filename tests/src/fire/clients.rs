@@ -1,8 +1,8 @@
-//! Clients of a cell under fire, each on a thread, and what they write down.
+//! Clients of a cell under faults, each on a thread, and their records.
 //!
-//! Every transaction is written down with when it was first asked for, when its fate was learned, and
-//! the fate. Where nobody knows, it is asked for again under its id, at another replica, and now and then at
-//! two at once; now and then its client gives up, and what became of it is for the checker to find out.
+//! Every transaction is recorded with the time of its first request, the time when its outcome was learned, and the
+//! outcome. If the outcome is unknown, it is sent again under its id to another replica, and sometimes to two at once.
+//! Sometimes a client gives up, and the checker has to determine the outcome.
 
 use super::ask::{Replicas, TasksSeen};
 use super::place::Place;
@@ -19,14 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Attempts of a client before it gives up: enough for many elections.
+/// Attempts before a client gives up: enough for many elections.
 const TRIES: usize = 200;
 
-/// Time for which it waits before it asks again.
+/// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Time for which it waits after an answer, at most: so that a run of seconds stays small enough to be checked
-/// in seconds.
+/// Longest pause after a reply, so that a run of seconds has enough operations but can be checked in seconds.
 const REST_MS: u64 = 10;
 
 /// Maximum number of items of a transaction, so that many conflict.
@@ -37,7 +36,7 @@ const ITEMS_MAX: usize = 6;
 pub struct Look {
     /// Id of the machine.
     pub machine: MachineId,
-    /// Observations.
+    /// The tasks seen.
     pub seen: TasksSeen,
 }
 
@@ -64,7 +63,7 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Nanoseconds of this run.
+    /// Nanoseconds since the start of the run.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
@@ -84,13 +83,13 @@ impl Notes {
         self.written().0.asked.push(Asked { command, invoked, completed, fate });
     }
 
-    /// Writes down a read.
+    /// Records a read.
     pub fn read(&self, invoked: u64, version: Version) {
         let completed = self.now();
         self.written().0.reads.push(Read { invoked, completed, version });
     }
 
-    /// Writes down what was seen of a machine.
+    /// Records the tasks seen on a machine.
     pub fn looked(&self, invoked: u64, look: Look) {
         self.read(invoked, look.seen.version);
         self.written().1.push(look);
@@ -115,12 +114,12 @@ impl Notes {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends all clients.
+    /// Tells all clients to end.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether clients are to end.
+    /// Whether clients should end.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
@@ -136,9 +135,9 @@ impl Notes {
 /// Connection of a test scheduler to its cell.
 #[derive(Debug)]
 pub enum Line {
-    /// By calls of its own.
+    /// Single calls.
     Calls(Replicas),
-    /// As schedulers of this project do, several transactions at once.
+    /// The client library, with several transactions at once.
     Remote(RemoteCell),
 }
 
@@ -157,7 +156,7 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler that has registered, with a job of its own.
+    /// A registered scheduler with a job of its own.
     #[must_use]
     pub fn new(notes: &'a Notes, line: Line, place: Place, seed: u64) -> Scheduler<'a> {
         let chance = Pcg64::seed_from_u64(seed);
@@ -166,7 +165,7 @@ impl<'a> Scheduler<'a> {
         Scheduler { notes, line, place, chance, placed, next, version: Version(0) }
     }
 
-    /// Works until it is ended.
+    /// Works until told to end.
     pub fn run(mut self) {
         while !self.notes.has_ended() {
             if let Err(trouble) = self.step() {
@@ -195,7 +194,7 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// A transaction that mostly makes sense.
+    /// A mostly valid transaction.
     fn decide(&mut self) -> Transaction {
         let id = TransactionId { scheduler: self.place.scheduler, number: self.next };
         self.next += 1;
@@ -210,7 +209,7 @@ impl<'a> Scheduler<'a> {
             let index = self.chance.random_range(0..self.place.tasks);
             let task = TaskId { job: self.place.job, index };
             let placed = self.placed[index as usize];
-            // A task that moves is released and claimed by one transaction; few do what makes no sense.
+            // A move is a release and a claim in one transaction; a few transactions are invalid.
             let (release, claim) = match self.chance.random_range(0..20) {
                 0 => (!placed, placed),
                 1..=4 => (placed, true),
@@ -245,7 +244,7 @@ impl<'a> Scheduler<'a> {
             match fate {
                 Fate::Answered(answer) => return Ok(Fate::Answered(answer)),
                 Fate::Unknown => known = Fate::Unknown,
-                // What is unknown stays so.
+                // An unknown outcome stays unknown.
                 Fate::NotDone => {}
             }
             if gives_up || self.notes.has_ended() {
@@ -276,7 +275,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Commits down the line of a remote cell, again and again under the same ids.
+/// Commits through a remote cell, with retries under the same ids.
 fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fate>, String> {
     let mut fates = vec![Fate::NotDone; txns.len()];
     let mut open: Vec<usize> = (0..txns.len()).collect();
@@ -303,14 +302,14 @@ fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fa
     Ok(fates)
 }
 
-/// A reader of random replicas, until it is ended.
+/// Reads from random replicas, until told to end.
 pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], seed: u64) {
     let mut chance = Pcg64::seed_from_u64(seed);
     while !notes.has_ended() {
         let at = chance.random_range(0..replicas.count());
         let invoked = notes.now();
         if chance.random_range(0..2) == 0 {
-            // One that finds no leader says that it is stale, and is no read then.
+            // A reply without a leader is marked stale, and does not count as a read.
             if let Ok(told) = replicas.describe(at)
                 && !told.stale
             {
@@ -326,7 +325,7 @@ pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], s
     }
 }
 
-/// An operator who drains a machine and resumes it, until told to end.
+/// Drains and resumes a machine repeatedly, until told to end.
 pub fn drain_and_resume(notes: &Notes, replicas: &Replicas, machine: MachineId, seed: u64) {
     let mut chance = Pcg64::seed_from_u64(seed);
     let mut draining = false;

@@ -1,41 +1,41 @@
-//! A disk of its own for a replica, which can hang: a file system in a file, mounted and frozen.
+//! A separate disk for a replica, which can hang: a file system in a file, mounted and frozen.
 //!
-//! A frozen file system takes no write and answers none, like a disk that hangs; whoever writes waits and cannot
-//! even be killed. So it must be thawed whatever becomes of the process that froze it: `watchdog.rs`.
+//! Like a hanging disk, a frozen file system blocks writes, and their processes cannot even be killed. So it must be
+//! thawed in any case, even if the process that froze it dies: see `watchdog.rs`.
 //!
-//! It takes the rights of root and loop devices. Where they are missing, [`Disk::make`] says so.
+//! It needs root rights and loop devices. Without them, [`Disk::make`] returns an error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The size of a disk: some segments of the log and snapshots of a small cell.
+/// Size of a disk in mebibytes: some segments of the log and snapshots of a small cell.
 const MIB: u64 = 256;
 
-/// A file system of its own, mounted as long as this lives.
+/// A file system, mounted while this value exists.
 #[derive(Debug)]
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Makes and mounts a disk, in a new folder.
+    /// Creates and mounts a disk, in a new folder.
     ///
     /// # Errors
-    /// If this system does not allow it: which tool failed, and what it said.
+    /// If this system does not allow it: the failed tool and its output.
     pub fn make(at: &Path) -> Result<Disk, String> {
         Disk::with_room(at, MIB)
     }
 
-    /// Error of making a disk on this system, if any.
+    /// Checks whether this system can create disks.
     ///
     /// # Errors
-    /// Which tool failed, and what it said.
+    /// The failed tool and its output.
     pub fn probe(place: &Path) -> Result<(), String> {
         let dir = tempfile::tempdir_in(place).map_err(|error| error.to_string())?;
         Disk::with_room(&dir.path().join("probe"), 8).map(drop)
     }
 
-    /// Makes a disk of a number of mebibytes, with a file system.
+    /// Creates a disk of a number of mebibytes, with a file system.
     ///
     /// # Errors
     /// As [`Disk::make`].
@@ -56,7 +56,7 @@ impl Disk {
         &self.at
     }
 
-    /// Lets it hang.
+    /// Makes it hang.
     ///
     /// # Errors
     /// If the system refuses.
@@ -64,13 +64,13 @@ impl Disk {
         run(Command::new("fsfreeze").arg("--freeze").arg(&self.at))
     }
 
-    /// Lets it go on. One that does not hang goes on as before.
+    /// Lets it continue. Has no effect on one that does not hang.
     pub fn thaw(&self) {
-        // It fails where nothing hangs.
+        // It fails if the disk does not hang.
         let _ = run(Command::new("fsfreeze").arg("--unfreeze").arg(&self.at));
     }
 
-    /// Definition of a shell is to do with it if this process is gone before the disk.
+    /// Shell commands that clean up the disk if this process dies: to thaw it, and to unmount it.
     #[must_use]
     pub fn last_will(&self) -> (String, String) {
         let at = self.at.display();

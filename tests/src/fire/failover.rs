@@ -1,9 +1,8 @@
-//! Question: how long does a cell of three processes answer nobody after its leader is lost?
+//! Measures how long a cell of three processes is unavailable after its leader fails.
 //!
-//! One scheduler commits, one transaction after the other, as schedulers of this project do; the time is
-//! from the loss to the answer of the first transaction that is asked for after it, or was under way. Its
-//! connection leads to any replica: where that is the one that is lost, the time has the client's search
-//! for another one in it.
+//! One scheduler of the client library commits one transaction after the other. The time is measured from the failure
+//! to the reply of the first transaction that was sent after it or was in flight. Its connection leads to any replica:
+//! if that one fails, the time includes the client's search for another one.
 
 use super::ask::Replicas;
 use super::cell::{Disks, Processes, ids};
@@ -25,16 +24,16 @@ use tokio::runtime::Runtime;
 pub enum Loss {
     /// Its process is killed.
     Kill,
-    /// Its process stops, and its connections stay.
+    /// Its process is paused, and its connections stay open.
     Pause,
-    /// No message reaches it, and none leaves it.
+    /// It is partitioned from its peers.
     Cut,
-    /// Its disk hangs: what it writes is not there, and does not fail.
+    /// Its disk hangs: writes neither complete nor fail.
     Stall,
 }
 
 impl Loss {
-    /// All of them.
+    /// All failures.
     pub const ALL: [Loss; 4] = [Loss::Kill, Loss::Pause, Loss::Cut, Loss::Stall];
 
     /// Storage that the failure needs.
@@ -43,10 +42,10 @@ impl Loss {
     }
 }
 
-/// Peace between two losses: several elections long, so that each begins with all replicas agreed.
+/// Pause between two failures: several elections long, so that all replicas have caught up.
 const PEACE: Duration = Duration::from_secs(3);
 
-/// Time for which an answer is waited for.
+/// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A reply that comes this soon was in flight before: an election takes ten times as long.
@@ -55,16 +54,16 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Cost of one failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
-    /// From the loss to the first answer.
+    /// Time from the failure to the first reply.
     pub answer: Duration,
-    /// From the loss until some replica knew of another leader.
+    /// Time from the failure until some replica knew another leader.
     pub elected: Duration,
 }
 
-/// Fails a leader a number of times, and returns the cost of each.
+/// Makes a leader fail a number of times, and returns the cost of each failure.
 ///
 /// # Errors
-/// If the cell does not start, or nobody answers for long.
+/// If the cell does not start, or there is no reply for long.
 pub fn measure(
     program: &Path,
     place: &Path,
@@ -88,11 +87,11 @@ pub fn measure(
     })
 }
 
-/// Time of the scheduler's reply, in nanoseconds since the start.
+/// Times of the scheduler's replies, in nanoseconds since the start.
 #[derive(Debug)]
 struct Clock {
     began: Instant,
-    /// Answers from here on are waited for.
+    /// Replies after this time are awaited.
     mark: AtomicU64,
     /// The first of them; 0 if there is none yet.
     answered: AtomicU64,
@@ -111,7 +110,7 @@ impl Clock {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Moves a task between machines until it is ended.
+    /// Moves a task between machines until told to end.
     fn commit_on(&self, cell: &RemoteCell, place: &Place) {
         let task = TaskId { job: place.job, index: 0 };
         let mut number = place.next;
@@ -128,7 +127,7 @@ impl Clock {
             number += 1;
             let now = self.now();
             if now >= self.mark.load(Ordering::Relaxed) {
-                // Only the first is kept.
+                // Only the first is recorded.
                 let _ =
                     self.answered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -154,7 +153,7 @@ impl Clock {
                 cell.wire(id, lost, Wire::Held);
             }),
         }
-        // What was on its way to the client before is no answer of the others.
+        // A message in flight to the client before the failure is no reply of the others.
         self.answered.store(0, Ordering::Relaxed);
         self.mark.store(self.now() + GRACE.as_nanos() as u64, Ordering::Relaxed);
         let elected = self.elected(replicas, lost, from)?;

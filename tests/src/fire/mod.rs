@@ -1,18 +1,17 @@
-//! Cells of real processes under fire, and whether all that clients were told was so.
+//! Cells of real processes under faults, with a check of everything that clients were told.
 //!
 //! ```text
 //!   schedulers, readers, an operator ── sockets ──▶ three `omega serve`  ◀── nemesis: kill -9, SIGSTOP
 //!        │                                            │  relay │             hold, break, slow wires
-//!        ▼ what was asked, when, and the answers      ▼  logs  └── one for each direction
-//!      notes ───────────────────────────────────▶ verdict: the cell, its naive reference, the checker
+//!        ▼ requests, times, replies                   ▼  logs  └── one for each direction
+//!      notes ───────────────────────────────────▶ verdict: the cell, its reference model, the checker
 //! ```
 //!
-//! What `cluster` does to replicas in one thread, in all orders that a seed makes, this does to the
-//! program that is shipped: its sockets, its clocks and its disk are real, so a run cannot be repeated.
-//! The checks are the same.
+//! `cluster` simulates replicas in one thread under a seed. This module runs the shipped program with real sockets,
+//! clocks and disks, so a run cannot be repeated. The checks are the same.
 //!
-//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. Figures of the same
-//! processes are measured in [`failover`], [`overload`] and [`standing`], by the binary `fire`.
+//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. The
+//! binary `fire` measures the same processes with [`failover`], [`overload`] and [`standing`].
 
 pub mod ask;
 pub mod cell;
@@ -43,14 +42,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Schedulers that make calls, and those that have a [`RemoteCell`].
+/// Number of schedulers that make single calls, followed by those that use a [`RemoteCell`].
 const CALLERS: usize = 3;
 const REMOTES: usize = 3;
 
 /// Number of clients that only read.
 const READERS: usize = 2;
 
-/// Time that replicas may take to agree in the end.
+/// Time within which replicas must agree in the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Kind of the run.
@@ -62,25 +61,25 @@ pub struct Plan {
     pub place: PathBuf,
     /// Seed of clients and faults.
     pub seed: u64,
-    /// Faults, in an order drawn from the seed. Empty: clients get some hundred answers.
+    /// Faults, in an order drawn from the seed. If empty, clients get some hundred replies.
     pub faults: Vec<Fault>,
     /// Storage of the replicas' files: disks that hang must be separate.
     pub disks: Disks,
 }
 
-/// A run that was recorded.
+/// A recorded run.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Answers to clients.
+    /// Requests of clients, and their replies.
     pub history: History,
     /// Tasks that they saw on machines.
     pub looks: Vec<Look>,
-    /// The agreed log.
+    /// The committed log.
     pub done: Vec<Done>,
 }
 
 impl Recorded {
-    /// Whether all of it is right.
+    /// Checks the run.
     ///
     /// # Errors
     /// The first difference.
@@ -109,11 +108,10 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// Runs a plan, and collects what its clients and replicas say. They are not compared yet, but for what
-/// replicas say of each other.
+/// Runs a plan, and collects the records of clients and replicas. Only replicas are compared with each other.
 ///
 /// # Errors
-/// What is wrong, with the folder of the replicas, which is kept.
+/// The error, with the folder of the replicas, which is kept.
 pub fn record(plan: &Plan) -> Result<Recorded, String> {
     let cell = Processes::found_on(&plan.program, &plan.place, plan.disks);
     let mut cell = cell.map_err(|error| error.to_string())?;
@@ -131,7 +129,7 @@ pub fn record(plan: &Plan) -> Result<Recorded, String> {
 /// Runs a plan, and checks it.
 ///
 /// # Errors
-/// What is wrong.
+/// The first error.
 pub fn run(plan: &Plan) -> Result<Recorded, String> {
     let wrong = |error: String| format!("seed {}: {error}", plan.seed);
     let recorded = record(plan).map_err(wrong)?;
@@ -139,14 +137,14 @@ pub fn run(plan: &Plan) -> Result<Recorded, String> {
     Ok(recorded)
 }
 
-/// Lets clients work and faults strike until all have struck.
+/// Runs the clients, and injects all faults.
 fn burn(plan: &Plan, cell: &mut Processes, notes: &Notes) -> Result<(), String> {
     let runtime = Arc::new(Runtime::new().map_err(|error| error.to_string())?);
     let replicas = Replicas::new(&runtime, cell.clients());
     let places = place::make(notes, &replicas, CALLERS + REMOTES)?;
     let (first, machines) = (places[0].machines[0], places[0].machines.clone());
     let (addresses, remote) = (cell.clients().to_vec(), cell.address());
-    // Each has connections of its own, as clients have.
+    // Each client has its own connections.
     let own = || Replicas::new(&runtime, &addresses);
     let mut lines: Vec<Line> = (0..CALLERS).map(|_| Line::Calls(own())).collect();
     for _ in 0..REMOTES {
@@ -173,7 +171,7 @@ fn burn(plan: &Plan, cell: &mut Processes, notes: &Notes) -> Result<(), String> 
     settle(&replicas, notes, &machines)
 }
 
-/// Runs a scheduler; one that panics is the end of the run.
+/// Runs a scheduler; a panic in it ends the run.
 fn work(scheduler: Scheduler<'_>, notes: &Notes) {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scheduler.run()));
     if ran.is_err() {
@@ -216,7 +214,7 @@ fn settle(
                 let invoked = notes.now();
                 match replicas.tasks(at, *machine) {
                     Ok(seen) => break (invoked, seen),
-                    // A disk that hung may still be behind, and so may a machine with other work.
+                    // A disk that hung, or a busy machine, may still be behind.
                     Err(error) if began.elapsed() > PATIENCE => return Err(format!("{error:?}")),
                     Err(_) => std::thread::sleep(Duration::from_millis(20)),
                 }

@@ -1,7 +1,7 @@
-//! Fault injection, one fault after the other: replicas are killed, paused and cut off, and healed again.
+//! Fault injection, one fault after the other: replicas are killed, paused and partitioned, and restored.
 //!
-//! While a majority can talk, clients must get on: that is waited for, and an error if it does not come
-//! for long. Only a loss of all replicas is healed at once.
+//! While a majority can communicate, clients must make progress: the injector waits for that, and fails after a long
+//! time without it. Only a loss of all replicas is repaired at once.
 
 use super::ask::Replicas;
 use super::cell::{Processes, ids};
@@ -11,27 +11,27 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::time::{Duration, Instant};
 
-/// Time for which progress is waited for. Seconds are enough; a machine that does much else needs more.
+/// Longest wait for progress. Seconds are enough, except on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Answers that count as progress.
+/// Number of replies that count as progress.
 const ANSWERS: u64 = 20;
 
-/// Duration of a fault, in milliseconds: shorter and longer than elections.
+/// Duration of a fault in milliseconds: shorter and longer than elections.
 const LASTS_MS: std::ops::Range<u64> = 200..1500;
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The leader loses its power.
+    /// The leader is killed.
     KillLeader,
-    /// A replica that follows loses its power.
+    /// A follower is killed.
     KillFollower,
-    /// All lose their power at once.
+    /// All replicas are killed at once.
     KillAll,
     /// The leader's process is paused, and later resumed.
     PauseLeader,
-    /// A replica that follows does.
+    /// A follower's process is paused, and later resumed.
     PauseFollower,
     /// No message passes between the leader and its peers.
     CutLeader,
@@ -39,24 +39,24 @@ pub enum Fault {
     MuteLeader,
     /// No message passes from the peers to the leader.
     DeafenLeader,
-    /// A replica that follows is cut off.
+    /// A follower is partitioned.
     CutFollower,
-    /// The leader's connections are ended, and new ones, too.
+    /// The leader's connections break, including new ones.
     BreakLeader,
-    /// Messages are late, by less than an election.
+    /// Messages are delayed, by less than an election.
     Slow,
     /// Connections are held and released in turn.
     Flap,
-    /// No fault: every replica is ended and started again, one after the other, as for a new version.
+    /// No fault: a rolling restart of all replicas, as for a new version.
     Roll,
     /// The leader's disk hangs.
     StallLeader,
-    /// The disk of a replica that follows does.
+    /// A follower's disk hangs.
     StallFollower,
 }
 
 impl Fault {
-    /// All that every machine can do and that goes wrong: each run has each once, in an order of its own.
+    /// Faults that every machine can inject: each run has each once, in random order.
     pub const ALL: [Fault; 12] = [
         Fault::KillLeader,
         Fault::KillFollower,
@@ -72,7 +72,7 @@ impl Fault {
         Fault::Flap,
     ];
 
-    /// Those that replicas with disks of their own may meet, with some that they may meet at the same time.
+    /// Faults of replicas with separate disks, with some others that may occur at the same time.
     pub const OF_DISKS: [Fault; 5] = [
         Fault::StallLeader,
         Fault::StallFollower,
@@ -82,7 +82,7 @@ impl Fault {
     ];
 }
 
-/// Does some things that go wrong.
+/// The fault injector.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
     /// The cell.
@@ -91,15 +91,15 @@ pub struct Nemesis<'a> {
     pub replicas: &'a Replicas,
     /// Source of the clients' progress.
     pub notes: &'a Notes,
-    /// Time for which things last.
+    /// Source of durations and choices.
     pub chance: Pcg64,
 }
 
 impl Nemesis<'_> {
-    /// Does one thing, and heals it.
+    /// Injects one fault, and repairs it.
     ///
     /// # Errors
-    /// If clients do not get on although they should, or a replica has ended by itself.
+    /// If clients make no progress although they should, or a replica has ended on its own.
     pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
         let leader = leader(self.replicas, self.notes)?;
         let follower = leader % ids().count() + 1;
@@ -119,10 +119,10 @@ impl Nemesis<'_> {
         self.progress(&format!("healed {fault:?}"))
     }
 
-    /// Lets clients get some hundred answers in peace.
+    /// Waits for some hundred replies without faults.
     ///
     /// # Errors
-    /// If they do not.
+    /// If there are none for long.
     pub fn rest(&self) -> Result<(), String> {
         (0..10).try_for_each(|_| self.progress("no fault"))
     }
@@ -151,8 +151,8 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// Restarts the replicas as docs/upgrade.md has it: the leader last, after it has handed over, and each
-    /// only once the one before it is back.
+    /// Restarts the replicas as docs/upgrade.md says: each only once the previous one is back, and the leader last,
+    /// after a transfer of leadership.
     fn roll(&mut self, last: usize) -> Result<(), String> {
         for id in ids().filter(|id| *id != last).chain([last]) {
             self.hand_over(id)?;
@@ -160,18 +160,19 @@ impl Nemesis<'_> {
             self.progress(&format!("a cell without replica {id}"))?;
             self.cell.start(id).map_err(|error| error.to_string())?;
             self.wait_for(&format!("replica {id} does not come back"), |replicas| {
-                // It answers what only one can know that has all that was committed.
+                // A reply that is not stale requires all committed entries.
                 replicas.describe(id - 1).is_ok_and(|told| !told.stale)
             })?;
         }
         self.progress("a cell that was restarted")
     }
 
-    /// Lets another one lead, if this one does.
+    /// Transfers leadership, if this replica leads.
     fn hand_over(&self, id: usize) -> Result<(), String> {
         let to = id % ids().count() + 1;
         while leader(self.replicas, self.notes)? == id {
-            // It may be no leader any more by then, or its successor too far behind: then it is asked again.
+            // It may have lost leadership, or its successor may be too far behind: then the transfer is requested
+            // again.
             drop(self.replicas.hand_over(id - 1, to));
             self.progress("a leader that hands over")?;
         }
@@ -192,7 +193,7 @@ impl Nemesis<'_> {
         Ok(())
     }
 
-    /// Makes the wires from and to a replica so.
+    /// Sets the state of all connections from and to a replica.
     fn around(&self, id: usize, (from, to): (Wire, Wire)) {
         for other in ids().filter(|other| *other != id) {
             self.cell.wire(id, other, from);
@@ -215,7 +216,7 @@ impl Nemesis<'_> {
         }
     }
 
-    /// Waits until clients were answered.
+    /// Waits until clients got replies.
     fn progress(&self, under: &str) -> Result<(), String> {
         let (began, before) = (Instant::now(), self.notes.answered());
         while self.notes.answered() < before + ANSWERS {
@@ -234,7 +235,7 @@ impl Nemesis<'_> {
 /// The leader now.
 ///
 /// # Errors
-/// If nobody knows for long, or the run is in trouble.
+/// If no replica knows one for long, or the run has failed.
 pub fn leader(replicas: &Replicas, notes: &Notes) -> Result<usize, String> {
     let began = Instant::now();
     for at in 0.. {

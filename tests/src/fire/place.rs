@@ -9,19 +9,19 @@ use omega_core::{
 };
 use std::time::{Duration, Instant};
 
-/// Machines: so few that every transaction meets others.
+/// Number of machines: so few that transactions interfere.
 const MACHINES: u32 = 4;
 
-/// Tasks that a machine has room for.
+/// Number of tasks that fit on a machine.
 const ROOM: u64 = 16;
 
 /// Tasks of each job: with six schedulers, three times the capacity.
 const TASKS: u32 = 32;
 
-/// Time to wait for a leader in the beginning: a machine that does much else elects slowly.
+/// Time to wait for a leader at the start: a busy machine elects slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Settings of a scheduler.
+/// A scheduler of the run.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Its id.
@@ -30,7 +30,7 @@ pub struct Place {
     pub next: u64,
     /// Its job.
     pub job: JobId,
-    /// Number of tasks that has.
+    /// Number of its tasks.
     pub tasks: u32,
     /// Machines where they may run.
     pub machines: Vec<MachineId>,

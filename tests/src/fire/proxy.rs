@@ -1,9 +1,8 @@
-//! The wires between replicas: a relay for each direction, which can hold, break or slow what passes.
+//! Connections between replicas: a relay for each direction, which can hold, break or delay messages.
 //!
-//! A replica sends to a peer down a stream of its own, so a relay in the place of the peer's address is
-//! one direction of the network: held, its messages do not arrive, and those of the other direction do. It
-//! needs neither rights nor tools of the system, so it works wherever the tests do. Bytes that were held
-//! arrive after all when the wire is whole again, as late as it may be.
+//! A replica sends to a peer on a stream of its own, so a relay in place of the peer's address controls one direction:
+//! if it holds messages, those of the other direction still arrive. It needs no rights or tools of the system. Held
+//! bytes arrive when the connection is restored, however late.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,26 +10,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of times a relay looks whether its wire has changed.
+/// Interval at which a relay checks whether its state has changed.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// State of a relayed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// All passes.
+    /// All messages pass.
     Whole,
     /// No message passes, and connections stay open.
     Held,
-    /// Connections are ended, and new ones, too.
+    /// Connections are closed, including new ones.
     Broken,
-    /// All passes, each piece this late.
+    /// Each piece is delayed by this time.
     Slow(Duration),
 }
 
 /// One direction between two replicas.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    /// The peer's address as its sender knows it.
+    /// The relay's address, which the sender uses for the peer.
     pub address: SocketAddr,
     state: Arc<State>,
 }
@@ -49,7 +48,7 @@ const BROKEN: u8 = 2;
 const GONE: u8 = 3;
 
 impl Relay {
-    /// A whole wire to this address.
+    /// Starts a relay to this address.
     ///
     /// # Errors
     /// If the system has no port left.
@@ -62,7 +61,7 @@ impl Relay {
         Ok(Relay { address, state })
     }
 
-    /// Makes the wire so.
+    /// Sets the state.
     pub fn set(&self, wire: Wire) {
         let (kind, delay) = match wire {
             Wire::Whole => (WHOLE, Duration::ZERO),
@@ -74,10 +73,10 @@ impl Relay {
         self.state.kind.store(kind, Ordering::Relaxed);
     }
 
-    /// Ends the relay for good: its threads end soon.
+    /// Ends the relay and its threads.
     pub fn end(&self) {
         self.state.kind.store(GONE, Ordering::Relaxed);
-        // Wakes whoever accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -104,7 +103,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
 /// Relays one connection until it ends.
 fn relay(from: TcpStream, to: SocketAddr, state: &Arc<State>) {
     wait_while_held(state);
-    // A peer that is dead refuses; then this end is dropped, too.
+    // A dead peer refuses the connection; then this end is dropped, too.
     let Ok(to) = TcpStream::connect(to) else { return };
     let (Ok(back_from), Ok(back_to)) = (to.try_clone(), from.try_clone()) else { return };
     let back_state = state.clone();
@@ -114,7 +113,7 @@ fn relay(from: TcpStream, to: SocketAddr, state: &Arc<State>) {
     let _ = back.join();
 }
 
-/// Passes bytes on until either end ends or the wire breaks.
+/// Passes bytes on until either end closes or the state becomes `Broken`.
 fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut bytes = vec![0; 64 << 10];
     let _ = (from.set_read_timeout(Some(LOOK)), to.set_nodelay(true));
@@ -139,7 +138,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
             Err(_) => break,
         }
     }
-    // The other direction ends with this one.
+    // Both directions end together.
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 

@@ -1,5 +1,4 @@
-//! Measures the time from a server's start until it is ready, with a large cell on its disk, and
-//! the cost of an idle server.
+//! Measures the time from the start of a server with a large cell until it is ready, and the cost of an idle server.
 
 use super::ask::Replicas;
 use super::cell::{Processes, ids};
@@ -19,11 +18,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Pause before the idle measurement, and its duration.
+/// Pause before the idle measurement, followed by its duration.
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Clock ticks in a second, as Linux reports them in `/proc`.
+/// Clock ticks per second, as Linux counts them in `/proc`.
 const TICKS: f64 = 100.0;
 
 /// Resource usage of a process.
@@ -35,12 +34,12 @@ pub struct Used {
     pub resident_mib: f64,
 }
 
-/// A start.
+/// Cost of a start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// Time until it listens.
     pub listens: Duration,
-    /// Time until it has answered with the whole cell.
+    /// Time until it has replied with the whole cell.
     pub answers: Duration,
     /// Processor time of all its threads until then.
     pub cpu: Duration,
@@ -120,7 +119,7 @@ pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
 pub fn cpu(process: u32) -> Result<Duration, String> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.map_err(|error| error.to_string())?;
-    // Behind the name, which is in brackets, come the fields from the third on.
+    // The fields after the name, which is in brackets, begin with the third.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
@@ -139,7 +138,7 @@ pub fn resident_mib(process: u32) -> Result<f64, String> {
     kib.map(|kib| kib / 1024.0).ok_or_else(|| "it tells no memory".to_owned())
 }
 
-/// A cell whose tasks are all placed.
+/// A cell with all tasks placed.
 fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
     let mut cell = Cell::new(Kinds::standard());
     let mut apply = |command| cell.apply(command).map(drop).map_err(|error| error.to_string());
@@ -147,7 +146,7 @@ fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
         let amounts = Amounts::new([64_000, 256 << 30]);
         apply(Command::RegisterMachine(Machine::new(format!("machine-{i}"), amounts)))?;
     }
-    // Jobs of a hundred tasks: traces have some tens.
+    // Jobs of a hundred tasks; those of traces have some tens.
     const EACH: u32 = 100;
     for i in 0..tasks / EACH {
         let group = TaskGroup::new(EACH, Amounts::new([1000, 1 << 30]));
@@ -160,7 +159,7 @@ fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
     Ok(cell)
 }
 
-/// Makes the directory of the only replica of a cell.
+/// Creates the directory of the only replica of a cell.
 fn make(path: &Path, cell: &Cell) -> Result<(), String> {
     let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
     let replica = ReplicaId(1);

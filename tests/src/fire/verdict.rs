@@ -1,9 +1,9 @@
-//! Whether a run was right, from what its clients wrote down and what its replicas have kept.
+//! The check of a run, from the records of its clients and the logs of its replicas.
 //!
-//! The replicas' logs are what was agreed on. They are applied, in order, to a cell that no fault touched
-//! and to its naive reference, which must agree after each command, with an audit: so no machine is beyond its
-//! limit at any version. Each replica must have the same entries, and come to the same state by them. Then
-//! the checker of the simulation compares what clients were told: see `cluster/checker.rs`.
+//! The replicas' logs contain the committed commands. These are applied in order to a fault-free cell and to its naive
+//! reference model, which must agree after each command, with an audit; so no machine exceeds its limit at any version.
+//! Each replica must have the same entries, and reach the same state by them. Then the checker of the simulation
+//! compares the clients' results: see `cluster/checker.rs`.
 
 use super::cell::{Processes, ids};
 use super::clients::Look;
@@ -16,13 +16,13 @@ use omega_store::log::{Entry, LogIndex};
 use omega_store::replica::FIRST;
 use std::path::Path;
 
-/// The version of a cell that was just founded: its policy is set.
+/// The version of a newly bootstrapped cell, whose policy is set.
 const FOUNDED: Version = Version(1);
 
-/// Log that all replicas have kept.
+/// The log that all replicas agree on.
 ///
 /// # Errors
-/// If they differ, with the difference.
+/// The first difference between them.
 pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     let mut logs = Vec::new();
     for id in ids() {
@@ -30,7 +30,7 @@ pub fn agreed(cell: &Processes) -> Result<Truth, String> {
         let entries = entries(&folder).map_err(|error| format!("replica {id}: {error}"))?;
         logs.push((id, folder, entries));
     }
-    // The longest first: the others have what it has, as far as they got.
+    // The longest first: it must contain the others.
     logs.sort_by_key(|(_, _, entries)| std::cmp::Reverse(entries.len()));
     let first = history::replay_to(&logs[0].1, FOUNDED, Which::All);
     let first = first.map_err(|error| error.to_string())?;

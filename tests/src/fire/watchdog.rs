@@ -1,8 +1,7 @@
-//! Watchdog for leftovers of a killed test: processes, disks that hang, mounts.
+//! Watchdog that cleans up after a killed test: processes, hanging disks, mounts.
 //!
-//! A test whose time is up is killed by whoever runs it, and then nothing of it is dropped. So a shell holds
-//! the other end of a pipe, and knows at all times what would be left: when the pipe is closed, for whatever
-//! reason, it clears that away and ends.
+//! A test that runs too long is killed without dropping its values. So a shell reads from a pipe which cleanup commands
+//! are needed at present; when the pipe is closed for any reason, it runs them and ends.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -16,7 +15,7 @@ pub fn mark(command: &mut Command) {
     static OF_THIS_PROCESS: OnceLock<Option<Watchdog>> = OnceLock::new();
     let own = std::process::id();
     OF_THIS_PROCESS.get_or_init(|| {
-        // Where there is no shell there is no watchdog, and no test is worse for it.
+        // Without a shell there is no watchdog, and tests run all the same.
         let mut watchdog = Watchdog::start().ok()?;
         watchdog.tell(&format!(
             "for of in /proc/[0-9]*; do grep -qsz '^{STARTED_BY}={own}$' $of/environ && kill -9 ${{of#/proc/}}; done"
@@ -26,7 +25,7 @@ pub fn mark(command: &mut Command) {
     command.env(STARTED_BY, own.to_string());
 }
 
-/// The watchdog; see the head of the file.
+/// The watchdog. See the module documentation.
 #[derive(Debug)]
 pub struct Watchdog {
     shell: Child,
@@ -34,10 +33,10 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Script that keeps the last line of its input, and runs it when the input ends.
+    /// Shell script that keeps the last line of its input, and runs it when the input ends.
     pub const SCRIPT: &str = "while IFS= read -r line; do todo=$line; done; eval \"$todo\"";
 
-    /// Begins to watch, in a session of its own: what ends the test's processes, like Ctrl-C, does not end it.
+    /// Starts the shell in its own session, so that signals to the test's processes, like Ctrl-C, do not end it.
     ///
     /// # Errors
     /// If the system has no shell.
@@ -55,7 +54,7 @@ impl Watchdog {
     /// Replaces the shell commands, on one line, that clean up after this process.
     pub fn tell(&mut self, will: &str) {
         if let Some(told) = &mut self.told {
-            // It fails if somebody has killed the shell.
+            // It fails if the shell was killed.
             let _ = writeln!(told, "{will}");
         }
     }

@@ -11,14 +11,14 @@ impl Generator {
         Generator { licences: Some(Dice::new(seed ^ 0x11CE)), ..self }
     }
 
-    /// Says how much the cell as a whole has of a kind, now and then.
+    /// Occasionally sets the capacity of a cluster resource.
     pub(super) fn license(&mut self) -> Option<Command> {
         let kinds = self.kinds.count();
         let dice = self.licences.as_mut()?;
         if !dice.chance(5) {
             return None;
         }
-        // Now and then of a kind that there is not, or far too much.
+        // Occasionally of an unknown kind, or far too much.
         let kinds = kinds + usize::from(dice.chance(3));
         let kind = KindId(dice.below(kinds) as u8);
         let amount = match dice.chance(2) {
@@ -28,7 +28,7 @@ impl Generator {
         Some(Command::SetClusterCapacity { kind, amount })
     }
 
-    /// Now and then adds cluster resources to a group's request.
+    /// Occasionally adds cluster resources to a group's request.
     pub(super) fn claim_of_cell(&mut self, group: &mut TaskGroup) {
         let kinds = self.kinds.count();
         let Some(dice) = self.licences.as_mut() else { return };
@@ -37,7 +37,7 @@ impl Generator {
         }
         let mut request = Amounts::zero();
         for _ in 0..1 + dice.below(2) {
-            // Now and then of a kind that there is not.
+            // Occasionally of an unknown kind.
             let kinds = kinds + usize::from(dice.chance(1));
             request.set(KindId(dice.below(kinds) as u8), dice.below(3) as u64);
         }

@@ -22,7 +22,7 @@ impl Generator {
         self
     }
 
-    /// Gives a machine NUMA nodes, mostly with as much `cpu`; often those that it had before.
+    /// Gives a machine NUMA nodes, mostly with as much `cpu`; often the same as before.
     pub(super) fn give_nodes(&mut self, machine: &mut Machine, old: Option<&Machine>) {
         let Some(dice) = self.cores.as_mut() else { return };
         machine.numa = match old {
@@ -42,7 +42,7 @@ impl Generator {
         }
     }
 
-    /// Now and then adds exclusive cores to a group, mostly with as much `cpu` all day.
+    /// Occasionally adds exclusive cores to a group, mostly with as much `cpu` all day.
     pub(super) fn need_cores(&mut self, group: &mut TaskGroup) {
         let Some(dice) = self.cores.as_mut() else { return };
         if !dice.chance(60) {

@@ -1,9 +1,9 @@
-//! Chance from a seed.
+//! A seeded random generator.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A seeded source of chance.
+/// A seeded random generator.
 #[derive(Clone, Debug)]
 pub struct Dice(Pcg64Mcg);
 
@@ -24,7 +24,7 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// A random element.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }

@@ -1,4 +1,4 @@
-//! Tasks that want more than they request, claims that take it, and resizes.
+//! Tasks with optional resources, claims that take them, and resizes.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -7,7 +7,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Now and then adds optional resources to a group.
+    /// Occasionally adds optional resources to a group.
     pub(super) fn want(&mut self, group: &mut TaskGroup) {
         let kinds = self.kinds.count();
         let Some(dice) = self.held.as_mut() else { return };
@@ -20,7 +20,7 @@ impl Generator {
         group.optional = Some(OptionalResources { amounts: amounts(dice, kinds, 2), devices });
     }
 
-    /// Now and then adds optional resources to claims, and resizes tasks.
+    /// Occasionally adds optional resources to claims, and resizes tasks.
     pub(super) fn hold_otherwise(&mut self, reference: &Reference, txn: &mut Transaction) {
         let kinds = self.kinds.count();
         let placed: Vec<TaskId> = reference.placed().map(|(id, ..)| id).collect();
@@ -30,7 +30,7 @@ impl Generator {
         }
         for _ in 0..dice.below(4) {
             let task = match dice.below(10) {
-                // One that has no machine any more, or gets it only later.
+                // A task that has lost its machine, or gets one only later.
                 0 if !txn.claims.is_empty() => dice.pick(&txn.claims).task,
                 0 => TaskId::default(),
                 1 if !txn.releases.is_empty() => *dice.pick(&txn.releases),
@@ -41,7 +41,7 @@ impl Generator {
         }
     }
 
-    /// Makes another body of a transaction that was sent, now and then.
+    /// Occasionally changes the body of a transaction that was sent before.
     pub(super) fn hold_again(&mut self, txn: &mut Transaction) {
         let Some(dice) = self.held.as_mut() else { return };
         if dice.chance(20) {
@@ -55,7 +55,7 @@ impl Generator {
     }
 }
 
-/// Amounts up to `most` of each kind; now and then of an unknown kind.
+/// Amounts up to `most` of each kind; occasionally of an unknown kind.
 fn amounts(dice: &mut Dice, kinds: usize, most: usize) -> Amounts {
     let mut amounts = Amounts::zero();
     for kind in 0..kinds + usize::from(dice.chance(1)) {

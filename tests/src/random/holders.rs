@@ -6,7 +6,7 @@ use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_core::{Command, HolderId, SchedulerId, Transaction};
 
 impl Generator {
-    /// A command about a holder, now and then.
+    /// Occasionally a command about an owner.
     pub(super) fn change_hands(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.holders.as_mut()?;
         match dice.below(24) {
@@ -17,15 +17,15 @@ impl Generator {
         }
     }
 
-    /// Next transaction number of a scheduler that has noticed a new owner of its name.
+    /// Next transaction number of a scheduler, which may know of a new owner of its name.
     pub(super) fn start_of(&mut self, reference: &Reference, scheduler: SchedulerId) -> u64 {
         let next = reference.next_transaction(scheduler);
-        // One that was replaced has not, for a while.
+        // A replaced owner does not know it for a while.
         let notices = self.holders.as_mut().is_some_and(|dice| dice.chance(70));
         if notices && next > u64::from(u32::MAX) { next } else { 0 }
     }
 
-    /// A transaction that was sent, with a number that was skipped before.
+    /// A transaction that was sent before, with a number that was skipped.
     fn left_behind(&mut self) -> Option<Transaction> {
         let dice = self.holders.as_mut()?;
         let mut txn = (!self.sent.is_empty()).then(|| dice.pick(&self.sent).clone())?;

@@ -84,7 +84,7 @@ impl Generator {
         group
     }
 
-    /// Demand profiles of some of the kinds that are requested; now and then one that cannot be.
+    /// Demand profiles of some of the requested kinds; occasionally an invalid one.
     fn demand_profiles_of(&mut self, request: &Amounts) -> Vec<DemandProfile> {
         let mut demand_profiles = Vec::new();
         for (kind, amount) in request.iter() {
@@ -183,7 +183,7 @@ impl Generator {
         }
     }
 
-    /// Mostly one term; now and then two that belong together, or none.
+    /// Mostly one term; occasionally two, or none.
     fn affinity(&mut self, first: Near) -> TaskRule {
         let mut terms = vec![first];
         match self.dice.below(20) {

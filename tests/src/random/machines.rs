@@ -22,7 +22,7 @@ impl Generator {
         let mut machine = self.machine(name);
         self.give_nodes(&mut machine, old.as_deref());
         if let Some(old) = old {
-            // Devices in use must stay; then half of the time only one thing changes.
+            // Devices in use must stay; otherwise half of the time only one property changes.
             machine.devices = if self.dice.chance(60) { old.devices } else { machine.devices };
             if self.dice.chance(50) {
                 machine = Machine { labels: machine.labels, ..Machine::clone(&old) };

@@ -1,8 +1,7 @@
-//! Random commands for small cells: most make sense, so that the cell fills and its rules bite;
-//! some are stale, doubled, unknown or wrong.
+//! Random commands for small cells: most are valid, so that the cell fills and its rules apply; some are stale,
+//! repeated, unknown or invalid.
 //!
-//! Small numbers on purpose: few machines, few labels, few ports and small amounts meet each other
-//! often.
+//! Small numbers are intended: few machines, labels and ports, and small amounts, interact often.
 
 mod cluster_resources;
 mod cores;
@@ -26,7 +25,7 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// Makes the commands of one history.
+/// A generator of the commands of one history.
 #[derive(Debug)]
 pub struct Generator {
     dice: Dice,
@@ -40,17 +39,19 @@ pub struct Generator {
     holders: Option<Dice>,
     /// Separate generator for reservations.
     planner: Option<Dice>,
-    /// Dice of their own for demand_profiles: they change no other choice.
+    /// Separate generator for demand profiles, which changes no other choice.
     demand_profiles: Dice,
     /// Separate generator for programs and payloads.
     programs: Dice,
+    /// Separate generator for ends of programs and restarts.
+    ends: Dice,
     /// Separate generator for allocations that differ from the group's request.
     held: Option<Dice>,
-    /// And for cores that tasks have to themselves.
+    /// Separate generator for exclusive cores.
     cores: Option<Dice>,
-    /// And for what belongs to no machine.
+    /// Separate generator for cluster resources.
     licences: Option<Dice>,
-    /// And for calendars of peaks.
+    /// Separate generator for peak calendars.
     peaks: Option<Dice>,
 }
 
@@ -73,6 +74,7 @@ impl Generator {
             planner: None,
             demand_profiles: Dice::new(seed ^ 0xC42E),
             programs: Dice::new(seed ^ 0x9206),
+            ends: Dice::new(seed ^ 0xE4D5),
             held: None,
             cores: None,
             licences: None,
@@ -99,12 +101,12 @@ impl Generator {
         self.kinds.clone()
     }
 
-    /// Leaves a scheduler's transactions to someone else.
+    /// Excludes a scheduler from generated transactions.
     pub fn reserve(&mut self, scheduler: SchedulerId) {
         self.reserved.push(scheduler);
     }
 
-    /// The next command for a cell that looks like this.
+    /// The next command for the state of a reference model.
     pub fn next(&mut self, reference: &Reference) -> Command {
         let command = self.next_of_any(reference);
         self.time(command)
@@ -165,7 +167,7 @@ impl Generator {
         format!("{prefix}{}", self.names).into()
     }
 
-    /// Amounts up to `most` of each kind; now and then of an unknown kind, or far too much.
+    /// Amounts up to `most` of each kind; occasionally of an unknown kind, or far too much.
     fn amounts(&mut self, most: usize) -> Amounts {
         let mut amounts = Amounts::zero();
         for kind in 0..self.kinds.count() {
@@ -180,7 +182,7 @@ impl Generator {
         amounts
     }
 
-    /// A machine of the cell; now and then a removed or unknown one.
+    /// A machine of the cell; occasionally a removed or unknown one.
     fn some_machine(&mut self, reference: &Reference) -> MachineId {
         let rows = reference.rows().len();
         if rows == 0 || self.dice.chance(4) {
@@ -228,14 +230,14 @@ impl Generator {
             _ => self.some_machine(reference),
         };
         let report = *self.dice.pick(&[Started, Started, Finished, Failed, Failed, Lost]);
-        Command::ReportTask { task, machine, report }
+        self.report((task, machine), report)
     }
 
     fn set_quota(&mut self) -> Command {
         let tenant = self.tenant();
         let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
         match self.dice.chance(30) {
-            // Jobs ask for much more than they get.
+            // Jobs request much more than they get.
             true => {
                 let limit = limit.filter(|_| self.dice.chance(50)).map(|_| self.amounts(60));
                 Command::SetAdmission { tenant, limit }
@@ -270,7 +272,7 @@ impl Generator {
         let mut bands: Vec<Band> = Vec::new();
         let mut at = -1;
         while self.dice.chance(65) && bands.len() < 4 {
-            // Now and then one that begins in the one before it, or ends before it begins.
+            // Occasionally a band that overlaps the one before, or ends before it begins.
             let from = at + self.dice.below(3) as i32;
             let to = from + self.dice.below(3) as i32 - i32::from(self.dice.chance(3));
             bands.push(Band { from: Precedence(from), to: Precedence(to) });

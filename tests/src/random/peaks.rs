@@ -1,4 +1,4 @@
-//! Calendars of peaks, and time that advances to their edges.
+//! Peak calendars, and times at their edges.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
@@ -7,13 +7,13 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Creates a history in which calendars of peaks come, change and go.
+    /// Creates a history in which peak calendars are added, changed and removed.
     #[must_use]
     pub fn with_peaks(self, seed: u64) -> Generator {
         Generator { peaks: Some(Dice::new(seed ^ 0x9EA4)), ..self }
     }
 
-    /// A command about peaks, now and then.
+    /// Occasionally a command about peaks.
     pub(super) fn peak(&mut self, reference: &Reference) -> Option<Command> {
         let kinds = self.kinds.count();
         let dice = self.peaks.as_mut()?;
@@ -53,7 +53,7 @@ fn calendar(dice: &mut Dice, kinds: usize, reference: &Reference) -> PeakCalenda
 }
 
 fn peak(dice: &mut Dice, kinds: usize, reference: &Reference) -> Peak {
-    // An edge about now: the day has so many milliseconds that no other would be met.
+    // An edge near the present time: a random time of day would never be reached.
     let today = reference.now_ms() % u64::from(DAY_MS);
     let near = (today + dice.below(14) as u64).saturating_sub(4).min(u64::from(DAY_MS)) as u32;
     let long = dice.below(20) as u32;

@@ -1,18 +1,18 @@
-//! Reservations, and jobs that say how long they run.
+//! Reservations, and jobs with runtime estimates.
 
 use super::{Dice, Generator};
 use crate::reference::Reference;
 use omega_core::{Command, MachineSelector, Requirement, Reservation, Text};
 
 impl Generator {
-    /// Creates a history in which machines are reserved now and then.
+    /// Creates a history with occasional reservations.
     #[must_use]
     pub fn with_reservations(mut self, seed: u64) -> Generator {
         self.planner = Some(Dice::new(seed ^ 0xB00C));
         self
     }
 
-    /// A command about a reservation, now and then.
+    /// Occasionally a command about a reservation.
     pub(super) fn plan(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.planner.as_mut()?;
         match dice.below(24) {
@@ -23,7 +23,7 @@ impl Generator {
         }
     }
 
-    /// Says of a job how long its tasks run, and by when they should have ended.
+    /// Occasionally gives a job a runtime estimate and a deadline.
     pub(super) fn time(&mut self, command: Command) -> Command {
         let (Some(dice), Command::SubmitJob(mut job)) = (self.planner.as_mut(), command.clone())
         else {

@@ -1,4 +1,4 @@
-//! Random transactions: fresh and stale, doubled and wrong.
+//! Random transactions: fresh, stale, repeated and invalid.
 
 use super::Generator;
 use crate::reference::Reference;
@@ -8,7 +8,7 @@ use omega_core::{
 };
 
 impl Generator {
-    /// A transaction for a cell that looks like this.
+    /// A transaction for the state of a reference model.
     pub fn transaction(&mut self, reference: &Reference) -> Transaction {
         if !self.sent.is_empty() && self.dice.chance(8) {
             return self.sent_before();
@@ -38,7 +38,7 @@ impl Generator {
         txn
     }
 
-    /// One that was sent, as it was or with another body.
+    /// A transaction that was sent before, unchanged or with another body.
     fn sent_before(&mut self) -> Transaction {
         let mut txn = self.dice.pick(&self.sent).clone();
         if self.dice.chance(30) {
@@ -121,7 +121,7 @@ impl Generator {
         }
     }
 
-    /// Tasks on the machines that are claimed, most of the time.
+    /// Mostly tasks on the claimed machines.
     fn evictions(&mut self, reference: &Reference, claims: &[Claim]) -> Vec<TaskId> {
         let targets: Vec<usize> = claims.iter().map(|claim| claim.machine.row()).collect();
         let near: Vec<TaskId> = reference

@@ -1,17 +1,17 @@
-//! Cluster resources in the reference model: counted task by task, each time.
+//! Cluster resources in the reference model, recounted task by task.
 
 use super::held::taken;
 use super::judge::Member;
 use super::{Reference, validate};
 use omega_core::{Amounts, KindId, Outcome, Reason, Rejection, Take, TaskGroup};
 
-/// Usage that a task of a group adds to its tenant: its claim on its machine, and its claim of cluster resources.
+/// Use that a task adds to its tenant: its claim on its machine plus its cluster request.
 pub(super) fn charged(group: &TaskGroup, of_machine: &Amounts, kind: KindId) -> u64 {
     of_machine.get(kind) + group.cluster_request.get(kind)
 }
 
 impl Reference {
-    /// Says how much the cell as a whole has of a kind.
+    /// Sets the capacity of a cluster resource.
     pub(super) fn set_cluster_capacity(
         &mut self,
         kind: KindId,
@@ -41,7 +41,7 @@ impl Reference {
         placed.map(|(_, job, task, _)| u128::from(cluster_request(job, task.group).get(kind))).sum()
     }
 
-    /// Whether the cell as a whole has enough for one more task.
+    /// Checks cluster resources for one more task.
     pub(super) fn judge_cell(&self, of: Member<'_>) -> Result<(), Reason> {
         for (kind, amount) in cluster_request(of.job, of.group).iter() {
             let claimed = self.cluster_claimed(kind) + u128::from(amount);
@@ -52,7 +52,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Whether the tenant may claim one more task of a group.
+    /// Checks a tenant's limits for one more task of a group.
     pub(super) fn judge_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
         let group = &of.job.spec.groups[of.group];
         let (request, _) = taken(group, take);

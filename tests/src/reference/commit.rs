@@ -1,4 +1,4 @@
-//! Transactions. Undo is to start again from a copy.
+//! Transactions. The undo starts again from a copy.
 
 use super::held::taken;
 use super::judge::Member;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 /// Rejected items of a transaction, with reasons.
 type Refused = BTreeMap<Item, Reason>;
 
-/// Rounds after which what may conflict late is refused altogether: the cell's bound.
+/// Rounds after which all items that might conflict late are rejected: the cell's bound.
 const ROUNDS_MAX: usize = 4;
 
 impl Reference {
-    /// Judges a transaction.
+    /// Commits a transaction.
     ///
     /// # Errors
-    /// If it makes no sense.
+    /// If it is invalid.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         if let Some(answer) = self.known_answer(txn)? {
             return Ok(answer);
@@ -54,7 +54,7 @@ impl Reference {
             conflicts.into_iter().map(|(item, reason)| Conflict { item, reason }).collect();
         let commit = Commit { version: self.version, conflicts };
         let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
-        // Only the last answer of each place is remembered.
+        // Each place keeps only the last result.
         let place = |number: u64| number % ANSWERS_PER_SCHEDULER as u64;
         scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
@@ -62,7 +62,7 @@ impl Reference {
         Ok(commit)
     }
 
-    /// The answer that the transaction got before, if its form is right.
+    /// The cached result of the transaction, if its form is valid.
     fn known_answer(&self, txn: &Transaction) -> Result<Option<Commit>, TransactionError> {
         let (items, max) = (txn.items(), TRANSACTION_ITEMS_MAX);
         if items == 0 {
@@ -91,7 +91,7 @@ impl Reference {
         }
     }
 
-    /// Tries again from the start until no gang and no eviction must be refused afterwards.
+    /// Repeats from the start until no gang and no eviction is rejected in the end.
     fn judge_transaction(&self, txn: &Transaction) -> (Reference, Refused) {
         let mut early = Refused::new();
         let mut first: Option<Refused> = None;
@@ -220,8 +220,8 @@ impl Reference {
         late
     }
 
-    /// Tasks that left and must not, because they would leave another task's affinity unmet: the last ones of the domain, as many
-    /// as are missing. With `all`, those that any rule might concern.
+    /// Tasks that left and must not, because other tasks need them by runtime affinity: the last ones of each domain,
+    /// as many as are missing. With `all`, every task that any such rule might concern.
     fn runtime_affinity_needed(
         &self,
         txn: &Transaction,
@@ -293,7 +293,7 @@ impl Reference {
         }
     }
 
-    /// Number of evictions more the cap allows; without one, more than any transaction has.
+    /// Number of evictions left in the limit; without a limit, more than any transaction has.
     #[must_use]
     pub fn evictions_left(&self) -> u64 {
         let Some(cap) = self.policy.eviction_cap else { return u64::MAX };

@@ -1,5 +1,4 @@
-//! Gangs that keep places: the effect of each command is found by comparing all gangs before and
-//! after.
+//! Waiting gangs: the effect of each command is found by comparing all gangs before and after it.
 
 use super::commit::is_complete;
 use super::{Reference, TwinHold};
@@ -7,13 +6,13 @@ use omega_core::{JobId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Reference {
-    /// Number of tasks of each gang that may hold places are placed.
+    /// Number of placed tasks of each gang with a timeout.
     pub(super) fn gangs_placed(&self) -> BTreeMap<JobId, usize> {
         let gangs = self.jobs.iter().filter(|(_, job)| job.spec.gang_timeout_ms.is_some());
         gangs.map(|(id, job)| (*id, job.placed())).collect()
     }
 
-    /// Lets gangs begin or end to hold, after a command.
+    /// Updates the waiting gangs after a command.
     pub(super) fn note_holds(&mut self, before: &BTreeMap<JobId, usize>, adopts: Option<JobId>) {
         for (id, had) in before {
             let Some(job) = self.jobs.get_mut(id) else { continue };
@@ -25,7 +24,7 @@ impl Reference {
         }
     }
 
-    /// Whether the tasks of a job hold their places.
+    /// The state of a job's waiting gang.
     #[must_use]
     pub fn gang_hold(&self, id: JobId) -> Option<TwinHold> {
         self.jobs.get(&id)?.hold

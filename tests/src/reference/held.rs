@@ -1,9 +1,9 @@
-//! Allocations of tasks: resized, with optional resources, or their group's request.
+//! Allocations of tasks: of a resize, with optional resources, or the group's request.
 
 use super::{Reference, ReferenceJob, ReferenceTask};
 use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};
 
-/// Resources that a claim for a task of a group takes, in all.
+/// Resources that a claim for a task of a group takes in all.
 pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceRequest>) {
     match (&group.optional, take) {
         (Some(optional), Take::WithOptional) => {
@@ -18,13 +18,13 @@ pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<DeviceReq
 }
 
 impl ReferenceJob {
-    /// Resources that a placed task holds.
+    /// Allocation of a placed task.
     #[must_use]
     pub fn holds(&self, task: &ReferenceTask) -> Amounts {
         task.holds.clone().unwrap_or_else(|| self.spec.groups[task.group].request.clone())
     }
 
-    /// Allocation as a group of one task: a changed allocation is the same all day.
+    /// Allocation as a group of one task; a changed allocation is constant all day.
     #[must_use]
     pub fn claims(&self, task: &ReferenceTask) -> TaskGroup {
         match &task.holds {

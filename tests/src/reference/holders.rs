@@ -1,10 +1,10 @@
-//! Processes that commit under a scheduler's name.
+//! Owners of scheduler names.
 
 use super::{Reference, Scheduler, validate};
 use omega_core::{HolderId, Outcome, Rejection, SchedulerId, Text};
 use std::collections::BTreeMap;
 
-/// Numbers that are left behind when a name changes hands.
+/// Number of transaction numbers that are skipped when a name changes owners.
 const SKIPPED: u64 = 4_294_967_296;
 
 impl Reference {
@@ -69,7 +69,7 @@ impl Reference {
         scheduler.left_behind = scheduler.next;
     }
 
-    /// Where a name is, or will be.
+    /// Present or future index of a name.
     fn index_of(&self, name: &Text) -> usize {
         let known = self.schedulers.iter().position(|scheduler| scheduler.name == *name);
         known.unwrap_or(self.schedulers.len())

@@ -130,6 +130,7 @@ impl Reference {
             TaskReport::Started if task.state == TaskState::Running(machine) => {
                 return Ok(Outcome::Done(self.version));
             }
+            TaskReport::Restarted => return Ok(Outcome::Done(self.version)),
             TaskReport::Started => TaskState::Running(machine),
             TaskReport::Finished => TaskState::Finished,
             TaskReport::Failed if task.failures >= restarts => TaskState::Failed,
@@ -174,7 +175,7 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// Notes that all tasks of a job have ended, once.
+    /// Records once that all tasks of a job have ended.
     fn note_if_over(&mut self, id: JobId) {
         let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0);
         if over && self.over.iter().all(|(known, _)| *known != id) {

@@ -1,7 +1,7 @@
-//! Whether a task may have a part of a machine, by walking all tasks for each rule.
+//! The placement check of the reference model, which scans all tasks for each rule.
 //!
-//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, peaks, room by kind, devices, cores,
-//! ports, the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
+//! Reasons have a fixed order: the machine itself, affinity, taints, reservations, peaks, resources by kind, devices,
+//! cores, ports, the group's rules as written, the anti-affinity of running tasks, the tenant's quota.
 
 use super::held::taken;
 use super::{Reference, ReferenceJob};
@@ -11,7 +11,7 @@ use omega_core::{
     WhenUnsatisfiable,
 };
 
-/// A group of a job: whose rules are asked, or who is asked about.
+/// A group of a job, on either side of a rule.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) id: JobId,
@@ -20,7 +20,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Whether a selector in this group's rules means the other's tasks.
+    /// Whether a selector in this group's rules selects the other group's tasks.
     pub(super) fn selects(&self, selector: &TaskSelector, other: Member<'_>) -> bool {
         match selector {
             TaskSelector::SameGroup => self.id == other.id && self.group == other.group,
@@ -43,8 +43,7 @@ fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Reference {
-    /// Result for one machine and its surroundings: the devices and cores that the task
-    /// gets.
+    /// Checks one machine, and returns the devices and cores that the task gets.
     pub(super) fn judge(
         &self,
         of: Member<'_>,
@@ -63,7 +62,7 @@ impl Reference {
         let (request, devices) = taken(group, take);
         let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
         self.judge_peaks(of.id, row, &more)?;
-        // Optional resources are allocated all day; a group without any varies as it requests.
+        // Optional resources are allocated all day; a group without any follows its demand profile.
         let claimed = match take {
             Take::WithOptional if group.optional.is_some() => TaskGroup::new(1, request.clone()),
             Take::WithOptional | Take::Request => group.clone(),
@@ -96,7 +95,7 @@ impl Reference {
         hard.all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
     }
 
-    /// The fullest devices that fit, the lowest number among equals; or exactly those wanted.
+    /// The fullest devices that fit, ties to the lowest number; or exactly the requested ones.
     pub(super) fn choose_devices(
         &self,
         asked: Option<DeviceRequest>,
@@ -123,8 +122,8 @@ impl Reference {
         Ok(chosen.fold(DeviceSet::default(), |set, (_, device)| set.with(*device)))
     }
 
-    /// One core after the other, each of the node with the fewest left that has one; or all of the node with the fewest
-    /// left that has enough. Of the lowest among equals.
+    /// Chooses cores one by one, each from the node with the fewest left; or all from the node with the fewest
+    /// sufficient ones. Ties go to the lowest number.
     pub(super) fn choose_cores(
         &self,
         asked: Option<CoreRequest>,
@@ -160,7 +159,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Whether all terms mean a task.
+    /// Whether all terms select a task.
     fn all_mean(of: Member<'_>, terms: &[Near], other: Member<'_>) -> bool {
         terms.iter().all(|term| of.selects(&term.tasks, other))
     }
@@ -186,7 +185,7 @@ impl Reference {
         refuse(!near && !first, Reason::TaskAffinityUnmet)
     }
 
-    /// Number of selected tasks run in a domain.
+    /// Number of selected tasks that run in a domain.
     fn count(
         &self,
         of: Member<'_>,
@@ -284,7 +283,7 @@ impl Reference {
             && (!spread.honors_taints || self.tolerates(of, row))
     }
 
-    /// Number of tasks of a spread that run on machines of a domain that count.
+    /// Number of tasks of a spread on the counting machines of a domain.
     pub(super) fn spread_count(&self, of: Member<'_>, spread: &Spread, domain: &str) -> usize {
         let counted = self.placed().filter(|(id, job, task, row)| {
             of.selects(&spread.of, Member { id: id.job, job, group: task.group })
@@ -320,7 +319,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Whether a rule of a job that has not ended may mean these tasks as runtime affinity.
+    /// Whether a rule of a live job may need these tasks by runtime affinity.
     pub(super) fn may_be_runtime_affinity(&self, other: Member<'_>) -> bool {
         let means = |of: Member<'_>, rule: &TaskRule| match rule {
             TaskRule::RuntimeAffinity(near) => of.selects(&near.tasks, other),
@@ -334,7 +333,7 @@ impl Reference {
         })
     }
 
-    /// Every placed task that needs runtime affinity, with where it needs it, and how many it lacks.
+    /// Every placed task that lacks runtime affinity, with the term, the domain, and the missing number.
     pub(super) fn alone(&self) -> Vec<(Member<'_>, &Near, String, usize)> {
         let mut alone = Vec::new();
         for (id, job, task, row) in self.placed() {

@@ -141,13 +141,13 @@ impl Reference {
         self.free_with(row, [])
     }
 
-    /// Counts with more tasks of some groups.
+    /// Free amounts with additional tasks of some groups.
     #[must_use]
     pub fn free_with(&self, row: usize, more: impl IntoIterator<Item = TaskGroup>) -> Vec<i128> {
         self.free_of(row, |_| true, more)
     }
 
-    /// Counts only the given tasks.
+    /// Free amounts with only the given tasks.
     pub(super) fn free_of(
         &self,
         row: usize,
@@ -177,7 +177,7 @@ impl Reference {
         left
     }
 
-    /// Number of cores that are left of each NUMA node of a row, up to the last node that has some.
+    /// Free cores of each NUMA node of a row, up to the last node with any.
     #[must_use]
     pub fn cores_left(&self, row: usize) -> Vec<i32> {
         let numa =
@@ -188,7 +188,7 @@ impl Reference {
         numa.iter().enumerate().map(|(node, cores)| i32::from(*cores) - taken(node)).collect()
     }
 
-    /// The domain of a row at a level; rows themselves are told apart by their number.
+    /// The domain of a row at a level; at the machine level the row's number.
     pub(super) fn domain(&self, row: usize, level: &TopologyLevel) -> Option<String> {
         let host = self.rows[row].machine.as_ref()?;
         match level {
@@ -198,8 +198,7 @@ impl Reference {
     }
 }
 
-/// Peak, over the 288 parts of a day, of the joint claim of one task of each of these groups, of a
-/// kind.
+/// The highest joint claim of one task of each of these groups on a kind, over the 288 parts of a day.
 #[must_use]
 pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
     let varies = groups.iter().any(|group| !group.borrow().demand_profiles.is_empty());
@@ -210,7 +209,7 @@ pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128
     moments.map(claimed).max().unwrap_or(0)
 }
 
-/// Resources that a task of a group claims of a kind in one of the 288 parts of a day.
+/// Claim of a task of a group on a kind in one of the 288 parts of a day.
 fn demand(group: &TaskGroup, kind: usize, moment: usize) -> u64 {
     let demand_profile =
         group.demand_profiles.iter().find(|demand_profile| demand_profile.kind.index() == kind);

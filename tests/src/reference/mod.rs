@@ -1,17 +1,16 @@
-//! The naive reference: a cell without a single running sum.
+//! The naive reference model: a cell without any running sum.
 //!
-//! It keeps what was asked for (machines, jobs, the states of tasks) and walks all of it for each
-//! question. It is written from the documents of `omega-core`, shares no code with
-//! `omega-cellstate`, and undoes by restoring a copy. Where both agree on thousands of random
-//! histories, the fast one is as right as the slow one is plain.
+//! It stores machines, jobs and the states of tasks, and scans all of them for each question. It is written from the
+//! documentation of `omega-core`, shares no code with `omega-cellstate`, and undoes by restoring a copy. If both agree
+//! on thousands of random histories, errors in the fast one are unlikely.
 //!
-//! What the documents leave open is decided so:
-//! - a removed machine's row goes to the next machine, the row that was left last first;
-//! - a command that is no transaction raises a machine's sequence number by one, too, if it changed
-//!   what may be claimed there, however many of its tasks it moved; a report of load does not;
-//! - a command that asks for what is so already (to drain a draining machine, to kill an ended
-//!   job) is done without a version; setting a quota or a policy always has one;
-//! - a task whose machine has no place at a level counts nowhere at that level.
+//! Decisions where the documentation leaves a choice:
+//! - The row of a removed machine goes to the next machine, the most recently vacated row first.
+//! - A command other than a transaction raises a machine's sequence number by one if it changed the claimable or free
+//!   amounts, however many tasks it moved; a load report does not.
+//! - A command that requests the present state (draining a draining machine, killing an ended job) succeeds without a
+//!   new version; setting a quota or a policy always starts one.
+//! - A task whose machine lacks the label of a level is not counted at that level.
 
 mod cluster_resources;
 mod commit;
@@ -40,72 +39,72 @@ use std::sync::Arc;
 /// A row, with or without a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Counts its changes.
+    /// Number of its changes.
     pub sequence: SequenceNumber,
     /// Number of machines that had it before.
     pub incarnation: u32,
-    /// The machine that has it now.
+    /// The machine in it.
     pub machine: Option<Host>,
 }
 
-/// A machine that is there.
+/// A machine.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The machine as registered.
     pub spec: Arc<Machine>,
-    /// Whether it takes no new tasks.
+    /// Whether it accepts no new tasks.
     pub draining: bool,
-    /// Its last load report, the time of it, and the claims of its tasks then.
+    /// Its last load report.
     pub load: Option<TwinLoad>,
 }
 
-/// A report of load.
+/// A load report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinLoad {
-    /// Amounts in use.
+    /// Measured use.
     pub used: Amounts,
-    /// Claims.
+    /// Claims of the machine's tasks at that time.
     pub claimed: Amounts,
-    /// The time.
+    /// Time of the report.
     pub at_ms: u64,
 }
 
-/// A job that is remembered.
+/// A job.
 #[derive(Clone, Debug)]
 pub struct ReferenceJob {
     /// The job as submitted.
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<ReferenceTask>,
-    /// Whether they hold their places.
+    /// The state of its gang, while that waits for more tasks.
     pub hold: Option<TwinHold>,
 }
 
-/// A gang that holds places.
+/// A waiting gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwinHold {
-    /// When that was noticed.
+    /// Time of the first `Expire` after it began.
     pub noticed_ms: Option<u64>,
-    /// Whether its time has begun anew once.
+    /// Whether it was spared once at its timeout.
     pub spared: bool,
 }
 
 /// A task.
 #[derive(Clone, Debug)]
 pub struct ReferenceTask {
-    /// Where it is in its life.
+    /// State of the task.
     pub state: TaskState,
-    /// The devices that it has.
+    /// Its devices.
     pub devices: DeviceSet,
     /// Its group's position in the job.
     pub group: usize,
     /// Number of times it failed.
     pub failures: u64,
-    /// When it got its machine; 0 while it has none.
+    /// Time of its placement; 0 while it has no machine.
     pub placed_ms: u64,
     /// Its exclusive cores, by NUMA node.
     pub cores: NodeCores,
-    /// Allocation, if it was ever set otherwise than by its group.
+    /// Allocation, if it differs from the group's request.
     pub holds: Option<Amounts>,
 }
 
@@ -116,11 +115,11 @@ struct Scheduler {
     holder: Option<HolderId>,
     answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
     next: u64,
-    /// Numbers below it were left behind when the name last changed hands.
+    /// Lower numbers were skipped when the name last changed owners.
     left_behind: u64,
 }
 
-/// The reference; see the head of the file.
+/// The reference model. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Reference {
     kinds: Kinds,
@@ -137,13 +136,13 @@ pub struct Reference {
     tenant_configs: BTreeMap<Text, TenantConfig>,
     admissions: BTreeMap<Text, Amounts>,
     schedulers: Vec<Scheduler>,
-    /// The times of evictions that count against the policy's cap.
+    /// The times of evictions that count against the limit.
     evicted: Vec<u64>,
     /// Current and future reservations, in order of creation.
     reservations: Vec<Reservation>,
-    /// Calendars of peaks, by name.
+    /// Peak calendars, by name.
     peaks: BTreeMap<Text, PeakCalendar>,
-    /// Ended jobs, and the time at which that was noticed.
+    /// Ended jobs, with the time at which the end was recorded.
     over: Vec<(JobId, Option<u64>)>,
     /// Capacity of cluster resources, as far as set.
     cluster_capacity: BTreeMap<KindId, u64>,
@@ -175,10 +174,10 @@ impl Reference {
         }
     }
 
-    /// Applies a command. A refused one changes nothing.
+    /// Applies a command. A rejected one changes nothing.
     ///
     /// # Errors
-    /// As the cell's.
+    /// The cell's errors.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         let adopts = match &command {
             Command::AdoptTask { task, .. } => Some(task.job),
@@ -204,6 +203,10 @@ impl Reference {
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::ReportTask { task, machine, report } => {
+                self.report_task(task, machine, report)
+            }
+            // The end is for the history alone, which is no part of the state.
+            Command::ReportEnd { task, machine, report, end: _ } => {
                 self.report_task(task, machine, report)
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
@@ -244,13 +247,13 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// Counts a change of the cell.
+    /// Starts a new version.
     fn done(&mut self) -> Outcome {
         self.version = self.version.next();
         Outcome::Done(self.version)
     }
 
-    /// Counts a change of each of these rows.
+    /// Raises the sequence numbers of these rows.
     fn raise(&mut self, rows: &BTreeSet<usize>) {
         for row in rows {
             self.rows[*row].sequence = self.rows[*row].sequence.next();
@@ -262,7 +265,7 @@ fn unimplemented_command(command: &Command) -> ! {
     panic!("the reference does not know {command:?} yet")
 }
 
-/// Looking at the reference.
+/// Queries.
 impl Reference {
     /// The cell's version.
     #[must_use]
@@ -270,7 +273,7 @@ impl Reference {
         self.version
     }
 
-    /// The last time that it was told.
+    /// The cell's time.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -300,14 +303,14 @@ impl Reference {
         MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
     }
 
-    /// A machine that is there.
+    /// A machine, if it exists.
     #[must_use]
     pub fn host(&self, id: MachineId) -> Option<&Host> {
         let row = self.rows.get(id.row())?;
         row.machine.as_ref().filter(|_| row.incarnation == id.incarnation)
     }
 
-    /// Every job that is remembered.
+    /// Every job.
     #[must_use]
     pub fn jobs(&self) -> &BTreeMap<JobId, ReferenceJob> {
         &self.jobs
@@ -319,12 +322,12 @@ impl Reference {
         self.schedulers.len()
     }
 
-    /// Every process that holds a name.
+    /// Every process that owns a name.
     pub fn holders(&self) -> impl Iterator<Item = HolderId> {
         self.schedulers.iter().filter_map(|scheduler| scheduler.holder)
     }
 
-    /// The names of schedulers and who holds them, by id.
+    /// The names of schedulers and their owners, by id.
     pub fn holds(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
         self.schedulers.iter().map(|scheduler| (&scheduler.name, scheduler.holder))
     }
@@ -335,12 +338,12 @@ impl Reference {
         self.schedulers.get(scheduler.0 as usize).map_or(0, |scheduler| scheduler.next)
     }
 
-    /// Tenants that had a job or a quota.
+    /// Tenants that were ever named.
     pub fn tenants(&self) -> impl Iterator<Item = &Text> {
         self.tenants.iter()
     }
 
-    /// Every task with its job, ascending.
+    /// Every task with its job, in ascending order.
     pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &ReferenceJob, &ReferenceTask)> {
         self.jobs.iter().flat_map(|(id, job)| {
             let tasks = job.tasks.iter().zip(0..);
@@ -348,7 +351,7 @@ impl Reference {
         })
     }
 
-    /// Every task that has a machine, with its row.
+    /// Every placed task, with its row.
     pub fn placed(&self) -> impl Iterator<Item = (TaskId, &ReferenceJob, &ReferenceTask, usize)> {
         self.tasks()
             .filter_map(|(id, job, task)| Some((id, job, task, task.state.machine()?.row())))

@@ -1,4 +1,4 @@
-//! Peaks: a list of calendars, evaluated anew for each task and machine.
+//! Peak hours: a list of calendars, evaluated again for each task and machine.
 
 use super::{Reference, validate};
 use omega_core::{
@@ -33,7 +33,7 @@ impl Reference {
         self.peaks.values().collect()
     }
 
-    /// Which peaks hold at a time, by their calendar and position.
+    /// The peaks active at a time, by calendar and position.
     pub(super) fn peaks_at(&self, now_ms: u64) -> Vec<(&Text, usize)> {
         let mut all = Vec::new();
         for (name, calendar) in &self.peaks {
@@ -43,7 +43,7 @@ impl Reference {
         all
     }
 
-    /// Resources that the batch tasks of a machine hold of a kind.
+    /// Allocation of the batch tasks of a machine.
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i128 {
         let batch = self.placed().filter(|(_, job, _, at)| *at == row && is_batch(job));
@@ -94,7 +94,7 @@ fn is_batch(job: &super::ReferenceJob) -> bool {
     job.spec.kind == JobKind::Batch
 }
 
-/// Whether a peak holds: looked for in yesterday, which it may have begun in, and in today.
+/// Whether a peak is active: checked for yesterday, when it may have begun, and for today.
 fn holds(peak: &Peak, now_ms: u64) -> bool {
     let (from, until) = (u64::from(peak.from_ms), u64::from(peak.until_ms));
     let until = if until < from { until + DAY_MS } else { until };

@@ -1,4 +1,4 @@
-//! Validation of programs and payloads, written anew.
+//! Validation of programs and payloads, implemented independently.
 
 use super::validate::{at_most, bad_job, name};
 use omega_core::{Probe, Rejection, TaskGroup, Text, bytes_at_most};

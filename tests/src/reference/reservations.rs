@@ -1,4 +1,4 @@
-//! Reservations: a list, evaluated anew for each task and machine.
+//! Reservations: a list, evaluated again for each task and machine.
 
 use super::judge::Member;
 use super::{Reference, validate};
@@ -42,7 +42,7 @@ impl Reference {
         self.reservations.len() < before
     }
 
-    /// All of them, by name.
+    /// All reservations, by name.
     #[must_use]
     pub fn reservations(&self) -> Vec<&Reservation> {
         let mut all: Vec<&Reservation> = self.reservations.iter().collect();

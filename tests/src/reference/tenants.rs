@@ -1,4 +1,4 @@
-//! Tenants: who is above whom, what all below one use, and what may be reclaimed.
+//! Tenants: the tree, the sums of use, and reclaiming.
 
 use super::cluster_resources::charged;
 use super::judge::Member;
@@ -10,7 +10,7 @@ use omega_core::{
 };
 
 impl Reference {
-    /// Says how a tenant stands.
+    /// Configures a tenant.
     pub(super) fn set_tenant(
         &mut self,
         tenant: Text,
@@ -33,7 +33,7 @@ impl Reference {
             let line = std::iter::successors(Some(name.clone()), above);
             line.take(TENANT_DEPTH_MAX + 1).count()
         };
-        // In a ring nobody is at the top.
+        // In a cycle no tenant is at the top.
         if after.keys().any(|name| depth(name) > TENANT_DEPTH_MAX) {
             return Err(Rejection::BadTenant(tenant));
         }
@@ -49,7 +49,7 @@ impl Reference {
         self.tenant_configs.get(name).cloned().unwrap_or_default()
     }
 
-    /// Whether a machine may have one more task of a tenant.
+    /// Checks whether a machine may have one more task of a tenant.
     pub(super) fn judge_tasks_per_machine(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         let tenant = &of.job.spec.tenant;
         let Some(max) = self.tenant_config(tenant).tasks_per_machine_max else { return Ok(()) };
@@ -74,13 +74,13 @@ impl Reference {
         Ok(self.done())
     }
 
-    /// Request of a tenant's jobs may, if that is limited.
+    /// Request limit of a tenant, if there is one.
     #[must_use]
     pub fn admission(&self, name: &Text) -> Option<&Amounts> {
         self.admissions.get(name)
     }
 
-    /// Request of the living tasks of a tenant and of all below it of a kind.
+    /// Requested amount of the unfinished tasks of a tenant and of all below it.
     #[must_use]
     pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
         let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
@@ -90,7 +90,7 @@ impl Reference {
         groups.map(|group| u128::from(charged(&group, &group.request, kind))).sum()
     }
 
-    /// Whether a tenant may ask for these tasks too.
+    /// Checks the request limits for these tasks.
     pub(super) fn admit<'a>(
         &self,
         tenant: &Text,
@@ -115,19 +115,19 @@ impl Reference {
         Ok(())
     }
 
-    /// Resources that a tenant and all below it may claim together, if that is limited.
+    /// Limit of a tenant and all below it, if there is one.
     #[must_use]
     pub fn quota(&self, name: &Text) -> Option<&Amounts> {
         self.quotas.get(name)
     }
 
-    /// A tenant and those above it, from it up.
+    /// A tenant and those above it, from the bottom up.
     pub(super) fn line(&self, name: &Text) -> Vec<Text> {
         let above = |name: &Text| self.tenant_config(name).parent;
         std::iter::successors(Some(name.clone()), above).collect()
     }
 
-    /// Resources that the tasks of a tenant and of all below it claim together, by kind.
+    /// Claims of the tasks of a tenant and of all below it, by kind.
     #[must_use]
     pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
         let mut used = vec![0; self.kinds.count()];
@@ -142,8 +142,8 @@ impl Reference {
         used
     }
 
-    /// Number of further tasks of a group may be placed by the limits of its tenant and of those above it, if these were
-    /// placed, too; `None`: any number.
+    /// Number of further tasks of a group that the limits of its tenant and of those above it allow after these
+    /// placements; `None` without a limit.
     #[must_use]
     pub fn quota_room(
         &self,
@@ -169,8 +169,8 @@ impl Reference {
         rooms.into_iter().min()
     }
 
-    /// Whether claims on one machine may have a task leave that is of no lower precedence: some tenant's,
-    /// together, by its guarantee. The reference has done all of the transaction.
+    /// Whether the guarantee of a claiming tenant, with its claims on one machine, allows the eviction of a task of no
+    /// lower precedence. The reference model has applied the whole transaction.
     pub(super) fn may_reclaim(
         &self,
         claims: &[&Claim],
@@ -209,7 +209,7 @@ impl Reference {
         })
     }
 
-    /// The highest of each line that is not in the other.
+    /// The highest tenant of each line that is not in the other.
     fn parting(&self, one: &Text, other: &Text) -> Option<(Text, Text)> {
         let (one, other) = (self.line(one), self.line(other));
         let ours = one.iter().rfind(|name| !other.contains(name))?;

@@ -1,4 +1,4 @@
-//! Validation of commands without the cell's state, written anew.
+//! Validation of commands without the cell's state, implemented independently.
 //!
 //! `compare` ignores the texts of rejections.
 
@@ -39,7 +39,7 @@ fn value(text: &Text) -> Result<(), Rejection> {
     }
 }
 
-/// The texts of what points at machines.
+/// Checks the texts of a machine selector.
 fn selector(machines: &MachineSelector) -> Result<(), Rejection> {
     let all = machines.labels.iter().chain(&machines.names);
     all.flat_map(|one| one.values.iter().chain([&one.key])).try_for_each(value)
@@ -171,7 +171,7 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
     }
 }
 
-/// The times are the caller's.
+/// Checks a reservation, except its times.
 pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
     name(&asked.name)?;
     asked.tenants.iter().try_for_each(name)?;
@@ -293,7 +293,7 @@ fn devices_of(devices: DeviceRequest) -> Result<(), Rejection> {
     }
 }
 
-/// The `cpu` of the cores is claimed at each point of the day.
+/// Checks exclusive cores: at every point of the day the group must claim as much `cpu`.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let cpu = kinds.by_name("cpu").ok_or_else(bad_job)?;
     let demand_profiles =

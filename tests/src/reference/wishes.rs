@@ -47,7 +47,7 @@ impl Reference {
         (own, others, seekers)
     }
 
-    /// The domain of a machine for a spread of a group, and how many tasks count there.
+    /// The domain of a machine for a spread of a group, and the number of counted tasks in it.
     #[must_use]
     pub fn spread_place(
         &self,

@@ -175,6 +175,7 @@ impl World {
             "finished" => TaskReport::Finished,
             "failed" => TaskReport::Failed,
             "lost" => TaskReport::Lost,
+            "restarted" => TaskReport::Restarted,
             other => panic!("no report: {other}"),
         };
         Command::ReportTask { task, machine, report }
@@ -289,7 +290,7 @@ impl World {
     }
 }
 
-/// An answer in words.
+/// A result in words.
 fn answer(commit: &Commit) -> String {
     if commit.is_complete() {
         return format!("taken at {}", commit.version);

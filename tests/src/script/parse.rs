@@ -26,7 +26,7 @@ use omega_core::{
     TenantConfig, Tenants, Toleration, TolerationOperator, TopologyLevel,
 };
 
-/// A number, or a panic that shows what was written instead.
+/// Parses a number; panics with the text otherwise.
 pub(super) fn number<T: std::str::FromStr>(text: &str) -> T {
     text.parse().unwrap_or_else(|_| panic!("no number: {text}"))
 }

@@ -1,5 +1,5 @@
-//! Applications, one for each job: they ask for all their containers at once, those with preferred machines near
-//! them, and again for what they lost.
+//! Applications, one per job. Each requests all its containers at once, near their preferred
+//! machines if any, and requests lost ones again.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -12,13 +12,13 @@ use std::collections::{BTreeSet, VecDeque};
 /// Rounds in which an application lets machines pass that are not where it asked.
 const DELAY: u32 = 4;
 
-/// Rounds after which an application that wants nothing is asked how it is.
+/// Number of rounds after which an application without pending requests sends a heartbeat.
 const SELDOM: u64 = 64;
 
 /// See the head of the file.
 pub(super) struct Asks {
     front: Frontend,
-    /// Jobs that are to come, in the order in which they will.
+    /// Jobs that have not arrived, in the order of arrival.
     coming: VecDeque<Job>,
     applications: Vec<Application>,
     rounds: u64,
@@ -53,7 +53,7 @@ impl Application {
         })
     }
 
-    /// Asks for as many containers as it lacks.
+    /// Requests the missing containers.
     fn ask_again(&mut self) {
         let asks = self.groups.iter().filter(|group| group.lacking > 0);
         let ask = |group: &Wanted| Ask::new(group.name.clone(), Place::Anywhere, group.lacking);
@@ -73,7 +73,7 @@ impl Asks {
         Ok(Asks { front, coming: jobs.into(), applications: Vec::new(), rounds: 0 })
     }
 
-    /// Lets those join whose jobs have come.
+    /// Joins the applications whose jobs have arrived.
     fn join(&mut self, now: Nanos) {
         while let Some(job) = self.coming.front()
             && let Ok(id) = self.front.join(&job.name, now)
@@ -99,7 +99,7 @@ impl Asks {
         }
     }
 
-    /// Lets an application speak. The answer is whether it goes on.
+    /// Sends an application's heartbeat. Returns whether the application continues.
     fn heartbeat(front: &mut Frontend, application: &mut Application, now: Nanos) -> bool {
         let heartbeat = std::mem::take(&mut application.heartbeat);
         let Ok(answer) = front.heartbeat(application.id, heartbeat, now) else { return false };
@@ -138,7 +138,8 @@ impl Client for Asks {
     }
 }
 
-/// Request a group: so many containers, and as many on each machine that it prefers by name.
+/// The requests for a group: the number of containers, and the same number on each machine that it
+/// prefers by name.
 fn asks_of(group: &TaskGroup, lacking: u32) -> Vec<Ask> {
     let ask = |at| Ask::new(group.name.clone(), at, lacking);
     let preferred = group.rules.affinity.preferred.iter().flat_map(|one| &one.machines.names);

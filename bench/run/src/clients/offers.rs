@@ -1,5 +1,5 @@
-//! Frameworks, one for each tenant: they take of each offer what their tasks fit into, the oldest job first, and refuse
-//! the rest until there is more of it, or until other tasks wait.
+//! Frameworks, one per tenant. Each fills offers with its tasks, the oldest job first, and declines
+//! the rest until the machine has more free resources or other tasks are pending.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -11,7 +11,7 @@ use omega_schedulers::mesos::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Time for which a machine is refused with no more than it had: an hour, which a run hardly takes.
+/// Filter duration for a declined machine without new resources: an hour, longer than most runs.
 const WHILE: Nanos = 3_600_000_000_000;
 
 /// See the head of the file.
@@ -23,15 +23,15 @@ pub(super) struct Offers {
 /// State of a framework between offers.
 struct Thinker {
     id: FrameworkId,
-    /// Machines that the cell refused to a job for another reason than room: a rule forbids them.
+    /// Machines that the cell rejected for a job for another reason than room, such as a rule.
     avoided: HashSet<(JobId, MachineId)>,
     is_suppressed: bool,
-    /// The newest job that it has seen, and how many tasks waited when it had answered last.
+    /// Its newest known job, and the number of pending tasks after its last answer.
     seen: Option<JobId>,
     waiting: usize,
 }
 
-/// A machine as it is offered, while tasks are put on it.
+/// Resources of an offer that are not yet used by its tasks.
 struct Room {
     left: Amounts,
 }
@@ -43,7 +43,8 @@ impl Offers {
         let framework = |tenant: Text| {
             let least = least(jobs.iter().filter(|job| job.tenant == tenant));
             let framework = Framework { least, ..Framework::new(tenant.clone(), tenant) };
-            // There are fewer of a trace's tenants than a front takes; more are not served.
+            // A frontend may have more frameworks than a trace has tenants; any further tenants are
+            // not served.
             front.register(framework).ok().map(Thinker::new)
         };
         let frameworks = tenants.into_iter().filter_map(framework).collect();
@@ -59,14 +60,14 @@ impl Client for Offers {
             thinker.hear(&events);
             waiting += thinker.answer(&mut self.front, now);
         }
-        // As long as there are offers, something may come of the next.
+        // While there are offers, a later one may be accepted.
         let offered = events.iter().any(|event| matches!(event.happened, Happened::Offered(_)));
         let patience = if offered { u32::MAX } else { 2 };
         Ok(Round { version: self.front.version(), waiting, patience })
     }
 }
 
-/// Request of each task of these jobs at least.
+/// A lower bound of the requests of all tasks of these jobs.
 fn least<'a>(jobs: impl Iterator<Item = &'a Job>) -> Amounts {
     let mut requests = jobs.flat_map(|job| &job.groups).map(|group| &group.request);
     let Some(mut least) = requests.next().cloned() else { return Amounts::zero() };
@@ -93,7 +94,7 @@ impl Thinker {
         }
     }
 
-    /// Answers the offers that are out. The answer is how many tasks wait after it.
+    /// Answers the open offers. Returns the number of tasks that are still pending.
     fn answer(&mut self, front: &mut Frontend, now: Nanos) -> usize {
         let mut jobs: Vec<Waiting> = Vec::new();
         for (id, job) in front.jobs_of(self.id) {
@@ -115,7 +116,8 @@ impl Thinker {
                 false => front.accept(self.id, &[offer.id], &launches, refuse).is_ok(),
             };
             if !answered {
-                // Its own view forbids one of them there; the next offer of it is judged anew.
+                // The frontend's view forbids one of them there; the machine's next offer is
+                // checked again.
                 self.avoided.extend(launches.iter().map(|one| (one.task.job, one.machine)));
                 let _ = front.decline(self.id, &[offer.id], refuse);
             }
@@ -124,7 +126,8 @@ impl Thinker {
         self.waiting
     }
 
-    /// Frameworks with nothing pending want no offers; one that has other tasks than when it refused wants them again.
+    /// Frameworks without pending tasks suppress offers. A framework with new tasks since its last
+    /// decline requests offers again.
     fn look_again(&mut self, front: &mut Frontend, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;
@@ -137,7 +140,7 @@ impl Thinker {
         }
     }
 
-    /// The tasks that go on a machine that is offered.
+    /// The tasks for an offered machine.
     fn fill(&self, offer: &Offer, jobs: &mut [Waiting]) -> Vec<Launch> {
         let mut room = Room { left: offer.amounts.clone() };
         let mut launches = Vec::new();
@@ -166,7 +169,7 @@ fn count(jobs: &[Waiting]) -> usize {
 }
 
 impl Room {
-    /// Takes one request more, if it fits.
+    /// Subtracts one more request if it fits.
     fn takes(&mut self, request: &Amounts) -> bool {
         if request.iter().any(|(kind, amount)| self.left.get(kind) < amount) {
             return false;

@@ -8,7 +8,7 @@ use crate::meter::Message;
 use omega_core::{MachineId, TaskId};
 
 impl Feeder {
-    /// Takes the messages that have come.
+    /// Receives the waiting messages.
     pub(super) fn receive(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             self.note(message);
@@ -25,7 +25,7 @@ impl Feeder {
         message.map(|message| self.note(message)).is_some()
     }
 
-    /// Counts what a message tells.
+    /// Counts the content of a message.
     pub(super) fn note(&mut self, message: Message) {
         match message {
             Message::Committed { worker, base, version, placed, evicted, refused } => {
@@ -35,7 +35,7 @@ impl Feeder {
                 self.conflicts += refused as u64;
                 self.evictions += evicted.len() as u64;
                 if !evicted.is_empty() {
-                    // Their schedulers have not tried them yet, and may not know of them.
+                    // Their schedulers have not tried them yet, and may not have them.
                     self.changed = self.changed.max(version);
                     self.stirred = true;
                 }
@@ -56,7 +56,7 @@ impl Feeder {
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
-                // Schedulers see now what was done.
+                // Schedulers now see these changes.
                 self.note_version();
                 self.stirred = true;
             }
@@ -88,7 +88,7 @@ impl Feeder {
         };
         for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
             let mut rest: Ending = of_job.to_vec();
-            // Most often all of them: a job is many tasks of one run time.
+            // Usually all of them: a job is many tasks with one run time.
             while let Some((first, _)) = rest.first() {
                 let at = end_of(*first);
                 let (now, later) = rest.into_iter().partition(|(task, _)| end_of(*task) == at);

@@ -1,4 +1,4 @@
-//! Axes: where the ticks stand, and what is written beside them.
+//! Axes: positions and labels of ticks.
 
 use super::number::{amount, short};
 
@@ -7,9 +7,9 @@ use super::number::{amount, short};
 pub(super) enum Unit {
     /// Shares of one, shown as percentages.
     Share,
-    /// Whole things: there is no tick between two of them.
+    /// Whole numbers: no ticks between two of them.
     Count,
-    /// Anything else.
+    /// Any other quantity.
     Amount,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Axis {
     high: f64,
     /// Where each tick is, from 0 at `low` to 1 at `high`, and its label.
     pub(super) ticks: Vec<(f64, String)>,
-    /// Unit of the labels, if they do not say it.
+    /// Unit of the labels, if they do not contain it.
     pub(super) unit: &'static str,
 }
 
@@ -65,7 +65,7 @@ impl Axis {
             .unwrap_or_else(|| round_step(rough.max(1e-6)))
             * seconds;
         if span == 0.0 {
-            // One moment stands in the middle.
+            // A range of one time has its tick in the middle.
             let ticks = vec![(0.5, short(from / seconds))];
             return Axis { low: from - step, high: from + step, ticks, unit };
         }
@@ -79,7 +79,8 @@ impl Axis {
         Axis { low, high, ticks, unit }
     }
 
-    /// Where a value is, from 0 to 1. What is no number is at 0, so that none gets into a drawing.
+    /// Position of a value, from 0 to 1. A value that is not a number is at 0, so that none gets
+    /// into a drawing.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = (value - self.low) / (self.high - self.low);
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }

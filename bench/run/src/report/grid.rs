@@ -1,20 +1,20 @@
-//! Where each machine stands on the heat map: blocks by place, rows within a block.
+//! Positions of machines on the heat map: blocks by place, rows within a block.
 
 use super::RunReport;
 use std::collections::BTreeMap;
 
 /// The cells that one map shows. With more machines, each cell is the mean of some neighbours.
 pub(super) const CELLS_MAX: usize = 20_000;
-/// The blocks that one map shows. With more places, all machines stand in one block.
+/// Maximum number of blocks of a map. With more places, all machines are in one block.
 const BLOCKS_MAX: usize = 48;
 /// The pixels that the map may use on a wide screen.
 const AREA: (usize, usize) = (1_128, 480);
 /// The pixels between two blocks, and the cells of a block's side at least.
 const GAP: usize = 24;
 const COLUMNS_MIN: usize = 8;
-/// The pixels of a cell: smaller ones cannot be told apart, larger ones look like buttons.
+/// Size of a cell in pixels. Smaller ones are hard to distinguish, larger ones look like buttons.
 const CELL: (usize, usize) = (4, 22);
-/// Blocks side by side: more get too narrow for their headings.
+/// Number of blocks in a row. With more, they are too narrow for their headings.
 const BLOCKS_ACROSS: usize = 4;
 
 /// The places of the machines.

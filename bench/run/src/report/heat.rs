@@ -1,7 +1,7 @@
-//! The heat map: one cell per machine, its colour says how much of the machine is claimed.
+//! The heat map: one cell per machine, whose colour shows the claimed share of the machine.
 //!
-//! Colours are steps of a tenth, in a scale of even steps for the eye, so that a legend can name
-//! each; above its capacity a machine has a colour of another hue. The legend is a histogram too.
+//! There is one colour per tenth, in visually even steps, so that a legend can list them. A machine
+//! with claims above its capacity has another hue. The legend is also a histogram.
 //!
 //! A row of cells of one colour is one dashed line: the map of 12,500 machines is 100 kB.
 
@@ -18,7 +18,8 @@ const SHADE_OVER: usize = 11;
 const SHADE_NONE: usize = 12;
 /// A share so little above one is the rounding of a sum.
 const OVER: f64 = 1.0 + 1e-9;
-/// The characters of a machine's name that the page holds, lest names decide its size.
+/// Maximum number of characters of a machine's name on the page, so that names do not determine its
+/// size.
 const NAME_CHARS_MAX: usize = 40;
 /// The resource kinds that have a map. A cell has few, and each costs 100 kB.
 const KINDS_MAX: usize = 8;
@@ -36,7 +37,7 @@ pub(super) struct Readings {
     blocks: Vec<(String, usize)>,
 }
 
-/// The section with the map, and what the script shows on it.
+/// The section with the map, and the values that the script shows on it.
 pub(super) fn render(report: &RunReport) -> (String, Readings) {
     let title = "Machines at the end";
     let kinds = report.resources.len().min(KINDS_MAX);
@@ -181,7 +182,7 @@ fn shade(share: Option<f64>) -> usize {
     }
 }
 
-/// The mean of those that are there.
+/// The mean of the existing values.
 fn mean(shares: &[Option<f64>]) -> Option<f64> {
     let there = shares.iter().flatten().count();
     (there > 0).then(|| shares.iter().flatten().sum::<f64>() / there as f64)

@@ -1,4 +1,4 @@
-//! Text inside a page. Names come from files that anyone may have written: none becomes markup.
+//! Text in a page. Names come from untrusted files, so all are escaped.
 
 use super::text::{clean, clip};
 use serde::Serialize;
@@ -27,10 +27,11 @@ pub(super) fn label(name: &str) -> String {
     escape(&clip(name, LABEL_CHARS_MAX))
 }
 
-/// The value as JSON inside a `<script>`. Nothing in it can end the script, for it holds no `<`:
-/// outside of its strings JSON has none, and inside it is written as an escape.
+/// The value as JSON inside a `<script>`. It contains no `<` that could end the script: JSON has
+/// none outside of strings, and inside they are escaped.
 ///
 /// # Panics
+///
 /// Never, if every key in the value is text.
 pub(super) fn script_data(value: &impl Serialize) -> String {
     serde_json::to_string(value)

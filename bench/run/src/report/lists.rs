@@ -105,7 +105,7 @@ fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str
     row(&SCHEDULER_COLUMNS, &cells, tag)
 }
 
-/// Time for which each scheduler let tasks wait, and what it took from others.
+/// Waits of each scheduler's tasks, and its evictions.
 pub(super) fn waits(report: &RunReport) -> String {
     if !tenants::schedulers_tell(report) {
         return String::new();
@@ -269,7 +269,7 @@ fn row(columns: &[Column], cells: &[String], tag: &str) -> String {
     format!("<{tag}>{cells}</tr>\n")
 }
 
-/// A figure and a smaller one that explains it.
+/// A figure with a smaller explanation.
 fn with_detail(figure: &str, detail: &str) -> String {
     format!("{figure} <small>{detail}</small>")
 }

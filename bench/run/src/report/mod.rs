@@ -33,19 +33,19 @@ pub struct RunReport {
     pub seed: u64,
     /// Parts of the input that were not carried over, in sentences.
     pub notes: Vec<String>,
-    /// Whether it was ended before all of the workload had come and was tried.
+    /// Whether it was interrupted before all jobs had arrived and been tried.
     pub interrupted: bool,
     /// Number of machines the cell had at the end.
     pub machines: usize,
-    /// Number of jobs that came.
+    /// Number of jobs that arrived.
     pub jobs: usize,
-    /// Number of tasks that came.
+    /// Number of tasks that arrived.
     pub tasks: usize,
     /// Tasks that ran at the start and were placed before the schedulers began.
     pub placed_at_start: usize,
     /// Placements by the schedulers. A task that was lost or evicted and placed again counts twice.
     pub placements: u64,
-    /// Tasks that came to their end.
+    /// Tasks that ended after their run time.
     pub finished: u64,
     /// Tasks that became pending again because their machine left.
     pub lost: u64,
@@ -102,7 +102,7 @@ pub struct SchedulerReport {
     pub decision_us_p99: f64,
     /// Seconds that it spent deciding.
     pub deciding_s: f64,
-    /// Of those, the part whose claims were refused.
+    /// The part of it spent on rejected claims.
     pub wasted_s: f64,
     /// Median and 99th percentile of the time that a task waited for its placement, in seconds of the workload.
     pub wait_s_p50: Option<f64>,
@@ -126,13 +126,13 @@ pub struct TenantReport {
     pub name: String,
     /// The tenant above it.
     pub parent: Option<String>,
-    /// Its jobs that came.
+    /// Number of its jobs that arrived.
     pub jobs: usize,
     /// Their tasks.
     pub tasks: u64,
-    /// Placements of them.
+    /// Number of their placements.
     pub placements: u64,
-    /// Of its tasks, those that wait at the end.
+    /// Number of its pending tasks at the end.
     pub pending: u64,
     /// Median, 99th percentile and longest of the times that its tasks waited for placements, in seconds of the
     /// workload.
@@ -166,8 +166,8 @@ pub struct DurableReport {
     pub commit_us_p50: f64,
     /// See above.
     pub commit_us_p99: f64,
-    /// Median of what the same disk took, before the run, to make four kibibytes safe in a file that
-    /// has its room already, in microseconds.
+    /// Median time for which the same disk needed, before the run, to sync four kibibytes in a
+    /// preallocated file, in microseconds.
     pub fdatasync_us: f64,
     /// Each replica.
     pub replicas: Vec<ReplicaReport>,
@@ -203,15 +203,15 @@ pub struct ResourceReport {
     pub used_at_end: f64,
     /// The largest share that any sample saw.
     pub used_at_peak: f64,
-    /// Of what is free at the end, the part where a task of the run that asks for this kind does not fit: the
-    /// mean over all tasks. None where nothing is free, or nobody asks for it.
+    /// Share of the free resources at the end that a task of the run with this kind cannot use: the
+    /// mean over all such tasks. `None` if nothing is free or no task requests the kind.
     pub fragmented: Option<f64>,
 }
 
 /// Tasks that were not placed for one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Unplaced {
-    /// The reason: what rules out most machines, in words.
+    /// The obstacle on the most machines, in words.
     pub reason: String,
     /// Number of jobs.
     pub jobs: usize,

@@ -18,7 +18,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// A count and what is counted: `1 task`, `2,000 tasks`.
+/// A number with its noun: `1 task`, `2,000 tasks`.
 pub(super) fn plural(number: u64, word: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{} {word}{ending}", count(number))
@@ -85,7 +85,7 @@ pub(super) fn duration(seconds: f64) -> String {
 /// A time of more than a minute: the two largest units, and no zero behind.
 fn long_duration(seconds: f64) -> String {
     const UNITS: [(&str, f64); 4] = [("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0)];
-    // Rounded to the smaller of the two units first, or 59.9 s would be 60 s beside the minutes.
+    // Rounded to the smaller of the two units first; otherwise 59.9 s would become 60 s.
     let (large, small) = match seconds {
         s if s >= 86_400.0 - 1_800.0 => (UNITS[0], UNITS[1]),
         s if s >= 3_600.0 - 30.0 => (UNITS[1], UNITS[2]),

@@ -1,4 +1,4 @@
-//! The page: one HTML file that needs nothing else, to look at a run or to send to somebody.
+//! The page: a self-contained HTML file that shows a run and can be sent by mail.
 //!
 //! ```text
 //!   page.rs ── key figures, the frame          style.css ── colours and layout, light and dark
@@ -7,8 +7,8 @@
 //!     └── lists.rs                             html.rs ──── escapes every name
 //! ```
 //!
-//! Everything is drawn here, in Rust; without scripts the page lacks only the values at the
-//! pointer. A policy in its head forbids it to load anything.
+//! Everything is drawn here, in Rust. Without scripts the page only lacks the values at the
+//! pointer. A content policy in its head forbids it to load anything.
 
 use super::html::{escape, script_data};
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
@@ -90,7 +90,7 @@ fn key_figures(report: &RunReport) -> String {
         0 => format!("{} finished", plural(report.finished, "task")),
         start => format!("{} ran at the start", plural(wide(start), "task")),
     };
-    // What is claimed most decides how many more tasks fit.
+    // The most claimed kind limits the number of further tasks.
     let fullest = report
         .resources
         .iter()

@@ -1,6 +1,6 @@
-//! The run over time: one plot per question, all with the same time below.
+//! The run over time: several plots with the same time axis.
 //!
-//! Only the lines are SVG, stretched to the width there is; labels are text beside them, so that
+//! Only the lines are SVG, stretched to the available width. Labels are text outside of it, so that
 //! they keep their size on a narrow screen.
 
 use super::axis::{Axis, Unit};
@@ -12,11 +12,11 @@ use serde::Serialize;
 
 /// Points in a line: as many as the widest plot has pixels for, with two pixels for each.
 const POINTS_MAX: usize = 600;
-/// The least time that tells a rate. Below it, the clock's own steps would show.
+/// Minimum time for a rate. For shorter times, the steps of the clock would show.
 const RATE_WALL_S_MIN: f64 = 1e-3;
 /// Number of colours `style.css` that has for lines.
 const COLOURS: usize = 8;
-/// Characters of a tenant's name beside its line.
+/// Maximum characters of a tenant's name at its line.
 const NAME_MAX: usize = 24;
 /// The size of the drawing that is stretched to the size of the plot.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
@@ -49,7 +49,7 @@ struct Line {
     values: Vec<Option<f64>>,
 }
 
-/// The section with all plots, and what the script shows on them.
+/// The section with all plots, and the values that the script shows on them.
 pub(super) fn render(report: &RunReport) -> (String, Readings) {
     let samples = thin(&report.series);
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
@@ -118,7 +118,7 @@ fn plots(report: &RunReport, samples: &[&Sample]) -> Vec<Plot> {
     plots
 }
 
-/// The share of one tenant, whose samples are those of the series.
+/// The share of one tenant, at the samples of the series.
 fn share_line(tenant: &TenantReport, report: &RunReport, samples: &[&Sample]) -> Line {
     let of = |sample: &&Sample| {
         let at = report.series.iter().position(|known| std::ptr::eq(known, *sample))?;
@@ -127,7 +127,7 @@ fn share_line(tenant: &TenantReport, report: &RunReport, samples: &[&Sample]) ->
     Line { name: clip(&tenant.name, NAME_MAX), values: samples.iter().map(of).collect() }
 }
 
-/// Placements per second up to each sample. A time too short to tell is joined to the next.
+/// Placements per second up to each sample. Too short intervals are joined to the next.
 fn placement_rates(samples: &[&Sample]) -> Vec<Option<f64>> {
     let mut rates = vec![None; samples.len()];
     let mut from = 0;
@@ -142,7 +142,8 @@ fn placement_rates(samples: &[&Sample]) -> Vec<Option<f64>> {
     rates
 }
 
-/// The refused share of the claims between each sample and the one before; none without claims.
+/// The rejected share of the claims between each sample and the previous one; `None` without
+/// claims.
 fn refused_shares(samples: &[&Sample]) -> Vec<Option<f64>> {
     let share = |pair: &[&Sample]| {
         let refused = pair[1].conflicts.saturating_sub(pair[0].conflicts);

@@ -1,7 +1,8 @@
 //! The short table that a run prints at its end: plain text, a hundred columns at most.
 //!
-//! It says what a user asks first: how much was placed and how fast, what conflicts cost, how full
-//! the cell got, and why some tasks have no machine. The rest is on the page and in the JSON file.
+//! It shows what a user needs first: the placed tasks and their rate, the cost of conflicts, the
+//! use of the cell, and why some tasks have no machine. The rest is on the page and in the JSON
+//! file.
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
@@ -78,7 +79,7 @@ fn evictions(report: &RunReport) -> String {
     }
 }
 
-/// Seconds, and how many processors were busy in them.
+/// Seconds, and the mean number of busy processors.
 fn time_taken(report: &RunReport) -> String {
     let wall = duration(report.wall_s);
     match report.cpu_s {
@@ -121,7 +122,7 @@ fn schedulers(report: &RunReport) -> String {
     columns(&rows, &aligns, 0)
 }
 
-/// The line of one scheduler. Times spent on refused claims stand beside the time spent in all.
+/// The line of one scheduler. The times for rejected claims follow the total times.
 fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2]) -> Vec<String> {
     vec![
         clean(&scheduler.name),
@@ -212,7 +213,7 @@ mod tests {
     use crate::report::testing::{example, hostile};
     use crate::report::{ResourceReport, RunReport};
 
-    /// A report of fixed numbers: the example's come from sines, which differ between systems.
+    /// A report of fixed numbers. The example's come from sines, which differ between systems.
     fn fixed() -> RunReport {
         let batch = SchedulerReport {
             name: "batch".into(),

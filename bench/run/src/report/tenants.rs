@@ -1,6 +1,6 @@
-//! The tenants of a run: what each got, how long it waited, what it lost; and the schedulers' part in it.
+//! The tenants of a run: shares, waits and evictions of each, and those of each scheduler.
 //!
-//! Shown only where there is something to compare: two tenants, an eviction, a wait, a preference.
+//! Shown only if there is something to compare: two tenants, an eviction, a wait, or a preference.
 
 use super::number::{NOTHING, count, duration, percent, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns};
@@ -16,7 +16,7 @@ pub(super) fn are_several(report: &RunReport) -> bool {
     report.tenants.len() > 1
 }
 
-/// Whether schedulers have waits, evictions or preferences to tell of.
+/// Whether schedulers have waits, evictions or preferences to report.
 pub(super) fn schedulers_tell(report: &RunReport) -> bool {
     let tells = |one: &SchedulerReport| {
         one.wait_s_p99.is_some_and(|wait| wait > 0.0)
@@ -36,7 +36,7 @@ pub(super) fn share(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), percent)
 }
 
-/// Evictions, and how many of them were for guarantees.
+/// Number of evictions, and of those for guarantees.
 pub(super) fn evictions(all: u64, for_guarantees: u64) -> String {
     match (all, for_guarantees) {
         (0, _) => NOTHING.to_owned(),

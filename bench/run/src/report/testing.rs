@@ -1,4 +1,4 @@
-//! A report that looks like one of a real run, for tests of what shows it.
+//! A report like that of a real run, for tests of its output.
 
 use super::{
     DurableReport, MachineHeat, ReplicaReport, ResourceReport, RunReport, Sample, SchedulerReport,

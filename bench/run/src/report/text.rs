@@ -1,14 +1,14 @@
 //! Lines of plain text: clipped, wrapped, and set in columns.
 //!
-//! Names come from files that anyone may have written. A control character in one could move the
-//! cursor or change the title of the reader's terminal, so none gets through.
+//! Names come from untrusted files. A control character could move the cursor or change the title
+//! of the reader's terminal, so all are replaced.
 
 use std::iter::repeat_n;
 
 /// The characters in a line of the table: every terminal in use has as many.
 pub(super) const WIDTH: usize = 100;
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Align {
     /// At its left: words.

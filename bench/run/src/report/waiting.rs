@@ -1,4 +1,4 @@
-//! Why jobs wait: what `omega explain` shows, as one value, as text and as JSON.
+//! Why jobs are pending: the output of `omega explain`, as a value, as text and as JSON.
 //!
 //! `docs/explain.md` describes the fields for readers of the file.
 
@@ -27,15 +27,16 @@ pub struct WaitingJob {
     pub scheduler: String,
     /// Number of tasks it has; 0 if it has ended and is forgotten.
     pub tasks: u64,
-    /// Number of them that wait.
+    /// Number of pending ones.
     pub waiting: usize,
-    /// Why the cell refused claims for it last, if not for what others did in the meantime.
+    /// The last reason for which the cell rejected its claims, except for changes by other
+    /// schedulers.
     pub refused: Option<String>,
     /// If its tasks must run together.
     pub gang: Option<WaitingGang>,
     /// Its groups with tasks that wait.
     pub groups: Vec<WaitingGroup>,
-    /// Whether no process holds the scheduler's name, in a cell that is served.
+    /// Whether no process owns the scheduler's name, in a served cell.
     pub unattended: bool,
 }
 
@@ -44,11 +45,11 @@ pub struct WaitingJob {
 pub struct WaitingGang {
     /// Number of tasks at least.
     pub needs: u32,
-    /// Number of those that have a machine.
+    /// Number of placed tasks.
     pub have: usize,
-    /// For how many of those that wait there is room, all at once.
+    /// Number of pending tasks for which there is room at once.
     pub room: usize,
-    /// Whether those that have a machine hold it, and do not run yet.
+    /// Whether the placed tasks keep their machines and do not run yet.
     pub holds: bool,
 }
 
@@ -63,14 +64,14 @@ pub struct WaitingGroup {
     pub request: String,
     /// Number of machines.
     pub machines: usize,
-    /// Number of those that would take one of the tasks now.
+    /// Number of machines on which one of the tasks would fit now.
     pub feasible: usize,
-    /// Number of machines each filter removes of those that the filters before it left.
+    /// Number of machines that each filter rejects among those accepted by earlier filters.
     pub removed: Vec<(String, usize)>,
-    /// Number of machines each reason rules out, the most first; one that has too little of several
-    /// kinds counts for each.
+    /// Number of machines that each reason excludes, the highest first. A machine that lacks
+    /// several kinds counts for each.
     pub reasons: Vec<(String, usize)>,
-    /// The machines that come nearest.
+    /// The machines nearest to feasible.
     pub nearest: Vec<NearMiss>,
     /// Single changes that would help.
     pub remedies: Vec<Help>,
@@ -83,14 +84,14 @@ pub struct NearMiss {
     pub machines: usize,
     /// The first such machine.
     pub example: String,
-    /// All that each of them lacks.
+    /// Everything that each of them lacks.
     pub lacks: Vec<Lack>,
 }
 
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// Kind, in a word: `docs/explain.md` has all of them.
+    /// Kind, in a word: `docs/explain.md` lists all of them.
     pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
@@ -103,11 +104,11 @@ pub struct Lack {
 /// A change that would help.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
-    /// Kind: `room` that comes free, a `larger_machine`, or to `lift` what forbids.
+    /// Kind: `room` to become free, a `larger_machine`, or a restriction to `lift`.
     pub what: Cow<'static, str>,
     /// The machine that is short of least, if it is about room.
     pub machine: Option<String>,
-    /// Number of machines that are there it opens.
+    /// Number of existing machines that it makes feasible.
     pub machines: usize,
     /// Missing part, or is lifted.
     pub lacks: Vec<Lack>,
@@ -195,7 +196,7 @@ fn render_group(group: &WaitingGroup) -> String {
     text
 }
 
-/// A table of what takes how many machines away.
+/// A table of the number of machines per obstacle.
 fn counts(what: &str, how_many: &str, list: &[(String, usize)]) -> String {
     let some = list.iter().filter(|(_, count)| *count > 0);
     let row = |(name, count): &(String, usize)| {

@@ -1,13 +1,13 @@
 //! Capacity planning: the smallest cell for a load, or the largest load for a cell, by a search over simulated runs.
 //!
 //! ```text
-//!   workload ──scale.rs──▶ the same with N machines, or X times the jobs ──simulate──▶ how the jobs fared
+//!   workload ──scale.rs──▶ with N machines, or X times the jobs ──simulate──▶ waits, placed jobs, usage
 //!      ▲                                                                                    │
-//!      └───────── search.rs: which sizes next ◀───── objective.rs: does it hold? ◀──────────┘
+//!      └───────── search.rs: next sizes ◀───── objective.rs: are the objectives met? ◀──────┘
 //! ```
 //!
-//! More machines are taken to be no worse, and more load no better; where the probes contradict that, a note says so.
-//! The same input gives the same probes, on any number of processors.
+//! The search assumes that more machines are never worse, and more load is never better; if the probes contradict that,
+//! a note says so. Equal inputs give equal probes, on any number of processors.
 
 mod objective;
 mod report;
@@ -23,16 +23,16 @@ use crate::shipped::ShippedError;
 use omega_workload::Workload;
 use rayon::prelude::*;
 
-/// Seconds that a probe continues after the last arrival, so that its job can be placed, too.
+/// Seconds for which a probe continues after the last arrival, so that its job can be placed, too.
 pub const TAIL_S: f64 = 600.0;
 
 /// Quantity to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// The least number of machines that is enough.
+    /// The smallest sufficient number of machines.
     Machines,
-    /// The most load that is carried, in thousandths of the workload's.
+    /// The largest load that meets the objectives, in thousandths of the workload's.
     Load,
 }
 
@@ -43,9 +43,9 @@ pub struct Asked {
     pub question: Question,
     /// Objectives to meet.
     pub objectives: Vec<Objective>,
-    /// The largest number that is tried: of machines, or of thousandths of the load.
+    /// The largest number to try: of machines, or of thousandths of the load.
     pub most: u64,
-    /// Distance between the two sides of the answer, as a share of it; it is never below one.
+    /// Largest difference between the two sides of the answer, as a share of it; at least one unit.
     pub precision: f64,
 }
 
@@ -57,7 +57,7 @@ impl Question {
                 let limits = Limits { from: 1, start: workload.machines.len() as u64, to: most };
                 (limits, Sense::Least)
             }
-            // A hundredth of a load has hardly a job in it.
+            // A hundredth of a load has hardly any jobs.
             Question::Load => (Limits { from: 10, start: 1000, to: most }, Sense::Most),
         }
     }
@@ -74,7 +74,7 @@ impl Question {
 /// Searches, and passes each round of probes to `tell`.
 ///
 /// # Errors
-/// If the cell refuses a part of the workload, or `tell` fails.
+/// If the cell rejects a part of the workload, or `tell` fails.
 pub fn find<E: From<ShippedError>>(
     workload: &Workload,
     settings: &ScenarioSettings,

@@ -22,28 +22,28 @@ pub enum Objective {
     Times {
         /// The measured time.
         of: Of,
-        /// Kind of the jobs; `None` is all.
+        /// Kind of the jobs; `None` for all.
         kind: Option<JobKind>,
         /// Percentage of the jobs.
         percent: u8,
-        /// Number of seconds.
+        /// Maximum in seconds.
         most_s: f64,
     },
-    /// At least this share of the jobs is placed whole.
+    /// At least this share of the jobs is placed completely.
     Placed {
-        /// Kind of the jobs; `None` is all.
+        /// Kind of the jobs; `None` for all.
         kind: Option<JobKind>,
-        /// The share.
+        /// The minimum share.
         least: f64,
     },
     /// At most this share of the processors, and of the memory, is allocated on average.
     Used {
-        /// The share.
+        /// The maximum share.
         most: f64,
     },
 }
 
-/// The word for jobs of a kind.
+/// The noun for jobs of a kind.
 fn jobs(kind: Option<JobKind>) -> &'static str {
     match kind {
         None => "all jobs",
@@ -53,7 +53,7 @@ fn jobs(kind: Option<JobKind>) -> &'static str {
 }
 
 impl Objective {
-    /// The name of its figure, for columns and files.
+    /// The name of its value, for columns and files.
     #[must_use]
     pub fn name(&self) -> String {
         let (name, kind) = match self {
@@ -102,13 +102,13 @@ impl Objective {
         }
     }
 
-    /// Whether its figure is a share rather than a time.
+    /// Whether its value is a share rather than a time.
     #[must_use]
     pub fn is_share(&self) -> bool {
         !matches!(self, Objective::Times { .. })
     }
 
-    /// A figure as people read it.
+    /// A value in the form for people.
     #[must_use]
     pub fn show(&self, figure: f64) -> String {
         match self.is_share() {
@@ -146,7 +146,7 @@ impl Objective {
         }
     }
 
-    /// Whether a figure is good.
+    /// Whether a value meets the objective.
     #[must_use]
     pub fn holds(&self, figure: f64) -> bool {
         match *self {
@@ -157,7 +157,7 @@ impl Objective {
     }
 }
 
-/// Without the digits that binary fractions add.
+/// Rounds off the digits of the binary representation.
 fn round(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }

@@ -1,18 +1,18 @@
-//! Result of a search: for programs as data, for people as a sentence and as a page with plots.
+//! Result of a search: data for programs, a sentence for people, and a page with plots.
 
 use super::{Found, Objective, Question};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Line, Plot};
 use serde::Serialize;
 
-/// One run.
+/// One simulated run of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
     /// Machines, or thousandths of the load.
     pub number: u64,
-    /// Number of machines there were.
+    /// Number of machines.
     pub machines: usize,
-    /// Number of jobs there were.
+    /// Number of jobs.
     pub jobs: usize,
     /// Value for each objective; infinite if never reached, and null in JSON.
     pub figures: Vec<f64>,
@@ -28,7 +28,7 @@ pub struct Answer {
     /// The nearest size beyond it that misses an objective; `None` if all sizes up to the limit
     /// meet them.
     pub fails: Option<u64>,
-    /// A number that should be good and is not: more machines, or less load.
+    /// A number that should meet the objectives and does not: more machines, or less load.
     pub contradicts: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ pub struct Finding {
     pub answer: Answer,
 }
 
-/// All of it.
+/// A whole report.
 #[derive(Clone, Debug, Serialize)]
 pub struct CapacityReport {
     /// Description of the run.
@@ -58,7 +58,7 @@ pub struct CapacityReport {
     pub objectives: Vec<String>,
     /// Each question with its answer.
     pub findings: Vec<Finding>,
-    /// Parts of the input that were not carried over.
+    /// Input that was not converted.
     pub notes: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// A number as people write it.
+/// A number in the form for people.
 fn number(question: Question, number: u64) -> String {
     match question {
         Question::Machines => number.to_string(),
@@ -156,7 +156,7 @@ impl CapacityReport {
                     ..Axis::linear(format!("{}, seconds", objective.name()))
                 },
             };
-            // What never ends has no place on an axis.
+            // An infinite value has no place on an axis.
             let finite = |y: f64| if y.is_finite() { y } else { f64::NAN };
             let points = finding.probes.iter().map(|probe| (at(probe), finite(probe.figures[i])));
             let plot = Plot::new(objective.words(), Axis::linear(x), y)

@@ -1,22 +1,20 @@
-//! A workload with another number of machines, or with more or fewer jobs. Nothing is drawn: the same number gives the
-//! same workload, and a larger load has all jobs of a smaller one.
+//! A workload scaled to another number of machines or jobs, without random choices: equal numbers give equal workloads,
+//! and a larger load contains all jobs of a smaller one.
 
 use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// Largest delay of a copied job after its original, in milliseconds: enough for schedulers to see
-/// two jobs, and too little to change the daily curve.
+/// Largest delay of a copied job after its original, in milliseconds: long enough that schedulers treat them
+/// separately, but too short to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
-/// Key of a sort of machines. Labels are not part of it, because they only give the place of a
-/// machine.
+/// Properties that machines of one sort share. Labels are excluded, because they only tell a machine's place.
 type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
-/// Returns the workload with this number of machines, in the same proportions of each sort as
-/// nearly as whole machines allow.
+/// Returns the workload with this number of machines, with the proportions of the sorts kept as nearly as possible.
 ///
-/// Fewer are taken evenly from each sort, and more are copies. Tasks of a removed machine are
+/// A smaller number takes machines evenly from each sort, and a larger one adds copies. Tasks of a removed machine are
 /// placed again.
 #[must_use]
 pub fn machines(workload: &Workload, count: usize) -> Workload {
@@ -94,15 +92,15 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     shares
 }
 
-/// Returns the workload with a number of thousandths of the jobs: some left out, evenly over the
-/// list, or all and some again, up to five minutes later and not running yet. Jobs present from the
-/// start that never end stay at the start.
+/// Returns the workload with a number of thousandths of the jobs: fewer are left out evenly over the list, and more are
+/// copies, up to five minutes later and not running yet. Jobs that are present from the start and never end stay at the
+/// start.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;
     let mut arrivals: Vec<Arrival> = Vec::new();
     for (number, arrival) in workload.arrivals.iter().enumerate() {
-        // Multiples of the golden ratio fill the circle evenly, however many there are.
+        // Multiples of the golden ratio fill the circle evenly, for any number.
         let at = (number as u64).wrapping_mul(GOLDEN) >> 32;
         let repeats =
             (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);
@@ -118,7 +116,7 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
         kinds: kinds.clone(),
         policy: policy.clone(),
         machines: machines.clone(),
-        // A machine more or less is what is searched for.
+        // Changes of machines are dropped, because the number of machines is being searched.
         machine_events: Vec::new(),
         arrivals,
         volumes: workload.volumes.clone(),

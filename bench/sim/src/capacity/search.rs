@@ -1,8 +1,7 @@
-//! Search for the boundary at which objectives are met: by doubling or halving until it lies
-//! between two probes, then by dividing the interval into five equal parts, repeatedly.
+//! Search for the boundary at which objectives are met: by doubling or halving until it lies between two probes, and
+//! then by repeatedly dividing the interval into five equal parts.
 //!
-//! The probes of a round run in parallel. Their number does not depend on the machine, so the
-//! search is reproducible.
+//! The probes of a round run in parallel. Their number does not depend on the machine, so the search is reproducible.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +11,16 @@ const CUTS: u64 = 4;
 /// Side of the boundary that is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// The smallest: objectives are met from there on.
+    /// The smallest number: objectives are met from there on.
     Least,
-    /// The largest: objectives are met up to there.
+    /// The largest number: objectives are met up to there.
     Most,
 }
 
 /// Bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The least number.
+    /// The smallest number.
     pub from: u64,
     /// The first number to try.
     pub start: u64,
@@ -41,7 +40,7 @@ pub struct Found {
     pub contradicts: Option<u64>,
 }
 
-/// Searches. `probe` answers for each number of a round.
+/// Searches. `probe` returns the result for each number of a round.
 ///
 /// # Errors
 /// If a probe fails.
@@ -65,7 +64,7 @@ pub fn search<E>(
     ask(&mut known, vec![start])?;
     let upward = known[&start] == (sense == Sense::Most);
     if upward {
-        // Larger runs take longer: no more of them than need be.
+        // Larger runs take longer, so there are no unnecessary ones.
         let mut last = start;
         while last < to && bracket(&known, sense).is_open() {
             let next = last.saturating_mul(2).min(to);

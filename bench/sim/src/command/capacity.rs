@@ -107,7 +107,7 @@ struct Time(f64);
 #[derive(Clone, Copy, Debug)]
 struct Share(f64);
 
-/// Text form of a bound.
+/// A bound that can be parsed from a text.
 trait Bound: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }
@@ -238,7 +238,7 @@ fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) ->
     }
 }
 
-/// Parts of a workload that are not carried over: notes of its reader, and changes of machines.
+/// Notes on parts of a workload that are not converted: those of its reader, and changes of machines.
 fn notes(workload: &Workload) -> Vec<String> {
     let mut notes = workload.notes.clone();
     let changes = workload.machine_events.len();

@@ -1,4 +1,4 @@
-//! `omega-sim compat`: a reference file, run again and compared row by row.
+//! `omega-sim compat`: runs of a reference file, repeated and compared row by row.
 
 use super::{SimError, cpu};
 use crate::compat::{
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CompatArgs) -> Result<ExitCode, SimError> {
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Result of each point, and the processor time that it took.
+/// Runs all points. Returns each result with its processor time.
 fn run_points(file: &ReferenceFile, lists: &JobLists) -> Vec<(Outcome, f64)> {
     let bar = ProgressBar::new(file.points.len() as u64);
     let style = "running {bar:40} {human_pos} of {human_len} points, {eta} left";

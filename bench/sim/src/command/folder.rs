@@ -4,7 +4,7 @@ use super::SimError;
 use crate::page::Page;
 use std::path::{Path, PathBuf};
 
-/// Writes all of it, and makes the folder if need be. Returns the file of the page.
+/// Writes all files, and creates the folder if needed. Returns the path of the page.
 pub(super) fn write_report(dir: &Path, page: &Page) -> Result<PathBuf, SimError> {
     write(dir, "report.html", page.html().as_bytes())?;
     write(dir, "report.md", page.markdown("plots").as_bytes())?;

@@ -81,15 +81,15 @@ pub struct TwoProfiles {
     pub then: Option<Profiles>,
 }
 
-/// Error of a comparison: one line for the user.
+/// Error of a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
-    /// Give a change.
+    /// No change was given: give one.
     #[error(
         "no change is given: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
     )]
     Nothing,
-    /// Leave them out.
+    /// Options for a directory were given for a backup: leave them out.
     #[error("--at and --all are for the directory of a replica: a backup has one version")]
     OneVersion,
     /// The underlying error.
@@ -106,10 +106,10 @@ pub enum WhatIfError {
     Sim(#[from] SimError),
 }
 
-/// Compares, and prints.
+/// Compares the two futures, and prints the result.
 ///
 /// # Errors
-/// If the change cannot be made, or the cell refuses it.
+/// If the change cannot be made, or the cell rejects it.
 pub(super) fn what_if(
     cell: &Cell,
     name: String,

@@ -68,7 +68,7 @@ pub(super) struct EndArgs {
 }
 
 impl EndArgs {
-    /// In seconds.
+    /// The end in seconds.
     pub(super) fn seconds(&self) -> Option<f64> {
         self.end.map(|hours| hours * 3600.0)
     }
@@ -174,7 +174,7 @@ impl HowArgs {
     }
 }
 
-/// The name of a choice, as the command line has it.
+/// The name of a choice on the command line.
 pub(super) fn name(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

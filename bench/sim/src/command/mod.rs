@@ -43,13 +43,13 @@ pub enum SimCommand {
     Fgd(fgd::FgdArgs),
 }
 
-/// Error of a command: one line for the user.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// An input could not be read.
+    /// An input cannot be read.
     #[error(transparent)]
     Input(#[from] omega_workload::input::InputError),
-    /// Request needs more than it was given.
+    /// A required argument is missing.
     #[error("{0}")]
     Lacks(String),
     /// Error while loading an input.
@@ -74,10 +74,10 @@ pub enum SimError {
     },
 }
 
-/// Runs the command; the exit code is its result.
+/// Runs the command, and returns its exit code.
 ///
 /// # Errors
-/// If an input is at fault; nothing was simulated then.
+/// If an input is invalid; nothing was simulated then.
 pub fn run(command: &SimCommand) -> Result<ExitCode, SimError> {
     match command {
         SimCommand::Capacity(args) => capacity::run(args),

@@ -1,6 +1,6 @@
-//! `omega-sim swf`: the classic policies of batch queues on a log, a row for each.
+//! `omega-sim swf`: the classic policies of batch queues on a log, with a row for each.
 //!
-//! Notes on what the log lacks go to standard error, so that what a program reads is results only.
+//! Notes on missing data go to standard error, so that standard output has only results.
 
 use super::SimError;
 use crate::sheet::{Cell, Output, Sheet};
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Options of `omega-sim swf`.
 #[derive(Debug, Args)]
 pub struct SwfArgs {
-    /// The log, plain or compressed with gzip
+    /// The log, plain or compressed with gzip or Zstandard
     file: PathBuf,
     /// Scheduling policy
     #[arg(long, value_enum, default_value = "all")]
@@ -117,7 +117,7 @@ const COLUMNS: [&str; 14] = [
 /// Simulates a log.
 ///
 /// # Errors
-/// If the log is at fault.
+/// If the log is invalid.
 pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     let trace = Trace::read(&args.file, args.processors.map(NonZeroU64::get))?;
     tell(&trace);
@@ -138,7 +138,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
             sheet.push(row(&policy.name(), estimates, trace, figures));
         };
         if policy == PolicyChoice::Fcfs || policy == PolicyChoice::Omega && args.depth == 0 {
-            // It asks nobody.
+            // It uses no estimates.
             push("", &trace);
             continue;
         }
@@ -153,7 +153,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the assumptions of the figures.
+/// Prints the assumptions behind the results.
 fn tell(trace: &Trace) {
     let left_out = trace.left_out;
     eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);

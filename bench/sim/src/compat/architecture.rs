@@ -1,4 +1,4 @@
-//! Architectures by their names in reference files.
+//! Names of architectures in reference files.
 
 use crate::engine::{Granularity, Judgement};
 use omega_core::ConflictCheck;
@@ -10,7 +10,7 @@ pub enum Architecture {
     Monolithic,
     /// Offers, one at a time.
     TwoLevel,
-    /// Each on a copy of the whole.
+    /// Each scheduler on a copy of the whole cell.
     SharedState(Judgement),
 }
 

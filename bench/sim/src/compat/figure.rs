@@ -6,21 +6,21 @@ use crate::engine::{JobRecord, Kind, Records, SchedulerRecord};
 /// A column of a reference file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Fraction of time in which a scheduler of the group did useful work.
+    /// Fraction of time in which a scheduler of the group was deciding.
     Busy,
-    /// The part of it without conflicts.
+    /// The part of it in decisions without conflicts.
     Useful,
-    /// The part of it with conflicts.
+    /// The part of it in decisions with conflicts.
     Wasted,
     /// Transactions without a conflict.
     Succeeded,
-    /// Transactions with one.
+    /// Transactions with a conflict.
     Failed,
-    /// The second by the first.
+    /// Ratio of the latter to the former.
     ConflictFraction,
-    /// Attempts without room.
+    /// Attempts without a feasible machine.
     NoRoom,
-    /// Transactions of jobs that had been tried before.
+    /// Transactions of jobs with earlier attempts.
     Retried,
     /// Abandoned jobs.
     Abandoned,
@@ -32,21 +32,21 @@ pub enum Figure {
     JobsFully,
     /// Tasks that were placed.
     TasksPlaced,
-    /// The mean time from the submission of a job to its first attempt, over jobs that were attempted.
+    /// Mean time from the submission of a job to its first attempt, over jobs with an attempt.
     WaitMean,
 }
 
 /// Computed value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Got {
-    /// This.
+    /// A number.
     Number(f64),
     /// A fraction with a zero denominator, which programs print in different ways.
     Undefined,
 }
 
 impl Figure {
-    /// All of them, in the order of the columns.
+    /// All figures, in the order of the columns.
     pub const ALL: [Figure; 14] = [
         Figure::Busy,
         Figure::Useful,
@@ -85,7 +85,7 @@ impl Figure {
         }
     }
 
-    /// Whether the reference counts it for this architecture.
+    /// Whether the reference reports it for this architecture.
     #[must_use]
     pub fn is_compared(self, architecture: Architecture) -> bool {
         let shared = matches!(architecture, Architecture::SharedState(_));
@@ -130,7 +130,7 @@ impl Figure {
     }
 }
 
-/// The places after the point of a printed number.
+/// The number of decimals of a printed number.
 fn places(text: &str) -> usize {
     text.split_once('.').map_or(0, |(_, places)| places.len())
 }
@@ -145,13 +145,13 @@ impl Got {
             Got::Undefined => expected == 0.0 || !expected.is_finite(),
             Got::Number(number) => {
                 let unit = 10_f64.powi(-(places(text) as i32));
-                // A millionth of a unit is far above what floats lose, and far below what a digit is.
+                // A millionth of a unit is far above rounding errors, and far below a digit.
                 (number - expected).abs() <= unit * (0.5 + 1e-6)
             }
         }
     }
 
-    /// Printed as the text is.
+    /// Prints the value in the form of a text.
     #[must_use]
     pub fn like(self, text: &str) -> String {
         match self {
@@ -161,7 +161,7 @@ impl Got {
     }
 }
 
-/// The jobs of a kind in books whose batch jobs come first.
+/// The jobs of a kind, in records whose batch jobs come first.
 pub(super) fn jobs_of(books: &Records, batch_jobs: usize, kind: Kind) -> &[JobRecord] {
     let (batch, service) = books.jobs.split_at(batch_jobs);
     match kind {

@@ -1,6 +1,7 @@
-//! Job lists as the reference reads them: amounts and times as floats, to the last bit.
+//! Job lists as the reference reads them: amounts and times as floats, exact to the last bit.
 //!
-//! `omega_workload::omega_sim` reads the same files for every other use, in whole thousandths of a core and in bytes.
+//! `omega_workload::omega_sim` reads the same files for all other purposes, in whole thousandths of a core and in
+//! bytes.
 
 use crate::engine::{Job, Kind};
 use crate::reference::{ReferenceJob, Request};
@@ -15,7 +16,7 @@ use std::path::Path;
 pub struct JobList {
     /// Arrivals and numbers of tasks; the user of the list gives the kind.
     pub jobs: Vec<Job>,
-    /// Request of a task of each, and how long it runs.
+    /// Request and run time of a task of each job.
     pub tasks: Vec<ReferenceJob>,
 }
 
@@ -23,10 +24,10 @@ pub struct JobList {
 pub type JobLists = BTreeMap<String, JobList>;
 
 impl JobList {
-    /// Reads `NAME.csv.gz` of a folder.
+    /// Reads `NAME.csv.gz` in a folder.
     ///
     /// # Errors
-    /// If it is missing or at fault: where and how.
+    /// If it is missing or invalid, with the place.
     pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
         let mut table = Table::open(&dir.join(format!("{name}.csv.gz")))?;
         let [submit, count, duration] = table.find(["submit_s", "num_tasks", "duration_s"])?;
@@ -55,7 +56,7 @@ pub(super) fn number(row: Row<'_>, column: Column) -> Result<f64, LoadError> {
             Err(row.error(column, format!("{text:?} is not a finite number")))
         }
         Ok(number) if number < 0.0 => Err(row.error(column, format!("{text:?} is negative"))),
-        // A negative zero would come after everything else.
+        // A negative zero would be sorted after all other numbers.
         Ok(number) => Ok(number.abs()),
     }
 }

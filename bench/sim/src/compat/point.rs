@@ -1,4 +1,4 @@
-//! One point, run: from its job lists to the figures of each group of schedulers.
+//! Simulation of one point: from its job lists to the results of each group of schedulers.
 
 use super::figure::{Figure, Got, jobs_of};
 use super::{Architecture, JobList, JobLists, Point};
@@ -9,7 +9,7 @@ use crate::engine::{
 use crate::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use omega_core::ConflictCheck;
 
-/// Resources that every machine of the reference has.
+/// Capacity of every machine of the reference.
 const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 
 /// Result of a point.
@@ -19,11 +19,11 @@ pub struct Outcome {
     pub books: Records,
     /// Number of batch jobs, which come first.
     batch_jobs: usize,
-    /// The tasks of all batch jobs, and of all service jobs.
+    /// Numbers of tasks of all batch jobs, and of all service jobs.
     tasks: [u64; 2],
     /// Number of batch schedulers; the later ones have service jobs.
     batch_schedulers: usize,
-    /// Time of the last event, to which shares refer.
+    /// Time of the last event, the denominator of shares.
     end_s: f64,
     /// Largest overcommitment of any machine at the end.
     pub overcommitted: f64,
@@ -45,7 +45,7 @@ impl Outcome {
     pub fn schedulers(&self, kind: Kind) -> &[SchedulerRecord] {
         let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
         match kind {
-            // A monolithic scheduler has both.
+            // A monolithic scheduler has both kinds.
             Kind::Service if !service.is_empty() => service,
             _ => batch,
         }
@@ -64,11 +64,11 @@ impl Outcome {
     }
 }
 
-/// The jobs of a point, batch first, with what else the loop needs.
+/// The jobs of a point, batch first, with the other data of the event loop.
 pub struct Load {
     /// The jobs, which may be changed before the run.
     pub jobs: Vec<Job>,
-    /// Request of a task of each.
+    /// Request and run time of a task of each job.
     pub tasks: Vec<ReferenceJob>,
     arrivals: Vec<u32>,
     owners: Vec<u32>,
@@ -168,12 +168,12 @@ fn access(architecture: Architecture) -> Access {
 const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 
-/// Conflict check if no other scheduler can have changed anything.
+/// Conflict check without competing schedulers.
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
-/// The schedulers of a point: those of batch jobs, then the one of service jobs. Where one has all, it is the service
-/// jobs' too, and so leaves out machines.
+/// The schedulers of a point: those of batch jobs, then that of service jobs. A single scheduler counts as that of
+/// service jobs, and so leaves out machines.
 fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };
@@ -188,7 +188,7 @@ fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
 }
 
 impl Load {
-    /// The jobs that a point names.
+    /// The jobs of a point.
     ///
     /// # Panics
     /// If a list of the point is not among the lists.
@@ -197,8 +197,8 @@ impl Load {
         Load::new(list(lists, &point.batch), list(lists, &point.service), point)
     }
 
-    /// Jobs are assigned round-robin to the schedulers of their kind. The counter advances before
-    /// each job, batch jobs first.
+    /// Assigns jobs round-robin to the schedulers of their kind, batch jobs first. The counter advances before each
+    /// job.
     fn new(batch: &JobList, service: &JobList, point: &Point) -> Load {
         let of_kind = |list: &JobList, kind| {
             list.jobs.clone().into_iter().map(move |job| Job { kind, ..job })

@@ -8,12 +8,11 @@ use omega_workload::LoadError;
 use omega_workload::table::{Column, Row, Table};
 use std::path::Path;
 
-/// Machines of a cell: a hundred times the largest that was published.
+/// Maximum number of machines: a hundred times the largest published cell.
 const MACHINES_MAX: u64 = 1 << 20;
 /// Maximum number of schedulers of a group: far more than concurrent jobs.
 const SCHEDULERS_MAX: u64 = 1 << 10;
-/// Maximum of machines times schedulers: each scheduler keeps an order of all machines, a gigabyte
-/// in total.
+/// Maximum of machines times schedulers: each scheduler keeps an order of all machines, a gigabyte in total.
 const ORDERS_MAX: u64 = 1 << 28;
 /// The longest run, in seconds: ten years, sampled every second.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
@@ -27,13 +26,13 @@ pub struct Point {
     pub service: String,
     /// Name of the list of initial tasks.
     pub prefill: String,
-    /// Number of machines the cell has.
+    /// Number of machines.
     pub machines: u32,
     /// Duration of the run, in seconds.
     pub end_s: f64,
     /// Scheduler architecture.
     pub architecture: Architecture,
-    /// Number of schedulers the batch jobs have.
+    /// Number of batch schedulers.
     pub batch_schedulers: u32,
     /// Duration of a decision on a service job.
     pub service_decides: DecisionTime,
@@ -45,7 +44,7 @@ pub struct Point {
     pub seed: i64,
 }
 
-/// Schedulers that the figures of a row are about.
+/// Schedulers that a row describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its name in the file.
@@ -54,7 +53,7 @@ pub struct Group {
     pub kind: Kind,
 }
 
-/// One figure as the file has it.
+/// An expected value, as printed in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// The figure.
@@ -85,7 +84,7 @@ pub struct ReferenceFile {
     pub rows: Vec<ReferenceRow>,
 }
 
-/// The columns that name a point.
+/// The columns that identify a point.
 struct PointColumns {
     lists: [Column; 3],
     machines: Column,
@@ -101,7 +100,7 @@ impl ReferenceFile {
     /// Reads a file, or its first rows.
     ///
     /// # Errors
-    /// If it cannot be read, or a row is at fault: where and how.
+    /// If it cannot be read, or a row is invalid, with the place.
     pub fn read(file: &Path, rows: Option<usize>) -> Result<ReferenceFile, LoadError> {
         let mut table = Table::open(file)?;
         let columns = PointColumns::find(&table)?;
@@ -119,7 +118,7 @@ impl ReferenceFile {
                     expected.push(read_figure(row, figure, column)?);
                 }
             }
-            // Rows of a point are near each other.
+            // Rows of a point are close together.
             let at = read.points.iter().rposition(|known| *known == point);
             let at = at.unwrap_or_else(|| {
                 read.points.push(point);
@@ -215,7 +214,7 @@ impl PointColumns {
     }
 }
 
-/// The name of a list is that of a file in the folder of the data, and of none elsewhere.
+/// A list name must be a plain file name in the data folder.
 fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
     let name = row.required(column)?;
     if name.contains(['/', '\\']) {
@@ -225,7 +224,7 @@ fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
     Ok(name.to_owned())
 }
 
-/// A whole number that is not 0.
+/// A whole number above 0.
 fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     match row.integer(column, max)? {
         0 => Err(row.error(column, "is 0: at least 1 is needed")),

@@ -1,8 +1,8 @@
 //! Tolerances for two-level rows: their size and direction must agree, not their digits.
 //!
-//! The reference orders equal shares by object identity, so its digits cannot be reproduced. While
-//! offers suffice, the figures hardly depend on it. Beyond that, small causes have large effects:
-//! the tolerance is the difference between runs with different seeds.
+//! The reference orders equal shares by object identity, so its digits cannot be reproduced. While offers suffice, the
+//! figures hardly depend on that order. Beyond that, small causes have large effects, and the tolerance is the
+//! difference between runs with different seeds.
 
 use super::{Expected, Figure, Got};
 
@@ -21,7 +21,8 @@ pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; a
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
 
-/// Figures that may replace each other: a job that is tried too often a little before the end, or a little after.
+/// Figures that may replace each other: a job may reach the maximum number of attempts shortly before the end, or
+/// shortly after.
 const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
 
 /// Whether offers do not suffice in a row.

@@ -1,14 +1,13 @@
 //! Event queue, by time; events of one time keep the order in which they were added.
 //!
-//! Some sorts of events are outside of the heap, because they are ordered already: arrivals, which
-//! precede other events of their time, changes of machines, which precede arrivals, and the sample
-//! at each second.
+//! Some kinds of events are kept outside of the heap, because they are sorted already: arrivals, which precede other
+//! events of their time; changes of machines, which precede arrivals; and the sample at each second.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Behaviour next.
+/// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
     /// Machines change.
@@ -21,7 +20,7 @@ pub enum Next<E> {
     Event(E),
 }
 
-/// A time that is not negative, as bits: these order as the times do.
+/// A time that is not negative, as bits, which are ordered like the times.
 type TimeBits = u64;
 
 /// Future events.
@@ -44,7 +43,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
         Agenda { plan, changed: 0, arrived: 0, look, asked: 1, heap, now_s: 0.0 }
     }
 
-    /// The time of the event that happens.
+    /// The time of the current event.
     #[must_use]
     pub fn now_s(&self) -> f64 {
         self.now_s

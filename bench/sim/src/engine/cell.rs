@@ -1,9 +1,9 @@
-//! Interface of the event loop to a cell. Schedulers are numbered, and the cell keeps the view of each.
+//! The event loop's interface to a cell. Schedulers are numbered, and the cell keeps a view for each.
 
 /// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Check for conflicts, coarse or fine.
+    /// Conflict check: by fit, or by sequence number.
     pub check: omega_core::ConflictCheck,
     /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
@@ -39,7 +39,7 @@ pub struct Taken(pub u32);
 /// Tasks of a job that run at its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// The number.
+    /// Number of the tasks.
     pub tasks: u32,
     /// Tasks that end together.
     pub run: Option<Taken>,
@@ -50,7 +50,7 @@ pub struct Running {
 pub struct Ended {
     /// Number of ended tasks.
     pub tasks: u32,
-    /// Seconds until the next of them end, if any will.
+    /// Seconds until the next tasks of the run end, if any will.
     pub again_s: Option<f64>,
 }
 
@@ -61,13 +61,13 @@ pub struct Lost {
     pub job: u32,
     /// Number of its tasks that lost their machine.
     pub tasks: u32,
-    /// Number of others that had none before.
+    /// Number of its other tasks that had no machine before.
     pub waiting: u32,
 }
 
 /// A cell that can be simulated.
 pub trait Cell {
-    /// A job arrives. Returns its tasks that run already.
+    /// Handles the arrival of a job. Returns its tasks that run already.
     fn arrive(&mut self, job: usize) -> Running;
 
     /// Number of tasks that a job gets instead of the requested ones; called when its first
@@ -76,16 +76,16 @@ pub trait Cell {
         tasks
     }
 
-    /// A scheduler begins a decision on a copy of the present cell.
+    /// Copies the present cell, at the beginning of a scheduler's decision.
     fn copy(&mut self, scheduler: usize);
 
-    /// A scheduler ends a decision: it places tasks of the job on its copy, and commits them.
+    /// Ends a scheduler's decision: places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Seconds from the start of tasks until the first of them end; `None` if none does.
+    /// Seconds from the start of a run until its first task ends; `None` if none does.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
-    /// The tasks of a run that end now, end.
+    /// Ends the tasks of a run that end now.
     fn end(&mut self, run: Taken) -> Ended;
 
     /// Applies the machine change of this number. Returns the tasks that lost their machines. The

@@ -1,17 +1,17 @@
-//! One loop of discrete events for every architecture, over every kind of cell.
+//! One event loop for every architecture and every kind of cell.
 //!
-//! What an architecture is, lies in how its schedulers see the cell and when their claims are judged;
-//! what a cell is, lies behind the trait [`Cell`]. So each architecture is written once and runs on
-//! the cell of the reference simulator, whose digits it must meet, as well as on the cell that is shipped.
+//! An architecture is defined by the view that its schedulers have of the cell, and by the time when their claims are
+//! checked; the trait [`Cell`] hides the cell. So each architecture is written once, and runs on the cell of the
+//! reference simulator, whose digits it must reproduce, as well as on the shipped cell.
 //!
 //! ```text
-//!   arrivals ──▶ queue of a scheduler ──▶ thinks ──▶ attempt on the cell ──▶ tasks run, and end
-//!                      ▲                                   │ what found no room, or lost a conflict
+//!   arrivals ──▶ queue of a scheduler ──▶ decides ──▶ attempt on the cell ──▶ tasks run, and end
+//!                      ▲                                   │ no feasible machine, or a conflict
 //!                      └──────────── 1 s later ────────────┘
 //! ```
 //!
-//! Time is the simulation's own, in seconds. Events of one time happen in the order in which they were
-//! asked for, and chance comes from seeded generators alone: the same input gives the same run.
+//! Time is simulated, in seconds. Events of one time happen in the order in which they were added, and random choices
+//! come from seeded generators: equal inputs give equal runs.
 
 mod agenda;
 mod cell;
@@ -32,18 +32,18 @@ pub use sizing::{SizedCell, SizedRun, Sizing};
 /// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Jobs that end.
+    /// Jobs whose tasks end.
     Batch,
-    /// Work that serves.
+    /// Services.
     Service,
 }
 
-/// A job in the event loop, without its tasks' requests, which the cell knows.
+/// A job in the event loop, without its requests, which the cell has.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Arrival time in seconds.
     pub submit_s: f64,
-    /// Number of tasks it has.
+    /// Number of its tasks.
     pub tasks: u32,
     /// Kind of the job.
     pub kind: Kind,
@@ -66,7 +66,7 @@ impl DecisionTime {
     }
 }
 
-/// One scheduler: how long it decides on jobs of either kind.
+/// A scheduler, with its decision times for both kinds of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     /// For batch jobs.
@@ -101,8 +101,8 @@ pub struct Plan<'a> {
     pub changes: &'a [f64],
     /// End of the run in seconds; the first event after it still happens.
     pub end_s: f64,
-    /// Whether the use of the cell is sampled every second. A sample is an event: with it, there
-    /// always is a next one.
+    /// Whether the use of the cell is sampled every second. A sample is an event, so with samples there is always a
+    /// next event.
     pub survey: Survey,
 }
 
@@ -115,7 +115,7 @@ pub enum Survey {
     Never,
 }
 
-/// Time after which an incompletely placed job is queued again.
+/// Delay after which an incompletely placed job is queued again.
 const RETRY_S: f64 = 1.0;
 /// Attempts without placements after which a job is abandoned.
 const ATTEMPTS_VAIN_MAX: u32 = 100;

@@ -1,8 +1,7 @@
 //! Two-level scheduling: an allocator offers all free resources to one scheduler after the other.
 //!
-//! Offered resources are locked until the scheduler answers, so claims never conflict, and long
-//! decisions starve the others. An allocator collects freed resources for a time before it offers
-//! them.
+//! Offered resources are locked until the scheduler replies, so claims never conflict, and long decisions starve the
+//! others. The allocator collects freed resources for a time before it offers them.
 
 use super::agenda::Next;
 use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
@@ -24,7 +23,7 @@ pub trait OfferCell: Cell {
     /// Contents of one offer.
     type Offer;
 
-    /// Locks all that is free, and offers it.
+    /// Locks all free resources, and offers them.
     fn offer(&mut self) -> Self::Offer;
 
     /// Free processors and memory of an offer.
@@ -45,7 +44,7 @@ pub trait OfferCell: Cell {
     /// Processors that are free and not locked.
     fn free_processors(&self) -> f64;
 
-    /// The largest share that a scheduler's running tasks have of any resource.
+    /// The largest share that a scheduler's running tasks have of any resource (dominant share).
     fn dominant_share(&self, scheduler: usize) -> f64;
 
     /// The share of processors that is locked.
@@ -55,9 +54,9 @@ pub trait OfferCell: Cell {
 /// Event of the simulation of offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Enough was gathered: an offer is made.
+    /// Enough resources were collected: an offer is made.
     Offer,
-    /// A scheduler has an offer.
+    /// A scheduler has received an offer.
     Offered(u32),
     /// A scheduler has decided on an offer.
     Answered(u32),
@@ -67,7 +66,7 @@ enum Event {
     Ended(Taken),
 }
 
-/// An offer that is out.
+/// An open offer.
 struct Out<O> {
     scheduler: u32,
     held: O,
@@ -139,7 +138,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Machines change, and who lost one is queued again.
+    /// Applies a change of machines; jobs that lost one are queued again.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -204,7 +203,7 @@ impl<C: OfferCell> Run<'_, C> {
     fn decide(&mut self, number: u32) {
         let Some(mut offer) = self.out[number as usize].take() else { return };
         let mut seconds = 0.0;
-        // What is less than this is dust of sums of floats.
+        // Smaller remainders are rounding errors of floats.
         while self.cell.left(&offer.held).iter().all(|left| *left > 1e-6) {
             let Some(job) = self.desks[offer.scheduler as usize].queue.pop_front() else { break };
             seconds += self.place(job, &mut offer);
@@ -215,7 +214,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Answered(number));
     }
 
-    /// Places a job within an offer. Returns how long that takes.
+    /// Places a job within an offer. Returns the decision time.
     fn place(&mut self, job: u32, offer: &mut Out<C::Offer>) -> f64 {
         let (at, scheduler) = (job as usize, offer.scheduler as usize);
         let (book, about) = (&mut self.books.jobs[at], &self.plan.jobs[at]);

@@ -1,5 +1,5 @@
-//! Schedulers with a queue each, which decide on one job at a time: the monolithic one, the schedulers that share
-//! the cell's state, and those that have a part of it each. They differ in how they see the cell alone.
+//! Schedulers with a queue each, which decide on one job at a time: monolithic, with shared state, or with partitions.
+//! They differ only in their view of the cell.
 
 use super::agenda::Next;
 use super::{Access, Agenda, Cell, JobRecord, Plan, RETRY_S, Records};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// The job that it decides on, and for how many seconds it does.
+    /// The job that it is deciding on, with the decision time in seconds.
     deciding: Option<(u32, f64)>,
 }
 
@@ -69,7 +69,7 @@ impl<C: Cell> Run<'_, C> {
         }
     }
 
-    /// Machines change, and who lost one is queued again.
+    /// Applies a change of machines; jobs that lost one are queued again.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -100,7 +100,7 @@ impl<C: Cell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    /// Lets a scheduler that is free begin with the next job of its queue.
+    /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         if desk.deciding.is_some() {
@@ -121,7 +121,7 @@ impl<C: Cell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Records the first decision on a job: how long it waited, and how many tasks it has.
+    /// Records the first decision on a job: its wait, and its number of tasks.
     fn first(&mut self, job: usize) {
         let waited = self.agenda.now_s() - self.plan.jobs[job].submit_s;
         let JobRecord { tasks, unplaced, .. } = self.books.jobs[job];

@@ -1,6 +1,6 @@
 //! Records of a run: of each scheduler, of each job, and of the cell's use.
 
-/// Actions of one scheduler.
+/// Record of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SchedulerRecord {
     /// Seconds of decisions without conflicts.
@@ -9,11 +9,11 @@ pub struct SchedulerRecord {
     pub wasted_s: f64,
     /// Transactions without a conflict.
     pub succeeded: u64,
-    /// Transactions with one.
+    /// Transactions with a conflict.
     pub failed: u64,
     /// Attempts that found no feasible machine.
     pub no_room: u64,
-    /// Transactions of jobs that had been tried before.
+    /// Transactions of jobs with earlier attempts.
     pub retried: u64,
     /// Rejected claims.
     pub claims_refused: u64,
@@ -36,13 +36,13 @@ pub struct JobRecord {
     pub attempts: u32,
     /// Seconds from submission to the start of the first attempt.
     pub wait_s: f64,
-    /// Time from submission to the attempt that placed the last task.
+    /// Seconds from submission to the attempt that placed the last task.
     pub placed_s: f64,
     /// Whether it was abandoned.
     pub abandoned: bool,
 }
 
-/// All that is written down.
+/// All records of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
     /// Records by scheduler.
@@ -78,7 +78,7 @@ impl Records {
         }
     }
 
-    /// Records the arrival of a job with running tasks. Returns whether others do not run.
+    /// Records the arrival of a job with running tasks. Returns whether other tasks are pending.
     pub(crate) fn arrive(&mut self, job: usize, running: u32) -> bool {
         let book = &mut self.jobs[job];
         book.unplaced -= running;
@@ -86,15 +86,15 @@ impl Records {
         book.unplaced > 0
     }
 
-    /// Writes down that tasks of a job lost their machine. Returns whether it is to be tried again for that: it is
-    /// already where others of its tasks have none, and not where it was given up.
+    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for that: not if it was
+    /// abandoned, or is queued already for other pending tasks.
     pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
         self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
         self.lost += u64::from(lost.tasks);
         lost.waiting == 0
     }
 
-    /// Gives a job none of whose tasks runs another number of tasks.
+    /// Changes the number of tasks of a job of which none runs.
     pub(crate) fn size(&mut self, job: usize, tasks: u32) {
         let book = &mut self.jobs[job];
         (book.tasks, book.unplaced) = (tasks, tasks);
@@ -136,8 +136,7 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records that machines were probed for tasks of a job, with the decision time; or that none
-    /// could be.
+    /// Records that machines were probed for tasks of a job, with the decision time; or that none could be probed.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         book.attempts += 1;
@@ -160,7 +159,7 @@ impl Records {
         }
     }
 
-    /// Gives a job up if it was tried too often. Returns whether it was.
+    /// Abandons a job with too many attempts. Returns whether it did.
     pub(crate) fn give_up(&mut self, scheduler: usize, job: usize) -> bool {
         let book = &mut self.jobs[job];
         let vain = book.attempts > super::ATTEMPTS_VAIN_MAX && book.unplaced == book.tasks;

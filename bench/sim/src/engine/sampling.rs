@@ -1,8 +1,8 @@
 //! Batch sampling with late binding, as in Sparrow, without cell state.
 //!
-//! A scheduler probes a few random machines for each task of a job; each adds the job to its queue.
-//! Binding is late: a machine with room takes the next task of the first job in its queue that
-//! fits; remaining probes of a started job are dropped. Messages take no time here.
+//! A scheduler probes a few random machines for each task of a job, and each adds the job to its queue. Binding is
+//! late: a machine with free resources takes the next task of the first job in its queue that fits; the remaining
+//! probes of a completely started job are dropped. Messages take no time here.
 
 use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
@@ -23,10 +23,10 @@ pub trait SampledCell: Cell {
     /// A machine drawn at random.
     fn draw(&mut self, scheduler: usize) -> u32;
 
-    /// Whether a machine may ever take tasks of this job.
+    /// Whether a machine could ever accept tasks of this job.
     fn may_take(&mut self, machine: u32, scheduler: usize, job: usize) -> bool;
 
-    /// Starts the next task of a job on a machine, if it has room now.
+    /// Starts the next task of a job on a machine, if it fits now.
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
 }
 
@@ -45,11 +45,11 @@ enum Event {
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// The job that it decides on, and for how many seconds it does.
+    /// The job that it is deciding on, with the decision time in seconds.
     deciding: Option<(u32, f64)>,
 }
 
-/// Machine of tasks that ran before: none.
+/// Machine of tasks that ran before: none is recorded.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -58,7 +58,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
-    /// Queue of each machine: jobs that probed it.
+    /// Queue of each machine: the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// The machine of each run, by its number.
     places: Vec<u32>,
@@ -108,7 +108,7 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    /// Machines change: displaced tasks are probed again, and probed machines may have room now.
+    /// Applies a change of machines: displaced tasks are probed again, and machines in queues may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {
@@ -152,7 +152,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.begin(scheduler);
     }
 
-    /// Lets a scheduler that is free begin with the next job of its queue.
+    /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         if desk.deciding.is_some() {
@@ -168,7 +168,7 @@ impl<C: SampledCell> Run<'_, C> {
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
-    /// Probes machines for the tasks of a job; machines with room start them at once.
+    /// Probes machines for the tasks of a job; machines with free resources start them at once.
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
         let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");

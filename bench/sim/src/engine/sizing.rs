@@ -1,26 +1,24 @@
-//! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources.
-//! Elastic jobs: work in more parts ends sooner, so the run time of a task shrinks as its job grows.
+//! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources. Jobs are elastic:
+//! with more tasks each one takes less time.
 //!
-//! It wraps another cell: it gives the number of a job's tasks to the event loop and scales their
-//! run times.
+//! The cell here wraps another one: it tells the event loop a job's number of tasks, and scales the run times.
 
 use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
 
-/// Chooses the number of tasks of a job by the requested number and the allocated shares of
-/// processors and memory.
+/// A rule for the number of tasks of a job, by the requested number and the allocated shares of processors and memory.
 pub trait Sizing {
     /// Number of tasks of this job, at least one.
     fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
 }
 
-/// A cell whose jobs are sized.
+/// A cell that chooses the sizes of jobs.
 pub struct SizedCell<C, S> {
     inner: C,
     sizing: S,
     /// Speed-up of each job's tasks; 1 for the requested number.
     speeds: Vec<f64>,
-    /// The speed of each run, by its number.
+    /// The speed-up of each run, by its number.
     of_runs: Vec<f64>,
     /// Allocated share of the processors at each sample.
     looks: RefCell<Vec<f32>>,
@@ -35,7 +33,7 @@ pub struct SizedRun {
 }
 
 impl<C: Cell, S: Sizing> SizedCell<C, S> {
-    /// A cell to which `jobs` jobs arrive.
+    /// A cell for `jobs` jobs.
     pub fn new(inner: C, sizing: S, jobs: usize) -> SizedCell<C, S> {
         SizedCell {
             inner,

@@ -1,37 +1,37 @@
-//! Amount of a machine's devices would lie idle for long: the fragment, seen from more than one task ahead.
+//! The expected idle part of a machine's devices, considering more than one future task.
 //!
-//! The expected fragment asks whether the *next* task could use what is left. At a full cell hundreds of tasks
-//! pass a machine by before it changes, so that what one task in thirty can use is soon taken, and what none can
-//! use is lost: to the fragment the two are nearly the same, 97 % and 100 %. Here a device counts by the chance
-//! that none of the next N tasks could use it. N is not known, and is taken to be geometric with mean m; with
-//! p the chance of one task that can, the sum over N is closed:
+//! The expected fragment considers whether the *next* task can use the free devices. In a full cell, hundreds of tasks
+//! pass a machine before it changes. So a part that one task in thirty can use is soon allocated, and a part that none
+//! can use is lost, but the two have nearly equal fragments, 97 % and 100 %. Here a device counts by the probability
+//! that none of the next N tasks could use it. N is unknown, and assumed to be geometric with mean m; with p the
+//! probability that one task can use it, the sum over N has a closed form:
 //!
 //! ```text
-//!              what is left · (1 − p)                     p      0    1/50   1/10   1/2
-//!  idle  = ∑  ────────────────────────        of a device:  1      1    0.49   0.15   0.02
-//!         devices    (1 − p) + m · p
+//!              free part · (1 − p)                        p      0    1/50   1/10   1/2
+//!  idle  = ∑  ─────────────────────        of a device:  1      1    0.49   0.15   0.02
+//!         devices  (1 − p) + m · p
 //! ```
 //!
 //! With m = 1 it is nearly the expected fragment.
 //!
-//! **Memory counts, and so do rare shapes.** Memory that is used up strands devices as processors do; the gradient
-//! does not look at it, and to do so is a fifth of what is gained. With memory there are so many shapes that
-//! none is common; so none is left out.
+//! **Memory and rare shapes are included.** Exhausted memory strands devices like exhausted processors do; the gradient
+//! policy ignores memory, and including it brings a fifth of the gain. With memory there are so many shapes that none
+//! is frequent, so none is left out.
 //!
-//! **Scores stay whole percent.** Much of what a full cell does differs by less than the 40 thousandths of a device
-//! that one percent is. Of machines that equal each other so, the first in an order that is always the same is
-//! taken: they are filled one after another, and others stay whole. Without rounding a fifth of the gain is lost.
+//! **Scores are whole percent.** Many alternatives in a full cell differ by less than the 40 thousandths of a device
+//! that one percent is. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled one
+//! after another, and others stay empty. Without rounding a fifth of the gain is lost.
 
 use super::machine::{DeviceMachine, Shape};
 
-/// Mean number of future tasks considered. Chosen by experiments on the eight lists of the trace:
-/// with 25 and with 100 each of them still gains.
+/// Mean number of future tasks considered, chosen by experiments on the eight lists of the trace: all of them also gain
+/// with 25 and with 100.
 const TASKS_AHEAD: f64 = 50.0;
 
 /// All shapes with devices, by the requested part of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
-    /// Ascending by part.
+    /// In ascending order.
     parts: Vec<Part>,
 }
 
@@ -39,12 +39,12 @@ pub struct Ahead {
 #[derive(Clone, Debug)]
 struct Part {
     milli: i16,
-    /// Each with how likely it is.
+    /// The shapes with their probabilities.
     shapes: Vec<(Shape, f64)>,
 }
 
 impl Ahead {
-    /// New distribution from shapes with their counts, and the number of tasks.
+    /// A distribution from shapes with their counts, and the total number of tasks.
     #[must_use]
     pub fn of(counts: impl IntoIterator<Item = (Shape, usize)>, tasks: usize) -> Ahead {
         let mut parts: Vec<Part> = Vec::new();
@@ -73,8 +73,8 @@ impl Ahead {
         let mut parts = self.parts.iter().peekable();
         let (mut idle, mut likely) = (0.0, 0.0);
         for (i, left) in by_left.iter().enumerate() {
-            // A device with more left is of use to all that this one is of use to. Parts that are met here fit on
-            // this device and those behind it, and on none before it.
+            // A device with more left is useful to every shape to which this one is. The parts found here fit on this
+            // device and the following ones, and on none before.
             while let Some(part) = parts.next_if(|part| part.milli <= *left) {
                 likely += part.likely(machine, by_left.len() - i);
             }
@@ -85,8 +85,8 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task requests this part of devices, and fits a machine on which this many
-    /// have it free.
+    /// Probability that a task requests this part of devices, and fits on a machine with this many devices that have it
+    /// free.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

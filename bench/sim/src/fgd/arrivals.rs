@@ -1,17 +1,17 @@
 //! Random orders of tasks and machines.
 //!
-//! The list is shuffled, then shortened or extended by random tasks to the wanted load. The
-//! machines' names get an order of their own, as in the published program: scores are often equal,
-//! so a policy would otherwise prefer the first models of the list.
+//! The list is shuffled, then shortened or extended by random tasks to the requested load. The machines' names get a
+//! separate order, as in the published program: scores are often equal, so a policy would otherwise prefer the first
+//! models of the list.
 
 use super::machine::Shape;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Requested devices at the end, in percent of all.
+/// Requested devices at the end, in percent of all devices.
 pub const LOAD_PERCENT_MAX: i64 = 130;
 
-/// Chance by seed.
+/// A seeded random generator.
 pub struct Dice(Pcg64);
 
 impl Dice {
@@ -26,7 +26,7 @@ impl Dice {
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// Each order is as likely.
+    /// Shuffles items; all orders are equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// The tasks in order of arrival, for this many thousandths of devices.
+/// The tasks in order of arrival, up to this many thousandths of devices.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;
@@ -42,7 +42,7 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     dice.shuffle(&mut tasks);
     let mut asked: i64 = tasks.iter().map(Shape::asked_milli).sum();
     if asked == 0 {
-        // Nobody asks for devices: no number of tasks would come to the load.
+        // Without device requests, no number of tasks would reach the load.
         return tasks;
     }
     while asked > most_milli {
@@ -50,7 +50,7 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     }
     loop {
         let task = list[dice.below(list.len())];
-        // One device is what the published program looks at, also for tasks with several.
+        // The published program compares one device's part here, even for tasks with several.
         if asked + i64::from(task.device_milli) > most_milli {
             return tasks;
         }

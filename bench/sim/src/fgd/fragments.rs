@@ -1,24 +1,24 @@
 //! Device fragmentation: the part of a machine's devices that the expected next task cannot use.
 //!
-//! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
-//! as likely as it is frequent. For a shape that does not fit, all that is left of the devices is a fragment; for one
-//! that does, it is what is left of the devices that are too small for it. For a shape without devices it is all, since
-//! such a task uses none. The expected fragment F is the mean over shapes.
+//! Future tasks are assumed to be like those of the list: the most frequent shapes that make up 95 % of it, with their
+//! frequencies as probabilities. For a shape that does not fit on the machine, all free parts of its devices are a
+//! fragment; for one that fits, the free parts of the devices that are too small for it. For a shape without devices it
+//! is everything, since such a task uses none. The expected fragment F is the mean over the shapes.
 
 use super::ahead::Ahead;
 use super::machine::{DeviceMachine, Shape};
 use std::collections::BTreeMap;
 
-/// The share of the list that the shapes make up, in percent, as the publication chose it.
+/// The share of the list that the shapes make up, in percent, as in the publication.
 const POPULAR_PERCENT: usize = 95;
 
-/// The shapes that are expected.
+/// The expected shapes.
 #[derive(Clone, Debug)]
 pub struct Shapes {
     /// The requested parts of a device, ascending.
     parts: Vec<i16>,
     shapes: Vec<Expected>,
-    /// Probability that a task without devices is.
+    /// Probability of a task without devices.
     without: f64,
     ahead: Ahead,
 }
@@ -32,7 +32,7 @@ struct Expected {
     likely: f64,
 }
 
-/// Free parts of devices, for one part that may be requested.
+/// Free parts of devices, for one requested part.
 #[derive(Clone, Copy, Default)]
 struct Fit {
     /// Devices with this much left.
@@ -100,7 +100,7 @@ impl Shapes {
         if all == 0 {
             return 0.0;
         }
-        // A part of a device is asked for by many shapes: each is looked up once.
+        // Many shapes request the same part of a device, so each part is computed once.
         let mut fits = [Fit::default(); PARTS_MAX];
         for (fit, part) in fits.iter_mut().zip(&self.parts) {
             for left in left {
@@ -125,7 +125,7 @@ impl Shapes {
     }
 }
 
-/// The parts of a device that are looked up once for all shapes; lists of shapes have some 20.
+/// Maximum number of parts that are computed once for all shapes; lists of shapes have some 20.
 const PARTS_MAX: usize = 64;
 
 fn fit(left: &[i16], part: i16) -> Fit {

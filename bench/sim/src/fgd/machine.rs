@@ -2,13 +2,13 @@
 
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 
-/// A whole device in thousandths.
+/// A whole device, in thousandths.
 pub const WHOLE: i16 = DEVICE_MILLI as i16;
 
-/// Accepted device models, one bit each by their numbers in the input.
+/// Accepted device models, with one bit each by their numbers in the input.
 pub type Models = u64;
 
-/// Shape: request of a task. Tasks with equal requests share one.
+/// The request of a task. Tasks with equal requests share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processors in thousandths.
@@ -72,7 +72,7 @@ impl DeviceMachine {
         self.left.iter().map(|left| i64::from(*left)).sum()
     }
 
-    /// Number of devices that are whole.
+    /// Number of unused devices.
     #[must_use]
     pub fn whole(&self) -> usize {
         self.left.iter().filter(|left| **left == WHOLE).count()
@@ -87,7 +87,7 @@ impl DeviceMachine {
                 >= usize::from(shape.devices)
     }
 
-    /// The fullest devices that a task fits on, the first of equal ones, as a cell chooses.
+    /// Chooses the fullest devices on which a task fits, the first of equal ones, like a cell.
     #[must_use]
     pub fn fullest(&self, shape: &Shape) -> DeviceChoice {
         let mut chosen = DeviceChoice::default();
@@ -99,7 +99,7 @@ impl DeviceMachine {
         chosen
     }
 
-    /// Gives a task its part.
+    /// Allocates a task's request.
     pub fn take(&mut self, shape: &Shape, devices: DeviceChoice) {
         self.cpu_milli -= shape.cpu_milli;
         self.memory_mib -= shape.memory_mib;
@@ -113,7 +113,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Whether it has tasks of this size, and whether it has others.
+    /// Whether it has tasks of this size, and whether it has tasks of other sizes.
     #[must_use]
     pub fn sizes(&self, shape: &Shape) -> (bool, bool) {
         let own = self.sizes[size(shape)] > 0;
@@ -122,7 +122,7 @@ impl DeviceMachine {
     }
 }
 
-/// Shares are one size, whatever the share.
+/// The size of a task; all tasks that share a device have one size.
 fn size(shape: &Shape) -> usize {
     if shape.device_milli < WHOLE { 0 } else { usize::from(shape.devices) }
 }
@@ -138,7 +138,7 @@ impl DeviceChoice {
         self.0 >> device & 1 == 1
     }
 
-    /// This device as well.
+    /// The set with this device added.
     #[must_use]
     pub fn with(self, device: usize) -> DeviceChoice {
         DeviceChoice(self.0 | 1 << device)

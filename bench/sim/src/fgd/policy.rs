@@ -1,7 +1,7 @@
-//! The policies: how well a task would be on a machine, and which devices it gets there.
+//! The policies: the score of a task on a machine, and the devices that it gets there.
 //!
-//! A score is a whole number from 0 to 100, rounded as the published program rounds. Of equal machines the
-//! first in the order of names is taken.
+//! A score is a whole number from 0 to 100, rounded like in the published program. Of machines with equal scores, the
+//! first by name is chosen.
 
 use super::fragments::Shapes;
 use super::machine::{DeviceChoice, DeviceMachine, Shape, WHOLE};
@@ -31,7 +31,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 7] = [
         Policy::Random,
         Policy::DotProd,
@@ -56,7 +56,7 @@ impl Policy {
         })
     }
 
-    /// Score of a machine for a task that fits: more is better. The random policy scores all alike.
+    /// Score of a machine on which a task fits; higher is better. The random policy scores all machines equally.
     #[must_use]
     pub fn score(self, machine: &DeviceMachine, shape: &Shape, shapes: &Shapes) -> i64 {
         match self {
@@ -69,8 +69,8 @@ impl Policy {
         }
     }
 
-    /// The devices that a task gets on a machine. `chance` is drawn by a policy that leaves it to chance: from a
-    /// count of choices it makes one.
+    /// The devices that a task gets on a machine. `chance` returns a random choice out of a number of them, for the
+    /// random policy.
     pub fn devices(
         self,
         machine: &DeviceMachine,
@@ -123,7 +123,7 @@ impl Policy {
         }
         let mut best: Option<(i64, usize)> = None;
         for i in 0..left.len() {
-            // Devices of which as much is left are one choice: the first of them.
+            // Devices with equal free parts are one choice: the first of them.
             if left[i] < shape.device_milli || left[..i].contains(&left[i]) {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// Lost part of a machine in the policy's estimate, with these amounts left of its devices.
+    /// Lost part of a machine by the policy's estimate, if its devices had these free parts.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
@@ -147,10 +147,9 @@ impl Policy {
     }
 }
 
-/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are
-/// filled first. Chosen by experiments: half of it gains the same, twice as much a little less;
-/// with a quarter, a list of only sharing tasks spreads over whole devices, and five percent of the
-/// devices are lost.
+/// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are filled first. Chosen by
+/// experiments: half of it gains as much, and twice as much slightly less; with a quarter, a list of only sharing tasks
+/// spreads over whole devices, and five percent of the devices are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
 /// Score of a change of the lost part: 50 if it stays, 73 if it shrinks by a whole device.
@@ -158,7 +157,7 @@ fn percent(shrinks: f64) -> i64 {
     (100.0 / (1.0 + (-shrinks / 1000.0).exp())) as i64
 }
 
-/// 1 less half the dot product of free amounts and request, as shares of the largest machine.
+/// One minus half the dot product of free amounts and request, as shares of the largest machine.
 fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = machine.cpu_milli as f64 / CPU_MILLI_MAX * (shape.cpu_milli as f64 / CPU_MILLI_MAX);
     let most = DEVICES_MILLI_MAX as f64;
@@ -181,8 +180,8 @@ fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     }
 }
 
-/// From 50 to 100 on devices in use, the less is left of them the better; from 33 to 50 where whole devices must be
-/// taken, the fewer the better; below on machines of which no device is in use, the fewer they have the better.
+/// From 50 to 100 on devices in use, higher with less left of them; from 33 to 50 if whole devices must be used, higher
+/// with fewer; below that on machines without a device in use, higher with fewer devices.
 fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;
@@ -201,7 +200,7 @@ fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     (100 - percent / 10).max(50)
 }
 
-/// 1 less half of each share of the largest machine that would be left.
+/// One minus half of each share of the largest machine that would be left.
 fn best_fit(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = (machine.cpu_milli - shape.cpu_milli) as f64 / CPU_MILLI_MAX;
     let devices = (machine.left_milli() - shape.asked_milli()) as f64 / DEVICES_MILLI_MAX as f64;

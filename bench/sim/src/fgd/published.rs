@@ -1,4 +1,4 @@
-//! The published figures, and the allowed difference of ours.
+//! The published figures, and the tolerance of the comparison.
 
 use super::policy::Policy;
 use super::run::LOADS_PERCENT;
@@ -13,10 +13,10 @@ use std::path::Path;
 pub struct Published(HashMap<(String, String), [f64; LOADS_PERCENT.len()]>);
 
 impl Published {
-    /// Reads the table in a folder of the trace; empty without one.
+    /// Reads the table in a folder of the trace; empty if there is none.
     ///
     /// # Errors
-    /// If the table is at fault.
+    /// If the table is invalid.
     pub fn read(dir: &Path) -> Result<Published, LoadError> {
         let file = dir.join("published_fgd_table.csv");
         if !file.is_file() {
@@ -47,8 +47,8 @@ impl Published {
     }
 }
 
-/// Number of points a mean may be off. Chance alone moves a mean of ten seeds by a tenth of a point or two; the
-/// policies that are defined to the last detail in the publication get half of what the others do.
+/// Tolerance of a mean in percentage points. Random variation of a mean of ten seeds is a tenth of a point or two;
+/// policies that the publication defines completely get half the tolerance of the others.
 #[must_use]
 pub fn tolerance(policy: Policy) -> f64 {
     match policy {

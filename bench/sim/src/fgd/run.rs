@@ -27,13 +27,13 @@ pub struct Run {
 /// State at one load, in percent of all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Part in use.
+    /// Allocated part.
     pub used: f64,
     /// Free part that the next task is expected to be unable to use.
     pub fragment: f64,
 }
 
-/// Score of a shape on a machine, for a version of it; `None` where it does not fit.
+/// Score of a shape on a version of a machine; `None` where it does not fit.
 type Kept = (u32, Option<i64>);
 
 /// Simulates a run: a point for each of [`LOADS_PERCENT`].
@@ -77,7 +77,7 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
             next += 1;
         }
     }
-    // The last load is reached but for a part of a device, or not at all.
+    // The last load is reached except for a part of a device, or not at all.
     points[next..].fill(point(&machines, shapes, used, capacity_milli));
     points
 }
@@ -93,7 +93,7 @@ fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
     best.clear();
     let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
     if among == 1 {
-        // `max_by_key` takes the last of equal ones.
+        // `max_by_key` returns the last of equal ones.
         best.extend(fitting.rev().max_by_key(|(_, score)| *score).map(|(i, _)| i));
         return;
     }

@@ -1,4 +1,4 @@
-//! Scores by hand on small machines, a small run that must not change, and the published means.
+//! Scores computed by hand on small machines, a small run with fixed results, and the published means.
 
 use super::arrivals::{Dice, LOAD_PERCENT_MAX, arrivals};
 use super::fragments::Shapes;
@@ -49,11 +49,11 @@ fn scores_are_those_that_are_worked_out_by_hand() {
     assert_eq!(score(Policy::DotProd, &used, &half, &[]), 98);
     // 1 - (24/128 + 1200/8000) / 2
     assert_eq!(score(Policy::BestFit, &used, &half, &[]), 83);
-    // A device in use with 70 % left; a whole one; none in use.
+    // A device in use with 70 % left; an unused one; a machine without any in use.
     assert_eq!(score(Policy::GpuPacking, &used, &half, &[]), 93);
     assert_eq!(score(Policy::GpuPacking, &used, &shape(1, 1, 1000), &[]), 49);
     assert_eq!(score(Policy::GpuPacking, &machine(&[1000, 1000]), &half, &[]), 31);
-    // 25 * 6300 / 8000 = 19; only shares came.
+    // 25 * 6300 / 8000 = 19; only sharing tasks were placed.
     assert_eq!(score(Policy::GpuClustering, &used, &half, &[]), 94);
     assert_eq!(score(Policy::GpuClustering, &used, &shape(1, 1, 1000), &[]), 19);
     assert_eq!(score(Policy::GpuClustering, &machine(&[1000]), &half, &[]), 46);
@@ -69,14 +69,14 @@ fn scores_are_those_that_are_worked_out_by_hand() {
 fn a_fragment_is_what_the_next_task_cannot_use() {
     let (whole, half, none) = (shape(1000, 1, 1000), shape(1000, 1, 500), shape(1000, 0, 0));
     let shapes = Shapes::of(&[whole, half, half, none]);
-    // Half fit on 1000 only, 300 is lost; whole likewise; none uses no device.
+    // Half fits only on 1000, so 300 is lost; whole likewise; none uses no device.
     let machine = machine(&[1000, 300]);
     let expected = 0.25 * 300.0 + 0.5 * 300.0 + 0.25 * 1300.0;
     assert!((shapes.fragment(&machine) - expected).abs() < 1e-9);
-    // Without processors all is lost, whoever comes.
+    // Without processors everything is lost.
     assert!((shapes.fragment_of(0, 0, &[1000, 300]) - 1300.0).abs() < 1e-9);
     assert_eq!(shapes.fragment_of(32_000, 0, &[0, 0]), 0.0);
-    // What is rarer than one in twenty is not expected.
+    // Shapes rarer than one in twenty are ignored.
     let mut list = vec![half; 96];
     list.extend([whole; 4]);
     assert_eq!(Shapes::of(&list).fragment_of(32_000, 0, &[500]), 0.0);
@@ -92,12 +92,12 @@ fn the_gradient_takes_the_device_that_leaves_least_unusable() {
             unreachable!("nothing is left to chance")
         })
     };
-    // 900 becomes 600, of use to both; 600 would become 300.
+    // 900 becomes 600, which is useful to both; 600 would become 300.
     assert_eq!(devices(Policy::BestFit), DeviceChoice::default().with(1));
     assert_eq!(devices(Policy::Fgd), DeviceChoice::default().with(0));
     // Nothing was a fragment before, and nothing is after: 100 * sigmoid(0).
     assert_eq!(score(Policy::Fgd, &machine, &list[0], &list), 50);
-    // On one with 600 alone, half of what is left is a fragment for half of the tasks: -150.
+    // On one with 600 alone, half of the rest is a fragment for half of the tasks: -150.
     assert_eq!(score(Policy::Fgd, &self::machine(&[600]), &list[0], &list), 46);
 }
 
@@ -108,7 +108,7 @@ fn idle_share(likely: f64) -> f64 {
 
 #[test]
 fn what_is_seldom_of_use_lies_idle_less_than_what_never_is() {
-    // One in four asks for half a device; the others for two whole ones, which the machine does not have.
+    // One task in four requests half a device; the others two whole ones, which the machine does not have.
     let half = shape(1000, 1, 500);
     let list = [half, shape(1000, 2, 1000), shape(1000, 2, 1000), shape(1000, 0, 0)];
     let shapes = Shapes::of(&list);
@@ -116,11 +116,11 @@ fn what_is_seldom_of_use_lies_idle_less_than_what_never_is() {
     let idle = |machine: &DeviceMachine, left: &[i16]| shapes.ahead().idle_of(machine, left);
     let expected = 1000.0 * idle_share(0.25) + 300.0;
     assert!((shapes.ahead().idle(&machine) - expected).abs() < 1e-9);
-    // With two whole devices three in four can use them, and still nobody can use 300.
+    // With two whole devices three in four can use them, and still none can use 300.
     let expected = 2000.0 * idle_share(0.75) + 300.0;
     assert!((idle(&machine, &[1000, 300, 1000]) - expected).abs() < 1e-9);
     assert_eq!(idle(&machine, &[0, 0, 0]), 0.0);
-    // Processors, memory and the model: where one is wanting, nobody can use anything.
+    // Without enough processors or memory, or with another model, no task can use anything.
     let mut wanting = [machine.clone(), machine.clone()];
     wanting[0].cpu_milli = 999;
     wanting[1].memory_mib = 0;
@@ -141,7 +141,7 @@ fn no_shape_is_too_rare_to_be_looked_ahead_for() {
 
 #[test]
 fn the_sum_over_tasks_ahead_is_the_closed_one() {
-    // N is geometric with a mean of 50: the chance that none of N tasks can use a device, summed.
+    // N is geometric with a mean of 50: the probability that none of N tasks can use a device, summed.
     for likely in [0.0, 0.02, 0.5, 1.0_f64] {
         let more = 1.0 - 1.0 / 50.0_f64;
         let none = |n: i32| more.powi(n - 1) / 50.0 * (1.0 - likely).powi(n);
@@ -152,7 +152,8 @@ fn the_sum_over_tasks_ahead_is_the_closed_one() {
 
 #[test]
 fn looking_ahead_keeps_memory_where_devices_are_left() {
-    // Every task wants memory. Two machines, equal but for it: the one where the rest of the device would have none is spared.
+    // Every task needs memory. Of two machines that differ only in memory, the one where the rest of the device would
+    // have none is avoided.
     let task = Shape { memory_mib: 600, ..shape(1000, 1, 500) };
     let list = [task];
     let (short, mut ample) = (machine(&[1000]), machine(&[1000]));
@@ -265,7 +266,7 @@ fn lists_are_read_and_their_faults_told() {
     }
 }
 
-/// The folder of the trace, or `None` (said aloud) where it is not at hand.
+/// The folder of the trace, or `None` with a message if it is missing.
 fn data() -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
@@ -290,7 +291,7 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
         let points = run(&input, &shapes, Run { policy, seed: 0, among: 1 });
         let theirs = published.used("default", policy).expect("the list was published");
         for (point, theirs) in points.iter().zip(theirs) {
-            // One seed is further off than a mean of ten: up to three deviations of half a point.
+            // One seed deviates more than a mean of ten: up to three deviations of half a point.
             let near = (point.used - theirs).abs() < tolerance(policy) + 1.0;
             assert!(near, "{policy:?}: {points:?}, published are {theirs}");
         }
@@ -300,7 +301,8 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
 #[test]
 fn looking_ahead_packs_more_than_the_gradient() {
     let Some(dir) = data() else { return };
-    // Where all tasks share devices it gains least beside its deviation; spread over whole devices they would lose five points.
+    // If all tasks share devices, it gains least relative to its deviation; spread over whole devices they would lose
+    // five points.
     for list in ["default", "gpushare100"] {
         let input = Input::read(&machines_file(&dir), &tasks_file(&dir, list)).unwrap();
         let shapes = Shapes::of(&input.tasks);

@@ -64,7 +64,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
     }
 }
 
-/// Result of one of the ways.
+/// Results of one mode.
 fn of_mode(all: &[Found], mode: usize) -> &[Found] {
     &all[mode * DECISIONS_S.len()..][..DECISIONS_S.len()]
 }
@@ -94,7 +94,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     [(format!("fig14-conflicts{ending}"), conflicts), (format!("fig14-busyness{ending}"), busy)]
 }
 
-/// Conflicts by one of the ways over all decision times: few transactions of a single one conflict.
+/// Conflicts of one mode over all decision times, because at a single one few transactions conflict.
 fn over_times(all: &[Found], mode: usize) -> f64 {
     of_mode(all, mode).iter().map(|found| found.service.conflicts).sum()
 }

@@ -1,5 +1,5 @@
-//! Time for which jobs wait, and how busy schedulers are, when decisions on service jobs take longer: one scheduler for all,
-//! one with a quick path for batch jobs, and two that share the cell's state.
+//! Waits of jobs and busyness of schedulers when decisions on service jobs take longer: with one scheduler for all, one
+//! with a fast path for batch jobs, and two that share the cell's state.
 
 use super::runs::{CellPair, CellSize, Found, SHARED, Setting, USUAL};
 use super::{DECISIONS_S, OBJECTIVE_S, TWO_CELLS, check, check_on, figure, line, pairs, table};
@@ -90,7 +90,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
             &|found| drawn(found.service.wait_s),
         ));
         busyness = busyness.line(of("batch", Style::Solid, &|found| found.batch.busy));
-        // One scheduler is as busy for either kind.
+        // A single scheduler is equally busy for both kinds.
         if *name == "shared state" {
             busyness = busyness.line(of("service", Style::Dashed, &|found| found.service.busy));
         }
@@ -104,7 +104,7 @@ fn checks(cell: &str, all: &[Found]) -> Vec<Check> {
     let check = |claim: &str, holds, found| check_on(cell, claim, holds, found);
     let at = |job_s: f64| DECISIONS_S.iter().position(|swept| *swept == job_s).unwrap_or(0);
     let (one, three, thirty) = (at(1.0), at(3.0), at(30.0));
-    // What a job adds to the busyness of the scheduler, between two decision times.
+    // The busyness that a job adds, between two decision times.
     let slope = |from: usize, to: usize| {
         (single[to].batch.busy - single[from].batch.busy) / (DECISIONS_S[to] - DECISIONS_S[from])
     };
@@ -204,5 +204,5 @@ pub(super) fn of_tasks(lab: &CellPair) -> Section {
     }
 }
 
-/// Decision times of a task that are swept, in seconds.
+/// Swept decision times of a task, in seconds.
 const TASKS_S: [f64; 4] = [0.001, 0.01, 0.1, 1.0];

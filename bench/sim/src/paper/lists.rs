@@ -1,9 +1,9 @@
-//! Job lists for the experiments, so that they need no trace: cells as the paper describes them.
+//! Generated job lists for the experiments, so that they need no trace: cells as the paper describes them.
 //!
-//! More than four fifths of the jobs are batch jobs, most of the resources are with service jobs, a prefill takes
-//! 60 % of the processors and never ends. Jobs come at random (exponential gaps), most batch jobs have one task and few
-//! have hundreds, run times are lognormal, requests exponential. The numbers are fitted to public job lists that were
-//! made for the same simulator (cells of 2,000 and of 10,000 machines of 4 cores and 16 GB).
+//! More than four fifths of the jobs are batch jobs; service jobs have most of the resources; a prefill has 60 % of the
+//! processors and never ends. Jobs arrive at random (exponential gaps), most batch jobs have one task and few have
+//! hundreds, run times are lognormal, requests exponential. The numbers are fitted to public job lists made for the
+//! same simulator (cells of 2,000 and of 10,000 machines of 4 cores and 16 GB).
 
 use crate::compat::JobList;
 use crate::engine::{Job, Kind};
@@ -25,11 +25,11 @@ struct Sort {
     kind: Kind,
     /// Mean seconds between two arrivals.
     gap_s: f64,
-    /// The median of their run times and the sigma of the logarithm, and the least, in seconds.
+    /// Run times in seconds: the median, the sigma of the logarithm, and the minimum.
     run_s: (f64, f64, f64),
     /// The mean request: cores and GB.
     request: [f64; 2],
-    /// Number of tasks: the share of the jobs, and from how many to how many, evenly over the logarithm.
+    /// Numbers of tasks: the share of the jobs, with the bounds of a range that is uniform in the logarithm.
     tasks: &'static [(f64, f64, f64)],
 }
 
@@ -98,7 +98,7 @@ impl Dice {
         Dice(Pcg64::seed_from_u64(seed.wrapping_mul(4).wrapping_add(stream)))
     }
 
-    /// Evenly from 0 to 1, without 1.
+    /// Uniform from 0 to 1, without 1.
     pub(super) fn even(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! More batch jobs than usual: the saturation of one scheduler, and the gain of several.
+//! A higher load of batch jobs: the saturation of one scheduler, and the gain of several.
 
 use super::runs::{CellPair, CellSize, Found, LOADS, SHARED, Setting};
 use super::{TWO_CELLS, check, check_on, figure, line, pairs, table};
@@ -6,7 +6,7 @@ use crate::engine::DecisionTime;
 use crate::page::{Check, Section};
 use crate::plot::{Axis, Plot, Style};
 
-/// A second a job: on a cell of this size, a scheduler then is a quarter busy by the usual load.
+/// A second per job: on a cell of this size, a scheduler is then a quarter busy at the usual load.
 const SLOW: DecisionTime = DecisionTime { job_s: 1.0, task_s: 0.005 };
 const LOAD: &str = "batch jobs, as a multiple of the usual number";
 
@@ -62,7 +62,7 @@ pub(super) fn saturation(lab: &CellPair) -> Section {
     }
 }
 
-/// Number of batch schedulers are compared.
+/// Compared numbers of batch schedulers.
 const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Compared loads.
 const COMPARED: [u32; 3] = [1, 2, 4];

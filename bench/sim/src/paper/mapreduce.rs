@@ -17,13 +17,12 @@ use rayon::prelude::*;
 mod assumed {
     /// Batch jobs per MapReduce job: about a fifth of the jobs at Google, by the paper.
     pub(super) const ONE_IN: f64 = 5.0;
-    /// Requested numbers of workers: the paper names these peaks, but not their heights. Cumulative
-    /// share of the jobs, and the number.
+    /// Requested numbers of workers, as cumulative share of the jobs and the number. The paper names these peaks, but
+    /// not their heights.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Activities per requested worker are lognormal: mean and deviation of the logarithm. With
-    /// unlimited room 60 % of the jobs have more activities than workers, and one in five at least
-    /// 3.5 times as many: so the paper's unbounded gains are an input, and the result is the part
-    /// that a cell and a rule leave.
+    /// Activities per requested worker are lognormal, with this mean and deviation of the logarithm. With unlimited
+    /// resources 60 % of the jobs have more activities than workers, and one in five at least 3.5 times as many. So the
+    /// paper's unbounded gains are an input; the result is the part of them that a cell and a rule allow.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 
@@ -159,13 +158,13 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
         Axis::share("share of the jobs"),
     );
     for ((name, _), ran) in RULES.iter().zip(ran).skip(1) {
-        // A hundred steps are as many as can be seen.
+        // More than a hundred steps are not visible.
         let points = (0..=100).map(|percent| {
             let share = f64::from(percent) / 100.0;
             (ran.percentile(share).min(MOST_DRAWN), share)
         });
         let mut points: Vec<(f64, f64)> = points.collect();
-        // Steps go up where the next value begins: of equal values the last share counts.
+        // Steps rise where the next value begins, so of equal values the last share counts.
         points.dedup_by(|next, kept| {
             let equal = next.0 == kept.0;
             kept.1 = if equal { next.1 } else { kept.1 };
@@ -176,7 +175,7 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
     plot
 }
 
-/// The largest speed-up that is drawn.
+/// The largest plotted speed-up.
 const MOST_DRAWN: f64 = 30.0;
 
 /// Figure 16 of a cell: its allocation over the day, as means of ten minutes.

@@ -25,7 +25,7 @@ use crate::plot::Line;
 pub struct Experiment {
     /// Name of its section: the first of its figures.
     pub name: &'static str,
-    /// The figures of the paper that it shows; the command line knows it by each.
+    /// The figures of the paper that it repeats; each is a name on the command line.
     pub figures: &'static [&'static str],
     /// Title.
     pub title: &'static str,
@@ -37,9 +37,9 @@ pub struct Experiment {
 /// Cells of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// The job lists that every lab has.
+    /// Job lists, which are always available.
     Lists,
-    /// Google's trace of May 2011, which a lab may have.
+    /// Google's trace of May 2011, which is optional.
     Trace,
 }
 
@@ -103,7 +103,7 @@ pub const ALL: [Experiment; 8] = [
     },
 ];
 
-/// The figures that are not repeated, and why not.
+/// The figures that are not repeated, with the reason.
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (&["fig1"], "it is a drawing of the architectures: docs/sim.md tells what each is"),
     (
@@ -136,10 +136,10 @@ pub fn figures() -> Vec<&'static str> {
 }
 
 impl Experiment {
-    /// The experiment for the figure of this name.
+    /// The experiment with a figure of this name.
     ///
     /// # Errors
-    /// If there is none; the text says why.
+    /// If there is none, with the reason.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));
@@ -177,18 +177,18 @@ pub fn report(lab: &CellPair, sections: Vec<Section>) -> Page {
     }
 }
 
-/// Decision times of a job that are swept, in seconds: 10 ms to 100 s.
+/// Swept decision times of a job, in seconds: 10 ms to 100 s.
 const DECISIONS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
 /// Acceptable wait by the paper.
 const OBJECTIVE_S: f64 = 30.0;
 
-/// Expectation, and the figures that support it.
+/// An expectation with the figures behind it.
 fn check(claim: &str, holds: bool, found: String) -> Check {
     Check { claim: claim.to_owned(), holds, found }
 }
 
-/// Expectation for one of two cells.
+/// An expectation for one of two cells.
 fn check_on(cell: &str, claim: &str, holds: bool, found: String) -> Check {
     check(&format!("{claim} ({cell} cell)"), holds, found)
 }

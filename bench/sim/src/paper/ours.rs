@@ -1,5 +1,5 @@
-//! The paper's points on the shipped cell. Job lists and decision times are those of the reference;
-//! placement and conflict detection are Omega's.
+//! The paper's points on the shipped cell. Job lists and decision times are those of the reference; placement and
+//! conflict checks are Omega's.
 
 use super::runs::{Found, Group, Setting, figures};
 use crate::compat::{Architecture, JobList};
@@ -73,7 +73,7 @@ pub(super) fn workload(
     }
 }
 
-/// An amount in whole units, rounded up; what floats add to a whole number is not counted.
+/// An amount in whole units, rounded up except for the rounding errors of floats.
 fn amount(of: f64, unit: f64) -> u64 {
     ((of * unit - 1e-6).ceil().max(1.0) as u64).min(AMOUNT_MAX)
 }

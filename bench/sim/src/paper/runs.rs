@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A cell to experiment on.
+/// Size of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellSize {
     /// 2,000 machines for a day.
@@ -50,7 +50,7 @@ pub(super) const fn shared(check: ConflictCheck, granularity: Granularity) -> Ar
     Architecture::SharedState(Judgement { check, granularity })
 }
 
-/// The decision time of the paper where none is swept: 0.1 s a job, 5 ms a task.
+/// The paper's decision time where none is swept: 0.1 s per job, 5 ms per task.
 pub(super) const USUAL: DecisionTime = DecisionTime { job_s: 0.1, task_s: 0.005 };
 
 /// Setting of a run.
@@ -66,7 +66,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The usual, by this architecture.
+    /// The usual settings with this architecture.
     pub(super) const fn of(architecture: Architecture) -> Setting {
         Setting {
             cell: CellSize::Medium,
@@ -79,22 +79,22 @@ impl Setting {
     }
 }
 
-/// Result of each kind of job.
+/// Results of each kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) batch: Group,
     pub(super) service: Group,
 }
 
-/// Result of one kind of job.
+/// Results of one kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// The share of the time that a scheduler decides.
+    /// Share of the time in which a scheduler decides.
     pub(super) busy: f64,
-    /// Seconds from the submission of a job to the first decision about it: mean, and 90th percentile.
+    /// Seconds from the submission of a job to its first decision: mean, and 90th percentile.
     pub(super) wait_s: f64,
     pub(super) wait_p90_s: f64,
-    /// Transactions with a conflict for each without one.
+    /// Ratio of transactions with a conflict to those without.
     pub(super) conflicts: f64,
     /// Abandoned jobs.
     pub(super) abandoned: f64,
@@ -102,7 +102,7 @@ pub(super) struct Group {
     pub(super) placed: f64,
 }
 
-/// Result of the same points on two cells.
+/// Results of the same points on two cells.
 pub(super) struct Both {
     /// On the cell of the reference simulator.
     pub(super) reference: Vec<Found>,
@@ -148,7 +148,7 @@ impl CellPair {
     /// The lists of a folder where it has them, and generated ones for other loads.
     ///
     /// # Errors
-    /// If a list is missing or at fault: which, where and how.
+    /// If a list is missing or invalid, with the place.
     pub fn of_files(dir: &Path, seed: u64) -> Result<CellPair, LoadError> {
         let mut lab = CellPair::generated(seed);
         for (file, name) in FILES {
@@ -158,10 +158,10 @@ impl CellPair {
         Ok(lab)
     }
 
-    /// With the jobs of Google's trace of May 2011, from a folder.
+    /// Returns `self` with the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    /// If a file is missing or invalid; the text names the file and the place.
+    /// If a file is missing or invalid, with the place.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;
         Ok(CellPair { trace: Some(trace), ..self })
@@ -261,7 +261,7 @@ impl CellPair {
 /// The loads of batch jobs for which a large cell has lists.
 pub(super) const LOADS: [u32; 6] = [1, 2, 3, 4, 5, 6];
 
-/// The files of the reference's lists, and what they are here.
+/// The files of the reference's lists, with their use here.
 const FILES: [(&str, &str); 7] = [
     ("M_batch", "M-batch-1"),
     ("M_service", "M-service"),

@@ -1,8 +1,8 @@
-//! Batch jobs divided among several schedulers, on a real trace (Figure 13): the arrivals of a week
-//! of Google's cell of May 2011.
+//! Batch jobs divided among several schedulers, on a real trace (Figure 13): the arrivals of a week of Google's cell of
+//! May 2011.
 //!
-//! The public list of this length has neither tasks nor requests. So it shows until when schedulers
-//! keep up with the jobs of a real cell, with its bursts; not how often they conflict.
+//! The public list of this length has neither tasks nor requests. So it shows up to which decision time schedulers keep
+//! up with the jobs of a real cell, with its bursts, but not how often they conflict.
 
 use super::runs::{CellPair, USUAL};
 use super::{OBJECTIVE_S, check, figure, line, table};
@@ -17,18 +17,18 @@ use rayon::prelude::*;
 
 /// Number of schedulers that share the batch jobs.
 const SCHEDULERS: [u32; 2] = [1, 3];
-/// Decision times of a batch job that are swept, in seconds.
+/// Swept decision times of a batch job, in seconds.
 const DECISIONS_S: [f64; 11] = [0.1, 0.3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0, 15.0, 20.0];
-/// As long as in the paper.
+/// Length of the run, as in the paper.
 const WEEK_S: f64 = 7.0 * 86_400.0;
 /// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.1;
 
-/// Result of the batch schedulers of a run.
+/// Results of the batch schedulers of a run.
 struct Ran {
     /// Mean busyness.
     busy: f64,
-    /// The mean wait of all jobs, and the longest 90th percentile of a scheduler, in seconds.
+    /// The mean wait of all jobs, and the highest 90th percentile of a scheduler, in seconds.
     wait_s: f64,
     wait_p90_s: f64,
 }
@@ -110,7 +110,7 @@ fn saturated_s(ran: &[Ran]) -> f64 {
     DECISIONS_S[last] / ran[last].busy
 }
 
-/// The longest decision time with which the mean wait keeps the objective, by its number.
+/// The position of the longest decision time at which the mean wait meets the objective.
 fn kept(ran: &[Ran]) -> usize {
     ran.iter().take_while(|ran| ran.wait_s <= OBJECTIVE_S).count().saturating_sub(1)
 }

@@ -5,12 +5,12 @@
 
 use crate::engine::Sizing;
 
-/// Number of workers a job has.
+/// Rule for the number of workers of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workers {
     /// As many as requested.
     AsAsked,
-    /// As many as have work and find room.
+    /// As many as have work and fit.
     MaxParallelism,
     /// As many as have work, while less than a percentage of the cell is used.
     GlobalCap(u8),
@@ -21,16 +21,16 @@ pub(super) enum Workers {
 /// A MapReduce job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapReduce {
-    /// Number of activities it has: its workers never need to be more.
+    /// Number of its activities, the maximum useful number of workers.
     pub(super) activities: u32,
     /// Resources of one worker as a share of the cell: processors and memory.
     pub(super) share: [f64; 2],
 }
 
-/// A rule, and the jobs that it is for.
+/// A rule with its jobs.
 pub(super) struct SizeByIdle<'a> {
     pub(super) workers: Workers,
-    /// By job number; `None` is no MapReduce job, and keeps its requested tasks.
+    /// By job number; `None` is another kind of job, which keeps its requested tasks.
     pub(super) jobs: &'a [Option<MapReduce>],
 }
 

@@ -1,7 +1,7 @@
 //! Layout of a plot.
 //!
-//! From above: the title, the legend in as many rows as it needs, the frame with grid and lines, the labels
-//! of the ticks, the label of the axis.
+//! From the top: the title, the legend in as many rows as needed, the frame with grid and lines, the tick labels, the
+//! axis label.
 
 use super::scale::Ruler;
 use super::{Align, COLOURS, Ink, Line, Plot, Point, Scene, Shape, Style};
@@ -11,13 +11,13 @@ const FRAME_HEIGHT: f64 = 300.0;
 const MARGIN: f64 = 16.0;
 const TITLE: f64 = 15.0;
 const LABEL: f64 = 12.0;
-/// A letter's width by its height, on average and rounded up: layouts need no font.
+/// Average ratio of a letter's width to its height, rounded up, so that layouts need no font.
 const LETTER: f64 = 0.56;
-/// Number of points up to which lines have dots.
+/// Maximum number of points of a line with dots.
 const DOTS_MAX: usize = 40;
-/// A legend entry's sample of its line.
+/// Length of a line's sample in the legend.
 const SAMPLE: f64 = 22.0;
-/// Half of the bar at either end of a whisker.
+/// Half of the width of a whisker's end.
 const CAP: f64 = 3.5;
 
 /// The rectangle of the lines, and its axes.
@@ -58,7 +58,7 @@ pub(super) fn scene(plot: &Plot) -> Scene {
             shapes.push(text(at, &guide.name, Ink::Soft, LABEL, Align::Start));
         }
     }
-    // Below all lines: they tell less.
+    // Guides are drawn below all lines.
     for (index, line) in plot.lines.iter().enumerate() {
         whiskers(line, look(index, line).0, &frame, &mut shapes);
     }
@@ -81,17 +81,17 @@ pub(super) fn scene(plot: &Plot) -> Scene {
 }
 
 impl Frame {
-    /// Horizontal position of a place on the axis.
+    /// Horizontal coordinate of a position on the axis.
     fn across(&self, place: f64) -> f64 {
         self.left + place * (self.right - self.left)
     }
 
-    /// Vertical position of a place on the axis.
+    /// Vertical coordinate of a position on the axis.
     fn height(&self, place: f64) -> f64 {
         self.bottom - place * (self.bottom - self.top)
     }
 
-    /// Position of a point; `None` outside of the axes.
+    /// Coordinates of a point; `None` outside of the axes.
     fn point(&self, (x, y): &Point) -> Option<Point> {
         Some((self.across(self.x.place(*x)?), self.height(self.y.place(*y)?)))
     }
@@ -135,7 +135,7 @@ fn axes(plot: &Plot, frame: &Frame, shapes: &mut Vec<Shape>) {
     });
 }
 
-/// The names of the lines, in rows; where the last row ends.
+/// Adds the names of the lines, in rows. Returns the end of the last row.
 fn legend(plot: &Plot, top: f64, shapes: &mut Vec<Shape>) -> f64 {
     if plot.lines.iter().all(|line| line.name.is_empty()) {
         return top;
@@ -160,7 +160,7 @@ fn legend(plot: &Plot, top: f64, shapes: &mut Vec<Shape>) -> f64 {
     row
 }
 
-/// A line, broken where a point has no place.
+/// A line, broken at points outside of the axes.
 fn draw(line: &Line, (ink, dashes): (Ink, bool), frame: &Frame, shapes: &mut Vec<Shape>) {
     let placed: Vec<Option<Point>> = line.points.iter().map(|point| frame.point(point)).collect();
     let dots =
@@ -198,7 +198,7 @@ fn whiskers(line: &Line, ink: Ink, frame: &Frame, shapes: &mut Vec<Shape>) {
     }
 }
 
-/// Level until the next point, then up or down to it.
+/// The steps of a line: level until the next point, then vertical.
 fn stairs(points: &[Point]) -> Vec<Point> {
     let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
     corners.chain(points.last().copied()).collect()
@@ -223,7 +223,7 @@ mod tests {
             Shape::Path { points, ink: Ink::Line(_), .. } => Some(points),
             _ => None,
         };
-        // The first is the sample in the legend.
+        // The first one is the sample in the legend.
         scene(plot).shapes.into_iter().filter_map(line).skip(1).collect()
     }
 

@@ -1,12 +1,12 @@
-//! Plots of results: lines over an axis, as SVG for documents and pages and as PNG for everything else.
+//! Plots of results: lines over an axis, as SVG for documents and pages, and as PNG for other uses.
 //!
 //! ```text
-//!   Plot ──layout.rs──▶ shapes ──svg.rs──▶ SVG, its colours by the reader's light or dark
+//!   Plot ──layout.rs──▶ shapes ──svg.rs──▶ SVG, with colours for light and dark themes
 //!     scale.rs: ticks           └─png.rs──▶ PNG, light
 //! ```
 //!
-//! A plot is plain data, laid out once; both outputs show the same shapes. Same data, same bytes: nothing
-//! here depends on the machine, as the letters of a PNG are those of a font that comes with the program.
+//! A plot is plain data, laid out once, so both outputs show the same shapes. Equal data give equal bytes on any
+//! machine: the letters of a PNG come from a built-in font.
 
 mod layout;
 mod png;
@@ -15,10 +15,10 @@ mod svg;
 
 pub(crate) use svg::escape;
 
-/// Number of colours lines that have before they begin again, with another dash.
+/// Number of line colours; further lines reuse them with another dash pattern.
 const COLOURS: usize = 8;
 
-/// Some lines over two axes.
+/// Lines over two axes.
 #[derive(Clone, Debug, Default)]
 pub struct Plot {
     /// Heading.
@@ -29,7 +29,7 @@ pub struct Plot {
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
-    /// Heights to compare the lines with, such as an objective.
+    /// Horizontal reference lines, such as an objective.
     pub guides: Vec<Guide>,
 }
 
@@ -42,26 +42,26 @@ pub struct Axis {
     pub scale: Scale,
     /// Unit of its numbers.
     pub unit: Unit,
-    /// The axis starts here or lower; a logarithmic axis cuts off lower values.
+    /// The axis starts at this value or lower; a logarithmic axis cuts off lower values.
     pub least: Option<f64>,
-    /// The axis ends here or higher.
+    /// The axis ends at this value or higher.
     pub most: Option<f64>,
 }
 
 /// Spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal steps are equally long.
+    /// Equal differences have equal lengths.
     #[default]
     Linear,
-    /// Equal factors are equally long. Values of zero and less have no place, and are left out.
+    /// Equal ratios have equal lengths. Values of zero and less are left out.
     Log,
 }
 
 /// Unit of the numbers of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Linear.
+    /// Plain numbers.
     #[default]
     Number,
     /// Shares of one, shown as percentages.
@@ -75,12 +75,11 @@ pub struct Line {
     pub name: String,
     /// Points, ascending by x. NaN is omitted and breaks the line.
     pub points: Vec<(f64, f64)>,
-    /// Range of each point that is a mean, drawn as a whisker. Empty, or one for each point.
+    /// Range of each point that is a mean, drawn as a whisker. Empty, or one per point.
     pub spread: Vec<(f64, f64)>,
     /// Style of the line.
     pub style: Style,
-    /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
-    /// line has its own.
+    /// Lines of one group have one colour; without a group, every line has its own.
     pub colour: Option<usize>,
 }
 
@@ -92,18 +91,18 @@ pub enum Style {
     Solid,
     /// A dashed line: a reference to compare with.
     Dashed,
-    /// Level until the next point, as a distribution is.
+    /// Level until the next point, for distributions.
     Steps,
     /// The points alone.
     Dots,
 }
 
-/// A height to compare with.
+/// A horizontal reference line.
 #[derive(Clone, Debug)]
 pub struct Guide {
     /// Position on the y axis.
     pub at: f64,
-    /// Kind, written above it.
+    /// Its label.
     pub name: String,
 }
 
@@ -134,7 +133,7 @@ impl Plot {
         svg::render(&layout::scene(self))
     }
 
-    /// Converts to a PNG of two pixels a unit, 1,440 wide.
+    /// Converts to a PNG with two pixels per unit, 1,440 wide.
     #[must_use]
     pub fn png(&self) -> Vec<u8> {
         png::render(&layout::scene(self))
@@ -142,13 +141,13 @@ impl Plot {
 }
 
 impl Axis {
-    /// An axis of equal steps.
+    /// A linear axis.
     #[must_use]
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
-    /// An axis of equal factors.
+    /// A logarithmic axis.
     #[must_use]
     pub fn log(label: impl Into<String>) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label) }
@@ -162,7 +161,7 @@ impl Axis {
 }
 
 impl Line {
-    /// A solid line of its own colour.
+    /// A solid line with a colour of its own.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), points, ..Line::default() }
@@ -192,7 +191,7 @@ impl Line {
 struct Scene {
     width: f64,
     height: f64,
-    /// Text for readers who cannot see it.
+    /// Text for readers who cannot see the plot.
     description: String,
     shapes: Vec<Shape>,
 }
@@ -200,13 +199,13 @@ struct Scene {
 /// Colour of a shape; its value depends on the light or dark theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ink {
-    /// Text that matters.
+    /// Important text.
     Strong,
     /// Labels.
     Soft,
     /// The grid.
     Faint,
-    /// The line of this number.
+    /// The line with this number.
     Line(usize),
 }
 

@@ -1,5 +1,4 @@
-//! A scene as PNG, for those who cannot take SVG: light, two pixels a unit, letters of a font that is
-//! compiled in, because a machine may have none.
+//! A scene as PNG, for uses without SVG: light, two pixels per unit, with letters of a built-in font.
 
 use super::{Align, Ink, Point, Scene, Shape};
 use tiny_skia::{
@@ -8,17 +7,17 @@ use tiny_skia::{
 };
 use ttf_parser::{Face, OutlineBuilder};
 
-/// Pixels a unit.
+/// Pixels per unit.
 const SCALE: f32 = 2.0;
 
-/// The colours of lines, as in `svg.rs` by light.
+/// The colours of lines, as in the light theme of `svg.rs`.
 const LINES: [u32; 8] =
     [0x1f_66c1, 0xc2_560a, 0x0b_8068, 0x8a_3fb0, 0x8a_6a00, 0xc2_286f, 0x5c_6675, 0x3b_3fa8];
 
 pub(super) fn render(scene: &Scene) -> Vec<u8> {
     let [width, height] =
         [scene.width, scene.height].map(|units| (units as f32 * SCALE).ceil() as u32);
-    // A scene has a size, and one of these sizes can be had and written.
+    // A scene has a non-zero size, which can be allocated and encoded.
     let Some(mut pixels) = Pixmap::new(width.max(1), height.max(1)) else { return Vec::new() };
     pixels.fill(Color::WHITE);
     let face = Face::parse(epaint_default_fonts::UBUNTU_LIGHT, 0).ok();
@@ -58,7 +57,7 @@ fn draw(shape: &Shape, face: Option<&Face>, pixels: &mut Pixmap) {
                 Align::End => -width * zoom,
             };
             let Some(path) = outline.finish() else { return };
-            // Fonts have their zero on the line and grow upwards.
+            // Fonts have their origin on the baseline, with the vertical axis upwards.
             let turn = if *turned { Transform::from_rotate(-90.0) } else { Transform::identity() };
             let place = Transform::from_scale(zoom, -zoom)
                 .post_translate(start, 0.0)
@@ -96,7 +95,7 @@ fn paint(ink: Ink) -> Paint<'static> {
     paint
 }
 
-/// The outlines of a text, side by side, in the font's own units.
+/// The outlines of a text's letters, in the font's units.
 struct Letters {
     outline: PathBuilder,
     width: f32,
@@ -109,7 +108,7 @@ impl Letters {
             let Some(glyph) = face.glyph_index(c).or_else(|| face.glyph_index('?')) else {
                 continue;
             };
-            // A blank has no outline, but its width.
+            // A blank has a width but no outline.
             let _ = face.outline_glyph(glyph, &mut letters);
             letters.width += f32::from(face.glyph_hor_advance(glyph).unwrap_or(0));
         }

@@ -2,7 +2,7 @@
 
 use super::{Axis, Scale, Unit};
 
-/// An axis whose ends are known.
+/// An axis with known ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ruler {
     scale: Scale,
@@ -30,7 +30,7 @@ impl Ruler {
         }
     }
 
-    /// Round ends around these values. Values that begin near zero begin at zero.
+    /// Round ends around these values, starting at zero for values near zero.
     fn linear(axis: &Axis, low: f64, high: f64) -> Ruler {
         let low = if low > 0.0 && low < 0.5 * high { 0.0 } else { low };
         let (low, high) = if low < high { (low, high) } else { (low.min(0.0), low.max(0.0) + 1.0) };
@@ -46,7 +46,7 @@ impl Ruler {
         Ruler { scale: Scale::Linear, low, high, ticks: (0..=steps as u32).map(tick).collect() }
     }
 
-    /// Ends at powers of ten, or at 1, 2 and 5 times one where less than two decades are spanned.
+    /// Ends at powers of ten, or at 1, 2 and 5 times a power if less than two decades are spanned.
     fn log(axis: &Axis, low: f64, high: f64) -> Ruler {
         let high = high.max(low * 1.000_001);
         let decades = (high / low).log10();
@@ -58,7 +58,7 @@ impl Ruler {
         let to = all.iter().position(|&tick| tick >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
         let ticks = &all[from..=to.max(from + 1).min(all.len() - 1)];
         let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
-        // More than eight labels stand too close.
+        // More than eight labels are too close together.
         let every = ticks.len().div_ceil(8);
         let span = (high / low).log10();
         let tick = |&value: &f64| ((value / low).log10() / span, label(value, axis.unit));
@@ -80,7 +80,7 @@ impl Ruler {
     }
 }
 
-/// The least of 1, 2, 2.5 and 5 times a power of ten that is not below `rough`.
+/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `rough`.
 fn round_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|f| f * power >= rough * (1.0 - 1e-9));
@@ -95,7 +95,7 @@ fn label(value: f64, unit: Unit) -> String {
     }
 }
 
-/// At most four digits that matter, thousands as k, M and G.
+/// A number with at most four significant digits, thousands as k, M and G.
 fn number(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
@@ -109,7 +109,7 @@ fn number(value: f64) -> String {
     }
     let text = format!("{scaled:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    // What rounding leaves of a zero has no sign.
+    // A zero has no sign.
     let text = if text == "-0" { "0" } else { text };
     format!("{text}{suffix}")
 }

@@ -76,7 +76,7 @@ fn colour(ink: Ink) -> String {
     }
 }
 
-/// Hundredths of a unit are finer than any screen.
+/// Rounds to hundredths of a unit, finer than any screen.
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

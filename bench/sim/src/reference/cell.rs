@@ -1,9 +1,9 @@
-//! The reference's cell: what is taken of each machine, and its sequence number.
+//! The reference's cell: the allocations of each machine, and its sequence number.
 //!
-//! A scheduler's copy is not a copy. While somebody decides, every change is written down in a journal, with the row as
-//! it was; when he has decided, the rows that changed meanwhile are wound back to what he saw, he places on
-//! them, they are wound forward again, and his claims are judged. What he sees is the cell of his copy to the last
-//! bit, and it costs what changed while he decided, not the machines of the cell nor all that changed since he last looked.
+//! A scheduler's copy is not stored. During a decision, every change is recorded in a journal with the row before it.
+//! At the end of the decision, the changed rows are reset to the state of the copy, the scheduler places tasks on them,
+//! the changes are applied again, and the claims are checked. The copy is exact to the last bit, and its cost depends
+//! only on the changes during the decision.
 
 use super::pool::{Machines, Pool};
 use crate::engine::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
@@ -27,12 +27,12 @@ pub struct ReferenceJob {
     pub run_s: f64,
 }
 
-/// A scheduler's place at the cell.
+/// A scheduler's settings for placement.
 #[derive(Clone, Copy, Debug)]
 pub struct CellPlacer {
     /// Seed of its generator.
     pub seed: i64,
-    /// Number of machines it leaves out.
+    /// Number of machines that it leaves out.
     pub left_out: u32,
 }
 
@@ -70,7 +70,7 @@ impl Row {
         self.give_back(Request { cpu: locked[0], memory: locked[1] });
     }
 
-    /// The sequence number stays, here and where a transaction is undone: so it is in the reference.
+    /// Releases a request. The sequence number stays, here and when a transaction is undone, as in the reference.
     fn give_back(&mut self, request: Request) {
         self.cpu -= request.cpu;
         self.memory -= request.memory;
@@ -84,7 +84,7 @@ pub(super) struct Claim {
     pub(super) seen: Row,
 }
 
-/// Tasks that run since one commit, one machine for each.
+/// Tasks started by one commit, with one machine for each.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) job: u32,
@@ -115,7 +115,7 @@ pub struct ReferenceCell<'a> {
     pub(super) runs: Vec<Group>,
     runs_free: Vec<u32>,
     pub(super) used: [f64; 2],
-    /// Resources that the running tasks of each scheduler take.
+    /// Resources of the running tasks of each scheduler.
     pub(super) owned: Vec<[f64; 2]>,
     /// Resources locked in offers.
     pub(super) locked: [f64; 2],
@@ -168,14 +168,14 @@ impl<'a> ReferenceCell<'a> {
         placed
     }
 
-    /// Largest overcommitment of any machine in any resource; 0 or less in a valid cell.
+    /// Largest overcommitment of any machine in any resource; 0 or less without an error.
     #[must_use]
     pub fn overcommitted(&self) -> f64 {
         let over = |row: &Row| (row.cpu - self.capacity[0]).max(row.memory - self.capacity[1]);
         self.rows.iter().map(over).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Tasks that run, those at the start not counted.
+    /// Number of running tasks, without initial ones.
     #[must_use]
     pub fn running(&self) -> u64 {
         self.runs.iter().map(|run| run.machines.len() as u64).sum()
@@ -197,14 +197,14 @@ impl<'a> ReferenceCell<'a> {
         }
     }
 
-    /// Exchanges rows and journal, from the end to `from`: the cell is as it was then.
+    /// Exchanges rows and journal entries from the end to `from`, which restores the cell of that time.
     fn wind_back(&mut self, from: usize) {
         for (machine, row) in self.journal[from..].iter_mut().rev() {
             std::mem::swap(row, &mut self.rows[*machine as usize]);
         }
     }
 
-    /// The reverse.
+    /// Exchanges them again from `from` to the end, which restores the present cell.
     fn wind_forward(&mut self, from: usize) {
         for (machine, row) in &mut self.journal[from..] {
             std::mem::swap(row, &mut self.rows[*machine as usize]);
@@ -242,7 +242,7 @@ impl<'a> ReferenceCell<'a> {
         tasks: u32,
     ) -> usize {
         if from == self.journal.len() {
-            // Nothing happened since: the copy is the cell, and no claim can conflict.
+            // Nothing has changed since, so the copy equals the cell, and no claim can conflict.
             self.claim(scheduler, request, tasks);
             if self.copies_out > 0 {
                 self.journal.extend(self.claims.iter().map(|claim| (claim.machine, claim.seen)));
@@ -265,8 +265,8 @@ impl<'a> ReferenceCell<'a> {
         let row = &self.rows[claim.machine as usize];
         match self.judgement.check {
             ConflictCheck::ResourceFit => !row.fits(self.capacity, request),
-            // Once a machine conflicted, what else is claimed of it conflicts, too: else the second of two claims could
-            // have the number that a foreign claim left.
+            // Once a machine has a conflict, its other claims conflict, too: otherwise the second of two claims could
+            // match the number that another scheduler's claim left.
             ConflictCheck::SequenceNumber => {
                 row.sequence != claim.seen.sequence || self.conflicted.contains(&claim.machine)
             }
@@ -363,7 +363,7 @@ impl Cell for ReferenceCell<'_> {
         let tasks = ended.machines.len();
         self.count_used(ended.scheduler as usize, request, -(tasks as f64));
         ended.machines.clear();
-        // Its room is used again.
+        // Its slot is reused.
         self.runs[run.0 as usize] = ended;
         self.runs_free.push(run.0);
         Ended { tasks: tasks as u32, again_s: None }

@@ -21,7 +21,7 @@ impl JavaRandom {
         (self.0 >> 17) as u32
     }
 
-    /// A number below `bound`, which is neither 0 nor above 2^31 - 1.
+    /// A number below `bound`, which is from 1 to 2^31 - 1.
     pub fn below(&mut self, bound: u32) -> u32 {
         debug_assert!((1..1 << 31).contains(&bound), "{bound}");
         if bound.is_power_of_two() {
@@ -30,7 +30,7 @@ impl JavaRandom {
         loop {
             let bits = self.next();
             let value = bits % bound;
-            // Drawn again where the last, incomplete run of `bound` numbers would favour small ones.
+            // Repeated if the last, incomplete range of `bound` numbers would favour small ones.
             if bits - value + (bound - 1) < 1 << 31 {
                 return value;
             }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn it_draws_what_java_draws() {
-        // The well-known beginnings of `new Random(42).nextInt(10)` and of `new Random(0).nextInt(100)`.
+        // The known first values of `new Random(42).nextInt(10)` and of `new Random(0).nextInt(100)`.
         check(42, 10, &[0, 3, 8, 4, 0, 5, 5, 8, 9, 3]);
         check(0, 100, &[60, 48, 29, 47, 15, 53, 91, 61, 19, 54]);
     }

@@ -1,8 +1,7 @@
-//! The cell of the reference simulator, down to its arithmetic and its quirks.
+//! The cell of the reference simulator, exact in its arithmetic and its peculiarities.
 //!
-//! Amounts are floats that are added and subtracted; a claim is random first fit with Java's
-//! generator. It serves for the comparison with published figures, digit by digit; the shipped cell
-//! places otherwise.
+//! Amounts are floats that are added and subtracted; placement is random first fit with Java's generator. It reproduces
+//! published figures digit by digit; the shipped cell places differently.
 
 mod cell;
 mod java_random;

@@ -1,4 +1,4 @@
-//! Offers of the reference's cell: all that is free of every machine, locked for one scheduler.
+//! Offers of the reference's cell: the free resources of all machines, locked for one scheduler.
 
 use super::cell::{ReferenceCell, Row};
 use super::pool::Machines;
@@ -36,7 +36,7 @@ impl OfferCell for ReferenceCell<'_> {
     fn place_in(&mut self, offer: &mut Offer, scheduler: usize, job: usize, tasks: u32) -> Attempt {
         let request = self.jobs[job].request;
         self.claims.clear();
-        // What does not fit into all that is left together fits nowhere.
+        // A task that does not fit into the sum of what is left fits on no machine.
         if offer.left[0] > request.cpu && offer.left[1] > request.memory {
             let on = Machines { rows: &mut offer.rows, capacity: self.capacity };
             self.pools[scheduler].place(on, request, tasks, &mut self.claims);

@@ -1,16 +1,16 @@
-//! Search of the reference's schedulers: random first fit over a kept order of the machines.
+//! Search of the reference's schedulers: random first fit over a persistent order of the machines.
 
 use super::cell::{Claim, Request, Row};
 use super::java_random::JavaRandom;
 
-/// A scheduler's random generator, and the order of machines after its searches.
+/// A scheduler's random generator, and its order of the machines.
 ///
-/// Invariant: `machines` holds the number of each machine once.
+/// Invariant: `machines` contains the number of each machine once.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     random: JavaRandom,
     machines: Vec<u32>,
-    /// Number of places of the pool a search does not draw from.
+    /// Number of places at the end of the pool that a search skips.
     left_out: u32,
 }
 
@@ -25,8 +25,7 @@ impl Pool {
         Pool { random: JavaRandom::new(seed), machines: (0..machines).collect(), left_out }
     }
 
-    /// Claims machines for a number of tasks: draws a machine until all have one or no machine is
-    /// left.
+    /// Claims machines for a number of tasks, by drawing machines until all tasks have one or no machine is left.
     pub(super) fn place(
         &mut self,
         on: Machines<'_>,

@@ -9,8 +9,7 @@ use omega_core::JobKind;
 pub struct JobOutcome {
     /// Its kind.
     pub kind: JobKind,
-    /// Whether it arrived during the run and had tasks to place; otherwise it was present from the
-    /// start and did not wait.
+    /// Whether it arrived during the run with tasks to place; other jobs were present from the start and did not wait.
     pub came: bool,
     /// Seconds from submission to the first attempt; infinite without one.
     pub wait_s: f64,

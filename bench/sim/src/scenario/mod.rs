@@ -42,7 +42,7 @@ pub struct Outcome {
     pub(crate) books: Records,
     /// The jobs of the event loop.
     pub(crate) roll: SubmitIndex,
-    /// Initial jobs with an unplaced task at the end; numbers ascending.
+    /// Initial jobs with an unplaced task at the end, ascending.
     lacking: Vec<u32>,
 }
 
@@ -62,24 +62,24 @@ struct About<'a> {
     notes: Vec<String>,
 }
 
-/// Simulates a workload that is in memory.
+/// Simulates a workload in memory.
 ///
 /// # Panics
-/// If the audit of the cell finds a fault after the run.
+/// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-/// If the cell refuses a part of the workload.
+/// If the cell rejects a part of the workload.
 pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outcome, ShippedError> {
     simulate_from(workload, settings, &Start::default())
 }
 
-/// Simulates a workload on a cell that is more than its machines at the start.
+/// Simulates a workload on a cell with further initial state besides machines.
 ///
 /// # Panics
 /// As [`simulate`].
 ///
 /// # Errors
-/// If the cell refuses a part of the workload, or the profiles do not suit its kinds.
+/// If the cell rejects a part of the workload, or the profiles do not suit its kinds.
 pub fn simulate_from(
     workload: &Workload,
     settings: &ScenarioSettings,
@@ -97,14 +97,14 @@ pub fn simulate_from(
     run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
-/// Simulates a workload that is read twice: first to check all of it and collect what the event
-/// loop needs, and then each job at its time.
+/// Simulates a workload that is read twice: first to check it and collect the data of the event loop, and then job by
+/// job as time passes.
 ///
 /// # Panics
-/// If the audit of the cell finds a fault after the run.
+/// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-/// If it cannot be read, two jobs have one name, or the cell refuses a part of it.
+/// If it cannot be read, two jobs have one name, or the cell rejects a part of it.
 pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     open: impl Fn() -> Result<Box<dyn Stream>, E>,
     settings: &ScenarioSettings,
@@ -113,7 +113,7 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     let (mut roll, mut names, mut changes) = (SubmitIndex::default(), Names::default(), Vec::new());
     while let Some(event) = stream.next_event()? {
         match event {
-            // They are few, and small beside what the cell keeps of a machine.
+            // They are few, and small compared with the cell's data about machines.
             Event::Machine(event) => changes.push(event),
             Event::Job(job) => {
                 names.admit(&job, &stream.head().jobs_at)?;
@@ -144,7 +144,7 @@ fn run<'a>(
     for role in &roles {
         cell.add_scheduler(&role.seat);
     }
-    // Who places what is there at the start; it decides in no time.
+    // The scheduler of initial jobs, which decides in no time.
     cell.add_scheduler(&PlacerSettings {
         taste: Taste::Service,
         rows: cell.rows(),

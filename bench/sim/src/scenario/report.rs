@@ -1,4 +1,4 @@
-//! Report on a run: how busy each scheduler was, what conflicted, how long jobs waited, what tenants got.
+//! Report on a run: busyness of schedulers, conflicts, waits of jobs, and allocations of tenants.
 
 use super::{About, ArchitectureKind, ScenarioSettings, SubmitIndex};
 use crate::engine::{JobRecord, Plan, Records, SchedulerRecord};
@@ -7,16 +7,16 @@ use omega_core::Text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Time for which jobs waited, in seconds.
+/// Waits of jobs, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// On average.
+    /// Mean.
     pub mean_s: f64,
     /// Median.
     pub p50_s: f64,
-    /// Nine of ten at most.
+    /// 90th percentile.
     pub p90_s: f64,
-    /// 99 of 100 at most.
+    /// 99th percentile.
     pub p99_s: f64,
 }
 
@@ -31,17 +31,17 @@ pub struct SchedulerReport {
     pub jobs_tried: u64,
     /// Jobs whose tasks were all placed.
     pub jobs_placed: u64,
-    /// Share of the time in decisions with a result.
+    /// Share of the time spent deciding.
     pub busy: f64,
-    /// The part of it without conflicts.
+    /// The part of it in decisions without conflicts.
     pub useful: f64,
-    /// The part of it with conflicts.
+    /// The part of it in decisions with conflicts.
     pub wasted: f64,
     /// Transactions without a conflict.
     pub succeeded: u64,
-    /// Transactions with one.
+    /// Transactions with a conflict.
     pub failed: u64,
-    /// The second by the first.
+    /// Ratio of the latter to the former.
     pub conflict_fraction: f64,
     /// Attempts that found no feasible machine.
     pub no_room: u64,
@@ -74,16 +74,16 @@ pub struct TenantReport {
     pub wait: Waits,
     /// Time from the submission of a job to the placement of its last task.
     pub placed: Waits,
-    /// The mean of its dominant shares over the run: the largest part that it has of any kind.
+    /// The mean of its dominant share over the run: the largest share that it has of any kind.
     pub share_mean: f64,
-    /// The largest of them.
+    /// The largest dominant share.
     pub share_peak: f64,
     /// Fraction of the machine preferences of placed tasks that were met, by weight; `None` without
     /// preferences.
     pub preferences_met: Option<f64>,
 }
 
-/// A whole run.
+/// The report of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Description of the run.
@@ -100,7 +100,7 @@ pub struct Report {
     pub machines: usize,
     /// Duration of the run.
     pub seconds: f64,
-    /// Jobs that were placed before the clock ran.
+    /// Number of jobs placed before the run began.
     pub jobs_at_start: usize,
     /// Mean allocated share of the processors.
     pub cpu_used: f64,
@@ -151,7 +151,7 @@ impl Report {
     ) -> Report {
         let looks = books.looks.max(1) as f64;
         let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); books.schedulers.len()];
-        // A run may end before the last job has come.
+        // A run may end before the last arrival.
         let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= books.now_s;
         for job in plan.arrivals.iter().filter(came) {
             let job = *job as usize;

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchitectureKind {
-    /// One scheduler with one path: it decides on every job as long as on a service job.
+    /// One scheduler with a single path: every decision takes as long as on a service job.
     Mono,
-    /// One scheduler that decides on batch jobs in their own time.
+    /// One scheduler whose decisions on batch jobs have their own time.
     MonoMulti,
     /// Every scheduler has its own partition of the machines.
     Partitions,
-    /// All that is free is offered to one scheduler after the other.
+    /// All free resources are offered to one scheduler after the other.
     #[value(name = "mesos")]
     #[serde(rename = "mesos")]
     TwoLevel,
@@ -37,7 +37,7 @@ pub enum ArchitectureKind {
     Sampling,
 }
 
-/// Definition of a run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct ScenarioSettings {
     /// Scheduler architecture.
@@ -50,7 +50,7 @@ pub struct ScenarioSettings {
     pub batch_decides: DecisionTime,
     /// Duration of a decision on a service job.
     pub service_decides: DecisionTime,
-    /// Definition of a conflict.
+    /// Conflict check of claims.
     pub check: ConflictCheck,
     /// Whether the other claims of a transaction with a conflict are committed.
     pub granularity: Granularity,
@@ -58,15 +58,15 @@ pub struct ScenarioSettings {
     pub pickiness: f64,
     /// Number of best machines among which a scheduler chooses for a single task.
     pub near_best: u32,
-    /// Number of parts in which a copy is synced, if in parts.
+    /// Number of parts in which a view is synced, for partitioned sync.
     pub parts: u32,
-    /// Machines probed for each task, if machines are sampled.
+    /// Machines probed for each task, for sampling.
     pub probes: u32,
     /// Duration of the run in seconds; by default until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,
-    /// Profiles of the schedulers named `batch` and `service`; the ready-made ones without.
+    /// Profiles of the schedulers named `batch` and `service`; the built-in ones by default.
     pub profiles: Profiles,
 }
 

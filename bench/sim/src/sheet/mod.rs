@@ -1,7 +1,7 @@
-//! A small table of results, for people and for programs: aligned text, CSV, JSON or Parquet.
+//! A small table of results for people and programs: aligned text, CSV, JSON or Parquet.
 //!
-//! All formats are made from the same cells. Text and CSV print a number with its column's
-//! decimals; JSON and Parquet have it in full.
+//! All formats are made from the same cells. Text and CSV print a number with its column's decimals; JSON and Parquet
+//! have full precision.
 
 mod parquet;
 
@@ -13,16 +13,16 @@ use serde_json::{Map, Value};
 /// Format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Aligned text, for people.
     #[default]
     Table,
     /// A list of objects.
     Json,
-    /// For other programs, with a header.
+    /// CSV with a header.
     Csv,
 }
 
-/// One result.
+/// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A text.
@@ -33,7 +33,7 @@ pub enum Cell {
     Number(f64, usize),
     /// A number in its shortest exact form.
     Exact(f64),
-    /// No result.
+    /// No value.
     None,
 }
 
@@ -56,7 +56,7 @@ impl Cell {
         }
     }
 
-    /// The number that it is; none if it is a word or nothing.
+    /// The numeric value; `None` for a word or no value.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -76,7 +76,7 @@ impl Cell {
     }
 }
 
-/// Results: a row each, a name for each column.
+/// A table with named columns.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
     columns: Vec<&'static str>,
@@ -84,7 +84,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// An empty one.
+    /// An empty table.
     #[must_use]
     pub fn new(columns: &[&'static str]) -> Sheet {
         Sheet { columns: columns.to_vec(), rows: Vec::new() }
@@ -93,13 +93,13 @@ impl Sheet {
     /// Adds a row.
     ///
     /// # Panics
-    /// If its number of cells is not that of the columns.
+    /// If its number of cells differs from that of the columns.
     pub fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);
     }
 
-    /// The sheet as text, with a final line feed.
+    /// The table as text, with a final line feed.
     #[must_use]
     pub fn print(&self, output: Output) -> String {
         match output {

@@ -1,7 +1,7 @@
-//! A sheet as Parquet, with typed columns for statistics programs.
+//! A table as Parquet, with typed columns for statistics programs.
 //!
-//! The types are fixed, also for a column without values. One row group, not compressed: settings
-//! repeat, and a dictionary reduces them to a few bits each.
+//! The types are fixed, even for a column without values. There is one row group, not compressed: settings repeat, and
+//! a dictionary reduces them to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// A column of this kind in the language of Parquet's schemas.
+    /// The declaration of such a column in Parquet's schema language.
     fn field(self, name: &str) -> String {
         match self {
             Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
@@ -38,10 +38,10 @@ impl Kind {
 }
 
 impl Sheet {
-    /// All of it as a Parquet file whose columns are of these kinds, with some remarks on it by their names.
+    /// Encodes the table as a Parquet file whose columns have these kinds, with some named remarks.
     ///
     /// # Errors
-    /// If a cell is not of the kind of its column, or there is not a kind for each column.
+    /// If a cell does not match the kind of its column, or the number of kinds is wrong.
     pub fn parquet(&self, kinds: &[Kind], remarks: &[(&str, &str)]) -> Result<Vec<u8>> {
         if kinds.len() != self.columns.len() {
             return Err(ParquetError::General("there is not a kind for each column".to_owned()));
@@ -81,7 +81,7 @@ impl Sheet {
                 Cell::Text(text) => Ok(Some(ByteArray::from(text.as_str()))),
                 cell => Err(other(cell)),
             }),
-            // The schema says that the 64 bits have no sign.
+            // The schema declares the 64 bits as unsigned.
             Kind::Count => write::<Int64Type>(to, cells, |cell| match cell {
                 Cell::Count(count) => Ok(Some(count.cast_signed())),
                 cell => Err(other(cell)),
@@ -95,7 +95,7 @@ impl Sheet {
     }
 }
 
-/// Writes a column: its values, and for an optional column whether each row has one.
+/// Writes a column: its values, and for an optional column the presence in each row.
 fn write<'a, T: DataType>(
     mut to: SerializedColumnWriter<'_>,
     cells: impl Iterator<Item = &'a Cell>,

@@ -7,27 +7,27 @@ use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
-/// Samples of the cell's use per sample of the tenants' shares; samples are a second apart.
+/// Number of samples of the cell's use per sample of the tenants' shares; samples are a second apart.
 const SELDOM: u64 = 60;
 
-/// Accounting of one tenant.
+/// Allocations of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
     /// The mean of its dominant shares.
     pub share_mean: f64,
     /// The largest of them.
     pub share_peak: f64,
-    /// Weights of the preferences for machines of its placed tasks.
+    /// Weights of the machine preferences of its placed tasks.
     pub asked: u64,
-    /// Of those, the number met.
+    /// Weights of those that were met.
     pub met: u64,
 }
 
-/// The accounting; see the head of the file.
+/// The accounting. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
     looks: u64,
-    /// Totals of the cell, since its machines changed last.
+    /// Totals of the cell, until its machines change.
     totals: Option<Totals>,
     /// Figures by tenant; the mean is a sum until it is read.
     tenants: BTreeMap<Text, Got>,
@@ -68,12 +68,12 @@ impl Accounting {
         kinds.filter_map(|((_, kind), share)| Some((kind.name.clone(), share?))).collect()
     }
 
-    /// Discards sums after a change of machines.
+    /// Discards the totals after a change of machines.
     pub(super) fn forget_totals(&mut self) {
         self.totals = None;
     }
 
-    /// A task of a group was placed that would rather have some machines than others.
+    /// Records the preferences of a placed task.
     pub(super) fn placed(&mut self, tenant: &Text, group: &TaskGroup, machine: Option<&Machine>) {
         let got = self.of(tenant);
         for one in &group.rules.affinity.preferred {
@@ -90,7 +90,7 @@ impl Accounting {
         self.tenants.get_mut(tenant).expect("it is there now")
     }
 
-    /// Accounting of each tenant.
+    /// Returns the accounting of each tenant.
     pub(super) fn close(self) -> BTreeMap<Text, Got> {
         let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
         let mean =

@@ -1,8 +1,8 @@
-//! The shipped cell behind the event loop's trait: jobs are commands, claims are transactions, ends
-//! of tasks are reports.
+//! The shipped cell behind the event loop's trait: jobs become commands, claims transactions, and ends of tasks
+//! reports.
 //!
-//! A job is known from its arrival until its last task has ended; then the cell forgets it. So
-//! memory grows with the jobs present at one time, not with the length of a run.
+//! The cell has a job from its arrival until its last task has ended, and then forgets it. So memory depends on the
+//! number of jobs present at one time, not on the length of a run.
 
 use super::accounting::{Accounting, Got};
 use super::feed::Feed;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Error of a workload that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum ShippedError {
-    /// The cell rejects a machine; correct it in the input.
+    /// The cell rejects a machine: correct it in the input.
     #[error("the machine {name:?}: {why}")]
     Machine {
         /// Name.
@@ -31,7 +31,7 @@ pub enum ShippedError {
         /// The reason.
         why: Rejection,
     },
-    /// The cell rejects a job; correct it in the input.
+    /// The cell rejects a job: correct it in the input.
     #[error("the job {name:?}: {why}")]
     Job {
         /// Name.
@@ -45,7 +45,7 @@ pub enum ShippedError {
     /// The cell rejects a quota of the input.
     #[error("the quota of {tenant:?}: {why}")]
     Quota {
-        /// Tenant of the job.
+        /// Name of the tenant.
         tenant: String,
         /// The reason.
         why: Rejection,
@@ -53,7 +53,7 @@ pub enum ShippedError {
     /// A profile names something that the cell does not have.
     #[error("the profiles: {0}")]
     Profile(ConfigError),
-    /// There are no machines.
+    /// There are no machines: give some.
     #[error(
         "the input has no machines; say on what it runs, such as --on 2000,cpu=64,memory=256Gi"
     )]
@@ -61,25 +61,25 @@ pub enum ShippedError {
     /// A part of the input cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Do not change the files while the run reads them.
+    /// The input changed during the run: do not change files while they are read.
     #[error("the input was changed while it was read: it has fewer jobs than before")]
     Changed,
 }
 
-/// A job in the cell.
+/// A job of the cell.
 pub(super) struct Known {
     pub(super) id: JobId,
     pub(super) job: Arc<Job>,
     /// Run time of its tasks.
     run: RunTime,
-    /// Tasks without a machine, by number.
+    /// Pending tasks, in ascending order.
     pub(super) pending: Vec<TaskId>,
-    /// Number of tasks that have one.
+    /// Number of its placed tasks.
     pub(super) running: u32,
 }
 
 impl Known {
-    /// Tasks without a machine, by number.
+    /// Pending tasks, in ascending order.
     pub(super) fn pending(&self) -> &[TaskId] {
         &self.pending
     }
@@ -100,7 +100,7 @@ impl Known {
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// Run time of a task; later than all ends if it never ends.
+    /// Run time of a task, or a time later than all ends if it never ends.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
@@ -109,17 +109,17 @@ impl Known {
 /// Tasks that started together, ordered by end.
 #[derive(Default)]
 pub(super) struct Group {
-    /// Task, machine, and how long it runs in milliseconds.
+    /// Task, machine, and run time in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// Next end, counted from the start; the maximum if none ends.
+    /// Next end after the start of the group; the maximum if none ends.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
 }
 
 impl Group {
-    /// Tasks that begin now, in any order.
+    /// A group of tasks that start now, in any order.
     fn new(mut tasks: Vec<(TaskId, MachineId, u64)>, (job, scheduler): (usize, usize)) -> Group {
         tasks.sort_by_key(|(_, _, run_ms)| *run_ms);
         let mut group =
@@ -128,57 +128,56 @@ impl Group {
         group
     }
 
-    /// Notes when the next of its tasks end.
+    /// Updates the time of the next end.
     fn look_ahead(&mut self) {
         self.next_ms = self.tasks.front().map_or(u64::MAX, |(_, _, run_ms)| *run_ms);
     }
 }
 
-/// Machines, jobs and schedulers of a workload on a cell of this process.
+/// A cell in this process with the machines, jobs and schedulers of a workload.
 pub struct ShippedCell<'a> {
     pub(super) cell: SharedCell,
-    /// Unread jobs, and the number of the first.
+    /// Unread jobs, and the number of the first of them.
     feed: (Box<dyn Feed + 'a>, usize),
-    /// Jobs that were read before their turn, by number.
+    /// Jobs that were read before their arrival, with their numbers.
     ahead: VecDeque<(usize, Arrival)>,
     /// Jobs by number; `None` before arrival and after their end.
     pub(super) known: Vec<Option<Box<Known>>>,
-    /// Ended jobs that the cell still keeps.
+    /// Number of ended jobs that the cell has not forgotten.
     over: usize,
     pub(super) machines: Vec<MachineId>,
-    /// The machines of the workload.
+    /// Machines of the workload.
     pub(super) described: &'a [Machine],
     judgement: Judgement,
     pub(super) seats: Vec<CellPlacer>,
     pub(super) groups: Vec<Group>,
     pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
-    /// Allocated processors and memory, in all and by scheduler.
+    /// Allocated processors and memory, followed by those of each scheduler.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
     ledger: Accounting,
-    /// Whether an offer is out.
+    /// Whether an offer is open.
     pub(super) offered: bool,
-    /// Changes of its machines, with an index of machines by name if there are any.
+    /// Changes of machines, followed by an index of machines by name if there are changes.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
     /// Error of the first machine or job that the cell rejected.
     pub(super) refused: Option<ShippedError>,
 }
 
-/// Number of ended jobs that the cell forgets in one command, to save versions.
+/// Number of ended jobs that are forgotten with one command, to save versions.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The reported kinds.
 pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
 impl<'a> ShippedCell<'a> {
-    /// A cell with the kinds, policy and machines of a workload, to which these jobs arrive.
-    /// Schedulers are added to it.
+    /// A cell with the kinds, policy and machines of a workload, for these jobs. Schedulers are added later.
     ///
     /// # Errors
-    /// If the cell refuses any of it.
+    /// If the cell rejects any of it.
     pub fn new(
         (kinds, policy, described): (&Kinds, &Policy, &'a [Machine]),
         jobs: Box<dyn Feed + 'a>,
@@ -188,7 +187,7 @@ impl<'a> ShippedCell<'a> {
             return Err(ShippedError::NoMachines);
         }
         let cell = SharedCell::new(omega_cellstate::Cell::new(kinds.clone()));
-        // Nobody asks a simulated cell about jobs that are over.
+        // Ended jobs are never queried in a simulation.
         let policy = Policy { ttl_after_finished_ms: 0, ..policy.clone() };
         cell.apply(Command::SetPolicy(policy)).map_err(ShippedError::Policy)?;
         let register =
@@ -222,28 +221,28 @@ impl<'a> ShippedCell<'a> {
         })
     }
 
-    /// Adds a scheduler; they are numbered as they come.
+    /// Adds a scheduler with the next number.
     pub fn add_scheduler(&mut self, settings: &PlacerSettings) {
         let name = format!("simulated-{}", self.seats.len());
         self.seats.push(CellPlacer::new(&self.cell, &name, settings));
         self.owned.push([0; 2]);
     }
 
-    /// All rows of its machines.
+    /// The rows of all machines.
     #[must_use]
     pub fn rows(&self) -> Rows {
         Rows { from: 0, to: self.machines.len() }
     }
 
-    /// Error of the run: the first machine or job that the cell rejected.
+    /// Returns the error of the run, if any.
     ///
     /// # Errors
-    /// If there is one.
+    /// The first machine or job that the cell rejected.
     pub fn check(&mut self) -> Result<(), ShippedError> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Number of a job's tasks without a machine; 0 if it has not arrived or has ended.
+    /// Number of pending tasks of a job; `None` if it has not arrived or has ended.
     #[must_use]
     pub fn pending(&self, number: usize) -> Option<usize> {
         Some(self.known(number)?.pending.len())
@@ -259,12 +258,12 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// A job that has come and is not over.
+    /// A job that has arrived and not ended.
     pub(super) fn known(&self, number: usize) -> Option<&Known> {
         self.known.get(number)?.as_deref()
     }
 
-    /// Reads on until the job of this number.
+    /// Reads jobs up to this number.
     fn read(&mut self, number: usize) -> Result<Arrival, ShippedError> {
         if let Ok(at) = self.ahead.binary_search_by_key(&number, |(ahead, _)| *ahead) {
             return self.ahead.remove(at).map(|(_, arrival)| arrival).ok_or(ShippedError::Changed);
@@ -280,7 +279,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Submits a job. Returns its tasks that run already, and on which machine each.
+    /// Submits a job. Returns its tasks that run already, with their machines.
     fn submit(&mut self, number: usize) -> Result<Vec<(u32, u32)>, ShippedError> {
         let Arrival { job, run, placed, .. } = self.read(number)?;
         let name = job.name.clone();
@@ -300,7 +299,7 @@ impl<'a> ShippedCell<'a> {
         Ok(placed)
     }
 
-    /// Takes the accounts of the tenants.
+    /// Returns the accounting of the tenants.
     pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
         std::mem::take(&mut self.ledger).close()
     }
@@ -324,7 +323,7 @@ impl<'a> ShippedCell<'a> {
         Some((*known.pending.first()?, known))
     }
 
-    /// Places pending tasks of a job on the view of a scheduler. Returns how many.
+    /// Claims machines for pending tasks of a job on a scheduler's view. Returns the number of claims.
     pub(super) fn claim(&mut self, scheduler: usize, number: usize) -> usize {
         let Some(Some(known)) = self.known.get(number) else { return 0 };
         let seat = &mut self.seats[scheduler];
@@ -344,14 +343,14 @@ impl<'a> ShippedCell<'a> {
         seat.open_claims() - before
     }
 
-    /// Whether a number of further tasks is too few for the job's gang.
+    /// Whether the gang of a job lacks tasks even with this number of further ones.
     pub(super) fn gang_lacks(&self, number: usize, tasks: usize) -> bool {
         let Some(known) = self.known(number) else { return false };
         let placed = known.job.task_count() as usize - known.pending.len();
         known.job.gang_min.is_some_and(|min| placed + tasks < min as usize)
     }
 
-    /// Notes that tasks run, to end each in its time.
+    /// Records started tasks, to end each at its time.
     pub(super) fn begin(
         &mut self,
         scheduler: usize,
@@ -411,7 +410,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Submits a scheduler's claims. Returns their number, and the accepted ones.
+    /// Commits a scheduler's claims. Returns their number, and the accepted ones.
     pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
         let Judgement { check, granularity } = self.judgement;
         let committed = self.seats[scheduler].commit(&self.cell, |txn| {
@@ -434,7 +433,7 @@ impl<'a> ShippedCell<'a> {
 impl Cell for ShippedCell<'_> {
     fn arrive(&mut self, job: usize) -> Running {
         let placed = self.submit(job).unwrap_or_else(|why| {
-            // The loop knows no refusals; the run goes on, and is an error at its end.
+            // The event loop has no rejections; the run continues, and fails at its end.
             self.refused.get_or_insert(why);
             Vec::new()
         });
@@ -472,7 +471,7 @@ impl Cell for ShippedCell<'_> {
     fn end(&mut self, run: Taken) -> Ended {
         let group = &mut self.groups[run.0 as usize];
         let Some(known) = &mut self.known[group.job] else {
-            // Its tasks were lost with their machines, and ran elsewhere to the end of their job.
+            // Its tasks lost their machines, and ran elsewhere to the end of their job.
             self.groups_free.push(run.0);
             return Ended::default();
         };

@@ -1,8 +1,7 @@
-//! Machines that are added, removed or changed during the run: tasks of a removed one are placed
-//! again.
+//! Machines that are added, removed or changed during the run. Tasks of a removed machine are placed again.
 //!
-//! A new machine is available to the schedulers of the last rows. Random sampling uses the machines
-//! of the start, also after they return.
+//! A new machine belongs to the schedulers of the last rows. Random sampling uses the initial machines only, including
+//! those that return.
 
 use super::cell::{KINDS, Known, ShippedCell, ShippedError};
 use crate::engine::Lost;
@@ -36,7 +35,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Adds a machine, or changes it.
+    /// Adds or updates a machine.
     fn add(&mut self, machine: &Machine, there: Option<MachineId>) {
         let before = there.map_or([0; 2], |id| self.capacity_of(id));
         let command = match there {
@@ -58,7 +57,7 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Removes a machine with what runs on it.
+    /// Removes a machine with its tasks.
     fn remove(&mut self, id: MachineId) -> Vec<Lost> {
         self.capacity_moves(self.capacity_of(id), [0; 2]);
         let removed = self.cell.apply(Command::RemoveMachine { id });
@@ -77,8 +76,8 @@ impl<'a> ShippedCell<'a> {
         }
     }
 
-    /// Removes a machine's tasks from the groups that are to end, and returns them by job. Machines
-    /// are removed seldom, so a scan of all groups is cheaper than an index.
+    /// Removes a machine's tasks from the groups of running tasks, and returns them by job. Removals are rare, so
+    /// scanning all groups is cheaper than an index.
     fn take_off(&mut self, machine: MachineId) -> BTreeMap<usize, Vec<TaskId>> {
         let mut lost: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
         for (number, group) in (0..).zip(&mut self.groups) {
@@ -96,7 +95,7 @@ impl<'a> ShippedCell<'a> {
                 }
             }
             group.tasks.retain(|(_, on, _)| *on != machine);
-            // The others are free again when they were to end.
+            // Other groups become free at their planned end.
             if group.tasks.is_empty() && group.next_ms == u64::MAX {
                 self.groups_free.push(number);
             }
@@ -104,7 +103,7 @@ impl<'a> ShippedCell<'a> {
         lost
     }
 
-    /// Tasks of a job wait again.
+    /// Makes tasks of a job pending again.
     fn lose(&mut self, job: usize, tasks: Vec<TaskId>) -> Lost {
         let known = self.known[job].as_mut().expect("a job whose tasks ran is known");
         let Known { pending, running, .. } = &mut **known;

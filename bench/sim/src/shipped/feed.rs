@@ -1,9 +1,9 @@
-//! Stream of jobs for a simulated cell, so that long workloads need not be in memory.
+//! Stream of jobs for a simulated cell, so that long workloads need not fit in memory.
 
 use omega_workload::stream::{Event, Stream};
 use omega_workload::{Arrival, LoadError};
 
-/// The jobs of a workload in the order of their numbers, each given once.
+/// The jobs of a workload in the order of their numbers, each returned once.
 pub trait Feed {
     /// The next job; `None` at the end.
     ///

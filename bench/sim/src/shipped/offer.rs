@@ -1,14 +1,14 @@
-//! Offers of the shipped cell: an offer is the whole cell, so one is open at a time.
+//! Offers of the shipped cell: an offer is the whole cell, so only one is open at a time.
 //!
-//! Locked amounts need no account: no other scheduler may place until it is answered. Resources
-//! freed meanwhile are in the next offer.
+//! Locked amounts need no accounting, because no other scheduler may place until the reply. Resources freed meanwhile
+//! are in the next offer.
 
 use super::cell::ShippedCell;
 use crate::engine::{Attempt, Cell, OfferCell, Taken};
 
-/// The whole cell, for one scheduler.
+/// The whole cell, offered to one scheduler.
 pub struct WholeCell {
-    /// Processors and memory that are left, in the cell's units.
+    /// Remaining processors and memory, in the cell's units.
     left: [f64; 2],
 }
 
@@ -25,7 +25,7 @@ impl OfferCell for ShippedCell<'_> {
         offer.left
     }
 
-    /// Commits placements at once: no scheduler can see them before the offer is answered, and none conflicts.
+    /// Commits placements at once: no scheduler sees them before the reply, and none conflicts.
     fn place_in(
         &mut self,
         offer: &mut WholeCell,

@@ -1,7 +1,7 @@
-//! A scheduler at the shipped cell: a private view kept up by deltas, plugins, and a placer.
+//! A scheduler of the shipped cell: a private view updated by deltas, plugins, and a placer.
 //!
-//! Its view may be in parts that are brought up to date in turn (partitioned synchronisation): then each decision begins
-//! with a sync of one part, and looks for machines in the part that is freshest first.
+//! Its view may be divided into parts that are synced in turn (partitioned sync): then each decision first syncs one
+//! part, and searches the most recently synced part first.
 
 use super::rows::Rows;
 use omega_cellstate::{CellHandle, SharedCell, View};
@@ -13,17 +13,17 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::sync::Arc;
 
-/// The ready-made profile of a scheduler.
+/// Built-in profile of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taste {
-    /// Packed, as batch jobs are.
+    /// Packing, for batch jobs.
     Batch,
-    /// Spread, as services are.
+    /// Spreading, for services.
     Service,
 }
 
 impl Taste {
-    /// The name of the schedulers that have it.
+    /// The name of its schedulers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,17 +38,17 @@ impl Taste {
 pub struct PlacerSettings {
     /// Its profile.
     pub taste: Taste,
-    /// The machines that it may use.
+    /// Machines that it may use.
     pub rows: Rows,
     /// Start of searches.
     pub home: Home,
-    /// Among how many of the best machines it chooses.
+    /// Number of best machines among which it chooses.
     pub near_best: u32,
     /// Number of parts in which its view is synced.
     pub parts: usize,
     /// Seed of its generator.
     pub seed: u64,
-    /// Profiles that replace the ready-made ones of the same names. They suit the cell's kinds.
+    /// Profiles that replace the built-in ones of the same names. They suit the cell's kinds.
     pub profiles: Profiles,
 }
 
@@ -59,7 +59,7 @@ struct Part {
     placer: Placer,
 }
 
-/// The cell placer; see the head of the file.
+/// The placer. See the module documentation.
 pub(super) struct CellPlacer {
     parts: Vec<Part>,
     /// The part that was synced last.
@@ -68,7 +68,7 @@ pub(super) struct CellPlacer {
     rng: Pcg64,
 }
 
-/// A transaction of one part's view, and what became of it.
+/// A transaction of one part's view, with its result.
 pub(super) struct Committed {
     pub(super) txn: Transaction,
     pub(super) commit: Commit,
@@ -101,7 +101,7 @@ impl CellPlacer {
             let of = Rows::part(rows, index, parts);
             let from = settings.rows.from;
             let of = Rows { from: from + of.from, to: from + of.to };
-            // Machines that come later have the rows behind those of the start.
+            // Later machines get the rows after the initial ones.
             let to = if of.to == rows_of_cell { usize::MAX } else { of.to };
             let of = Rows { to, ..of };
             let profile = profile.with_filter(of);
@@ -151,7 +151,7 @@ impl CellPlacer {
         most.map_or_else(|| "there is no machine".to_owned(), |(_, reason)| reason)
     }
 
-    /// Claims machines for tasks of a group, the freshest part first. Returns how many have one.
+    /// Claims machines for tasks of a group, the most recently synced part first. Returns the number of claims.
     pub(super) fn claim(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
@@ -185,12 +185,12 @@ impl CellPlacer {
         view.claim(task, machine, compiled).is_ok()
     }
 
-    /// Its generator.
+    /// Its random generator.
     pub(super) fn rng(&mut self) -> &mut Pcg64 {
         &mut self.rng
     }
 
-    /// Claims that are not submitted yet.
+    /// Number of claims that are not submitted yet.
     pub(super) fn open_claims(&self) -> usize {
         self.parts.iter().map(|part| part.view.open_claims()).sum()
     }

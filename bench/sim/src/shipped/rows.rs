@@ -1,4 +1,4 @@
-//! A filter that limits a scheduler to some machines: its partition, or those a picky one accepts.
+//! A filter that restricts a scheduler to some machines: its partition, or those that a picky scheduler accepts.
 
 use omega_cellstate::{BLOCK, Block};
 use omega_schedulers::{Filter, Reads, Tasks};
@@ -8,12 +8,12 @@ use omega_schedulers::{Filter, Reads, Tasks};
 pub struct Rows {
     /// The first such machine.
     pub from: usize,
-    /// The first that is not.
+    /// The first row after them.
     pub to: usize,
 }
 
 impl Rows {
-    /// One of several parts of the rows, whose sizes differ by one at most.
+    /// One of several parts of the rows, whose sizes differ by at most one.
     #[must_use]
     pub fn part(rows: usize, index: usize, of: usize) -> Rows {
         Rows { from: rows * index / of, to: rows * (index + 1) / of }

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 pub struct Start {
     /// Limits and guarantees of tenants.
     pub quotas: Vec<(Text, Amounts)>,
-    /// The machines that take no new tasks, by their positions in the workload.
+    /// Draining machines, by their positions in the workload.
     pub draining: Vec<u32>,
     /// Whether pending tasks are explained at the end.
     pub explain: bool,
 }
 
 impl ShippedCell<'_> {
-    /// Sets quotas, and keeps new tasks off machines that are drained.
+    /// Sets quotas, and drains machines.
     ///
     /// # Errors
     /// If the cell rejects a quota.

@@ -1,19 +1,18 @@
-//! Conservative backfilling: every job has a reservation from the moment it is submitted.
+//! Conservative backfilling: every job has a reservation from its submission on.
 //!
-//! A job is put into the earliest gap that is free for as long as its user said, so it delays nobody
-//! who was there before. When a job ends early its rest becomes a gap, and those that wait are moved up
-//! in the order of submission, each to the earliest moment from which it fits; never to a later one, so
-//! nobody ever starts after the first reservation that he was given.
+//! A job is put into the earliest gap that is free for its estimated run time, so it delays no earlier job. If a job
+//! ends early, its remaining slot becomes a gap, and waiting jobs are moved forward in the order of submission, each to
+//! its earliest possible start and never to a later one. So no job starts after its first reservation.
 //!
-//! Only where something became free can anybody move to: so a round looks at no moment at or after the
-//! end of what became free in it or after the last one, and most rounds end after a few steps.
+//! A job can only move to a time at which something became free. So a round examines no time after the end of the slots
+//! that became free in it or since the last round, and most rounds end after a few steps.
 
 use super::profile::{Gap, Limits, Profile, Slot};
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
 use std::collections::BTreeSet;
 
-/// The queue, and the calendar.
+/// The queue with its calendar.
 pub struct Conservative<'a> {
     jobs: &'a [SimJob],
     profile: Profile,
@@ -21,11 +20,11 @@ pub struct Conservative<'a> {
     waiting: BTreeSet<Place>,
     /// Jobs by the start of their reservations.
     by_start: BTreeSet<(u64, Place)>,
-    /// The start of each job's reservation, or when it started.
+    /// The reserved or actual start of each job.
     starts_ms: Vec<u64>,
     /// The start of each job's first reservation.
     first_ms: Vec<u64>,
-    /// Time until which there may be unexamined gaps.
+    /// Time before which there may be unexamined gaps.
     gaps_end_ms: u64,
     has_gap: bool,
 }
@@ -52,19 +51,19 @@ impl<'a> Conservative<'a> {
         &self.first_ms
     }
 
-    /// The slot of a job that starts then.
+    /// The slot of a job with this start.
     fn slot(&self, place: Place, start_ms: u64) -> Slot {
         let job = &self.jobs[place];
         Slot { start_ms, end_ms: start_ms + job.requested_ms, processors: job.processors }
     }
 
-    /// Gap that a job needs.
+    /// The gap that a job needs.
     fn gap(&self, place: Place) -> Gap {
         let job = &self.jobs[place];
         Gap { processors: job.processors, for_ms: job.requested_ms }
     }
 
-    /// Moves jobs forward, if any ended early since the last call.
+    /// Moves jobs forward if any job ended early since the last call.
     fn move_up(&mut self, now_ms: u64) {
         if !std::mem::take(&mut self.has_gap) {
             return;
@@ -85,7 +84,7 @@ impl<'a> Conservative<'a> {
             self.by_start.insert((start_ms, place));
             self.starts_ms[place] = start_ms;
             gaps_end_ms = gaps_end_ms.max(old.end_ms);
-            // Those before it in this round may look there in the next one.
+            // Jobs before it in this round may use the gap in the next one.
             self.gaps_end_ms = self.gaps_end_ms.max(old.end_ms);
         }
     }
@@ -93,7 +92,7 @@ impl<'a> Conservative<'a> {
 
 impl Policy for Conservative<'_> {
     fn submitted(&mut self, place: Place, now_ms: u64) {
-        // Those who were there before come first.
+        // Earlier jobs come first.
         self.move_up(now_ms);
         let start_ms = self.profile.earliest(now_ms, self.gap(place));
         self.profile.take(self.slot(place, start_ms));

@@ -1,4 +1,4 @@
-//! Report on a schedule: waits, slowdowns, how much of the machine was used.
+//! Figures of a schedule: waits, slowdowns, and utilisation of the machine.
 
 use super::trace::{SimJob, Trace};
 
@@ -6,31 +6,31 @@ use super::trace::{SimJob, Trace};
 /// dominate the mean.
 const TAU_MS: u64 = 10_000;
 
-/// A wide job needs this fraction of the machine, or more.
+/// A wide job needs at least this fraction of the machine: one in four.
 const WIDE: u64 = 4;
 
 /// The figures of one schedule. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Number of jobs it is about.
+    /// Number of jobs.
     pub jobs: usize,
-    /// The mean of how long they waited.
+    /// Mean wait.
     pub wait_mean_s: f64,
     /// Median wait.
     pub wait_p50_s: f64,
-    /// Wait of nine jobs of ten at most.
+    /// 90th percentile of the wait.
     pub wait_p90_s: f64,
-    /// Wait of 99 jobs of a hundred at most.
+    /// 99th percentile of the wait.
     pub wait_p99_s: f64,
     /// The longest wait.
     pub wait_max_s: f64,
-    /// The mean wait of wide jobs: those that need a quarter of the machine or more.
+    /// Mean wait of wide jobs, which need at least a quarter of the machine.
     pub wide_wait_mean_s: f64,
-    /// The longest of them.
+    /// The longest wait of wide jobs.
     pub wide_wait_max_s: f64,
-    /// The mean of (wait + run time) / max(run time, 10 s), at least 1 each.
+    /// The mean of (wait + run time) / max(run time, 10 s), each at least 1.
     pub slowdown_mean: f64,
-    /// Processor time that was used, as a share of all from the first submission to the last end.
+    /// Used processor time, as a share of all from the first submission to the last end.
     pub utilisation: f64,
     /// Time from the first submission to the last end.
     pub makespan_s: f64,

@@ -1,15 +1,15 @@
-//! Batch queues on logs of real machines: what the classic policies would have made of them.
+//! Batch queues on logs of real machines, simulated under classic policies.
 //!
-//! A log ([`omega_workload::swf`]) is a list of gangs: each job wants so many processors at once, for
-//! at most as long as its user said. The machine is a number of free processors and nothing else, as
-//! in the literature that these figures are compared with.
+//! A log ([`omega_workload::swf`]) is a list of gangs: each job requests a number of processors at once, for at most
+//! its user's estimate. The machine is a number of free processors, as in the literature with which the figures are
+//! compared.
 //!
 //! ```text
-//!  log ─▶ Trace: jobs in order of submission, what was left out
+//!  log ─▶ Trace: jobs in order of submission, and jobs left out
 //!           │
-//!           ▼            ┌── Ordered: FCFS, EASY, SJF + EASY ── who runs, and one reservation
+//!           ▼            ┌── Ordered: FCFS, EASY, SJF + EASY, with one reservation
 //!        simulate ◀─ Policy
-//!           │            ├── Conservative ── a Profile of free processors, a reservation each
+//!           │            ├── Conservative: a Profile of free processors, a reservation for each job
 //!           │            └── Shipped: the cell and the scheduler of this project
 //!           ▼
 //!        Figures: waits, slowdowns, utilisation

@@ -1,18 +1,17 @@
-//! Policies that keep the queue in an order: first come first served, EASY backfilling, and EASY with
-//! the shortest job first.
+//! Policies with an ordered queue: first come first served, EASY backfilling, and EASY with the shortest job first.
 //!
-//! The first in order starts as soon as there is room. While there is none, FCFS lets everybody wait.
-//! EASY reserves for the first the earliest moment at which, by what users said, enough will have
-//! ended (the *shadow*); later ones may start in the meantime if they end by then, or need only what
-//! the first will leave over. So backfilling never delays that reservation, but may delay all others.
+//! The first job in order starts as soon as enough processors are free. Until then, FCFS lets all jobs wait. EASY
+//! reserves for the first job the earliest time at which enough jobs will have ended by their users' estimates (the
+//! *shadow*); later jobs may start in the meantime if they end by then, or need only processors that the first job will
+//! leave over. So backfilling never delays that reservation, but may delay all other jobs.
 //!
-//! What the first leaves over is counted as in the programs that published figures come from: those that
-//! run are gone through by when they are due, of equal ones the smallest first, until there is enough.
-//! Whoever else is due at that very moment does not count. On logs where users ask for round times this makes a
-//! third of the mean wait, and even the order of equals makes two percent: [docs/swf.md] has the measurements.
+//! The processors left over are counted as in the programs behind published figures: running jobs are taken in the
+//! order of their expected ends, of equal ones the smallest first, until there are enough processors. Other jobs that
+//! end at that very time are not counted. On logs with round estimates this changes the mean wait by a third, and even
+//! the order of equal ones by two percent: [docs/swf.md] has the measurements.
 //!
-//! A job that could not be backfilled cannot be while nothing ends and the reservation stays as it is, since
-//! less time and room are left to it. Then only what has just come is looked at, which keeps long queues cheap.
+//! A job that could not be backfilled cannot be as long as no job ends and the reservation stays, since less time and
+//! fewer processors are left. Then only new jobs are examined, which keeps long queues cheap.
 //!
 //! [docs/swf.md]: ../../../../docs/swf.md
 
@@ -25,7 +24,7 @@ use std::collections::BTreeSet;
 pub enum Order {
     /// Order of submission.
     Submission,
-    /// Those to run for the shortest time, then who was submitted first.
+    /// Shortest estimated run time first, then the order of submission.
     Shortest,
 }
 
@@ -45,20 +44,20 @@ pub struct Reservation {
     pub place: Place,
     /// Latest start, by the users' estimates.
     pub shadow_ms: u64,
-    /// The processors that will be left over then.
+    /// Processors that will be left over then.
     extra: u64,
 }
 
-/// Expected end of a running job, its processors, and its number.
+/// Expected end of a running job, its processors, and its place.
 type Due = (u64, u64, Place);
 
-/// A queue in an order.
+/// An ordered queue.
 pub struct Ordered<'a> {
     jobs: &'a [SimJob],
     order: Order,
     backfill: Backfill,
     free: u64,
-    /// Pending jobs, by rank: the time that counts in the order, and the place.
+    /// Pending jobs by rank: the time by which they are ordered, and the place.
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
@@ -102,7 +101,7 @@ impl<'a> Ordered<'a> {
 
     fn rank(&self, place: Place) -> (u64, Place) {
         match self.order {
-            // Places are in the order of submission.
+            // Places have the order of submission.
             Order::Submission => (0, place),
             Order::Shortest => (self.jobs[place].requested_ms, place),
         }

@@ -1,4 +1,4 @@
-//! Number of processors that are free from when to when: the calendar of conservative backfilling.
+//! Number of free processors over time: the calendar of conservative backfilling.
 //!
 //! ```text
 //!  free
@@ -7,9 +7,8 @@
 //!      0   10         25    ▶ ms
 //! ```
 //!
-//! The steps lie in one vector by time, neighbours differ, and the last one, for ever, has all
-//! processors. To look for a gap is a walk over neighbours in memory; what makes long queues cheap is
-//! that a walk is told where to stop.
+//! The steps are in a vector by time; neighbours differ, and the last step, which has no end, has all processors free.
+//! A search for a gap scans neighbours in memory; long queues stay cheap because callers limit the scan.
 
 /// Number of free processors from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +19,16 @@ struct Step {
 
 /// The free processors over time.
 ///
-/// Invariant: the steps ascend by time, no two neighbours have as many free, and there is one at least.
+/// Invariant: the steps ascend by time, neighbours differ, and there is at least one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     steps: Vec<Step>,
 }
 
-/// A period of time with a number of processors.
+/// A period with a number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Start of the step.
+    /// Start of the period.
     pub start_ms: u64,
     /// End of the period.
     pub end_ms: u64,
@@ -46,13 +45,12 @@ pub struct Gap {
     pub for_ms: u64,
 }
 
-/// Request for a slot.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The gap begins before this.
+    /// Latest start of the gap, exclusive.
     pub before_ms: u64,
-    /// Start of the caller's own slot, from which everything counts as free: the slot is at least
-    /// as long as the gap.
+    /// Start of the caller's own slot, from which everything counts as free: the slot is at least as long as the gap.
     pub own_ms: u64,
 }
 
@@ -88,20 +86,20 @@ impl Profile {
         None
     }
 
-    /// Takes a free slot.
+    /// Allocates a free slot.
     pub fn take(&mut self, slot: Slot) {
         self.change(slot, |free| free.checked_sub(slot.processors));
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub fn give_back(&mut self, slot: Slot) {
         self.change(slot, |free| free.checked_add(slot.processors));
     }
 
-    /// Drops the past before a time.
+    /// Drops steps before a time.
     pub fn forget_before(&mut self, now_ms: u64) {
         let past = self.steps.partition_point(|step| step.at_ms <= now_ms).saturating_sub(1);
-        // A vector moves all its steps for each that leaves its front: many at once, then.
+        // Removing from the front of a vector moves all steps, so many are removed at once.
         if past > 64 {
             self.steps.drain(..past);
         }
@@ -116,7 +114,7 @@ impl Profile {
         for step in &mut self.steps[first..last] {
             step.free = change(step.free).expect("a slot is taken of what is free");
         }
-        // Within the slot neighbours still differ; only its ends may have become like theirs.
+        // Within the slot neighbours still differ; only those at its ends may have become equal.
         for i in [last, first] {
             if i > 0 && self.steps[i].free == self.steps[i - 1].free {
                 self.steps.remove(i);

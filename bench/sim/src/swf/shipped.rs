@@ -1,8 +1,7 @@
 //! The shipped cell and scheduler as a batch queue policy.
 //!
-//! Each job is a gang of one-core tasks, placed together or not at all. The cell gets the log's
-//! time; the scheduler steps until it is idle at that time. So the result measures the order of
-//! jobs, not the speed of decisions.
+//! Each job is a gang of one-core tasks, placed together or not at all. The cell gets the log's time; at each time the
+//! scheduler steps until it is idle. So the result measures the order of jobs, not the speed of decisions.
 
 use super::simulate::{Place, Policy};
 use super::trace::SimJob;
@@ -18,16 +17,16 @@ use omega_schedulers::{
 /// The machines of a cell that represents a machine with a number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machines {
-    /// The number.
+    /// Number of machines.
     pub count: u64,
-    /// The processors of each.
+    /// Processors of each machine.
     pub cores: u64,
 }
 
 /// Amounts of a processor.
 const CORE: u64 = 1000;
 
-/// Placed jobs of a scheduler, and its plans.
+/// Jobs placed by a scheduler, and its plans.
 #[derive(Default)]
 struct Seen {
     placed: Vec<Place>,
@@ -37,7 +36,7 @@ struct Seen {
 impl Observer for Seen {
     fn committed(&mut self, txn: &Transaction, commit: &Commit) {
         assert!(commit.is_complete(), "one scheduler conflicts with nobody");
-        // Jobs are numbered as they come, and the tasks of one stand together.
+        // Jobs are numbered in the order of arrival, and the tasks of a job are adjacent.
         self.placed.extend(txn.claims.iter().map(|claim| claim.task.job.0 as Place));
         self.placed.dedup();
     }
@@ -47,13 +46,13 @@ impl Observer for Seen {
     }
 }
 
-/// Policy `omega`; see the head of the file.
+/// Policy `omega`. See the module documentation.
 pub struct Shipped<'a> {
     jobs: &'a [SimJob],
     cell: SharedCell,
     scheduler: Scheduler,
     seen: Seen,
-    /// The first start that each job was promised.
+    /// First planned start of each job.
     promised_ms: Vec<Option<u64>>,
 }
 
@@ -65,7 +64,7 @@ impl<'a> Shipped<'a> {
     #[must_use]
     pub fn new(jobs: &'a [SimJob], machines: Machines, depth: usize) -> Shipped<'a> {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
-        // Nobody asks about jobs that are over.
+        // Ended jobs are never queried.
         let policy = CellPolicy { ttl_after_finished_ms: 0, ..CellPolicy::default() };
         cell.apply(Command::SetPolicy(policy)).expect("a cell may forget jobs at once");
         for index in 0..machines.count {
@@ -77,7 +76,7 @@ impl<'a> Shipped<'a> {
             0 => Profile::batch(),
             depth => Profile::batch().with_backfill(Backfill::new(depth).with_interval_ms(0)),
         };
-        // Time passes from event to event: whoever fails waits for the next one.
+        // Time moves from event to event, so a failed job waits for the next one.
         let patience = Patience { backoff_min: 0, backoff_max: 0, sleep_max: Nanos::MAX / 2 };
         let settings = Settings { patience, ..Settings::new("default") };
         let scheduler = Scheduler::new(&cell, profile, settings).expect("it is the only one");
@@ -91,7 +90,7 @@ impl<'a> Shipped<'a> {
         &self.promised_ms
     }
 
-    /// Outcome of plans.
+    /// Counts of plans and their outcomes.
     #[must_use]
     pub fn figures(&self) -> BackfillFigures {
         self.seen.figures

@@ -7,30 +7,30 @@ use super::trace::SimJob;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A job, by its place in the list.
+/// Position of a job in the list.
 pub type Place = usize;
 
-/// Policy that starts jobs. It knows the user's estimate of a job, and that the job has ended when it has.
+/// Policy that starts jobs. It has the user's estimate of a run time, and learns of the end when it happens.
 pub trait Policy {
-    /// A job was submitted.
+    /// Handles the submission of a job.
     fn submitted(&mut self, place: Place, now_ms: u64);
 
-    /// A job that was started has ended.
+    /// Handles the end of a started job.
     fn ended(&mut self, place: Place, now_ms: u64);
 
-    /// Adds the jobs to start now, which fit in the free processors.
+    /// Adds the jobs to start now, which must fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Time of its next call without an arrival or an end.
+    /// Time of its next call if nothing arrives or ends before.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }
 }
 
-/// Runs all jobs, which are ascending by submission and fit the machine. Returns when each started.
+/// Runs all jobs, which ascend by submission and fit the machine. Returns the start of each.
 ///
 /// # Panics
-/// If the policy starts a job for which there is no room, or leaves one waiting for ever.
+/// If the policy starts a job that does not fit, or never starts one.
 #[must_use]
 pub fn simulate(jobs: &[SimJob], processors: u64, policy: &mut dyn Policy) -> Vec<u64> {
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];

@@ -1,4 +1,4 @@
-//! The policies against naive references on small random logs, their promises, and the published figures.
+//! The policies compared with naive models on small random logs, their guarantees, and the published figures.
 
 use super::conservative::Conservative;
 use super::figures::Figures;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const PROCESSORS: u64 = 8;
 
-/// Jobs of a few milliseconds, so that a naive reference may go through time step by step.
+/// Jobs of a few milliseconds, so that a naive model can step through time.
 fn jobs() -> impl Strategy<Value = Vec<SimJob>> {
     let job = (0u64..40, 1u64..12, 0u64..8, 1u64..=PROCESSORS).prop_map(
         |(submit_ms, run, more, processors)| SimJob {
@@ -95,7 +95,7 @@ fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> 
     let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
     let mut started: Vec<Place> = Vec::new();
     for now in 0..HORIZON as u64 {
-        // A policy is asked when something comes or ends, and at no other time.
+        // A policy is called only when a job arrives or ends.
         let ends = |i: Place| starts[i].is_some_and(|start| start + jobs[i].run_ms == now);
         if !(0..jobs.len()).any(|i| jobs[i].submit_ms == now || ends(i)) {
             continue;
@@ -147,7 +147,7 @@ fn naive_ordered(jobs: &[SimJob], order: Order, backfill: Backfill) -> Vec<u64> 
     starts.into_iter().map(|start| start.expect("all jobs started")).collect()
 }
 
-/// Checks of the first in the queue that its shadow never moves to later while it is the first.
+/// Checks that the shadow of the first job in the queue never moves to a later time.
 struct Watched<'a> {
     policy: Ordered<'a>,
     last: Option<(Place, u64)>,
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// One machine of all processors, and as many machines of one.
+/// One machine with all processors, and as many machines with one.
 const SHAPES: [Machines; 3] = [
     Machines { count: 1, cores: PROCESSORS },
     Machines { count: PROCESSORS, cores: 1 },
@@ -229,8 +229,7 @@ const DEEP: usize = 100;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The first in the queue starts no later than it was promised first, whatever is backfilled, and so do all
-    /// that have plans.
+    /// No backfill delays the first job in the queue, or any job with a plan, beyond its first planned start.
     #[test]
     fn the_shipped_scheduler_keeps_its_promises(jobs in jobs()) {
         for jobs in [perfect(&jobs), jobs] {
@@ -246,8 +245,7 @@ proptest! {
         }
     }
 
-    /// On one machine, where it does not matter which processors a job gets, plans for all are conservative
-    /// backfilling.
+    /// On one machine, where all processors are equal, plans for all jobs are conservative backfilling.
     #[test]
     fn plans_for_all_are_conservative_backfilling(jobs in jobs()) {
         let jobs = perfect(&jobs);
@@ -286,7 +284,7 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
         processors,
         waited_ms: None,
     };
-    // 5 of 8 until 10; the first in the queue wants 6, so 2 are left over at 10.
+    // 5 of 8 are in use until 10; the first job needs 6, so 2 are left over at 10.
     let queue =
         [job(0, 10, 5), job(1, 10, 6), job(2, 8, 3), job(2, 9, 3), job(3, 99, 1), job(3, 99, 2)];
     let starts = ordered(&queue, Order::Submission, Backfill::Easy);
@@ -343,7 +341,7 @@ fn what_cannot_run_is_left_out_and_counted() {
     assert_eq!(read("", None).unwrap_err(), "a.swf: no job of the log can be simulated");
 }
 
-/// A file of the public data, or `None` (said aloud) where it is not at hand.
+/// A file of the public data, or `None` with a message if it is missing.
 fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
@@ -381,7 +379,7 @@ fn real_logs_give_the_published_waits() {
         ("lublin_256.swf.gz", [39807.0, 1619.0, 1619.0, 994.0], 0.005),
         // Rounded to 0.1: half of the last digit of 1.7 is 3 percent.
         ("UniLu-Gaia-2014-1.swf.gz", [7.4, 4.2, 3.9, 1.7], 0.03),
-        // Where jobs that are due at the same moment come in another order, see docs/swf.md.
+        // The order of jobs that end at the same time differs, see docs/swf.md.
         ("theta_2022.swf.gz", [2658.6, 742.4, 701.2, 232.0], 0.02),
     ];
     for (name, expected, tolerance) in published {

@@ -1,14 +1,14 @@
 //! The simulated jobs of a log, and the skipped ones.
 //!
-//! The log is read as for the published figures: a job needs its allocated processors, or, if
-//! unknown, the requested ones; it runs for its logged time, at most the requested one, because the
-//! machine would have ended it then. A job that never ran is skipped.
+//! The log is read as for the published figures: a job needs its allocated processors or, if unknown, the requested
+//! ones. It runs for its logged time, at most the requested one, because the machine would have ended it then. A job
+//! that never ran is skipped.
 
 use omega_workload::LoadError;
 use omega_workload::swf::{Header, Log, LoggedJob};
 use std::path::Path;
 
-/// A job that is simulated.
+/// A simulated job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimJob {
     /// Submission time.
@@ -17,7 +17,7 @@ pub struct SimJob {
     pub run_ms: u64,
     /// Requested run time.
     pub requested_ms: u64,
-    /// The processors it needs at once.
+    /// Processors that it needs at once.
     pub processors: u64,
     /// Wait in the log.
     pub waited_ms: Option<u64>,
@@ -56,11 +56,10 @@ impl LeftOut {
 }
 
 impl Trace {
-    /// Reads a log for a machine with this number of processors, or, if that is `None`, with the
-    /// header's.
+    /// Reads a log for a machine with this number of processors, or, if that is `None`, with the header's.
     ///
     /// # Errors
-    /// If the log cannot be read, a line is at fault, or no job can be simulated.
+    /// If the log cannot be read, a line is invalid, or no job can be simulated.
     pub fn read(file: &Path, processors: Option<u64>) -> Result<Trace, LoadError> {
         let mut log = Log::open(file)?;
         let mut trace = Trace::default();
@@ -133,7 +132,7 @@ impl Trace {
     }
 }
 
-/// Required field of a job that is missing.
+/// A missing field without which a job cannot be simulated.
 enum Unknown {
     Run,
     Size,

@@ -74,16 +74,16 @@ enum Output {
     Json,
 }
 
-/// Error of a command: one line for the user.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The trace cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// No trace was made.
+    /// No trace could be generated.
     #[error(transparent)]
     Synth(#[from] SynthError),
-    /// Name another folder, or make room.
+    /// A plot cannot be written: name another folder, or make room.
     #[error("{}: cannot write: {why}", dir.display())]
     Write {
         /// The folder.
@@ -91,7 +91,7 @@ pub enum TraceError {
         /// The reason.
         why: io::Error,
     },
-    /// Make room, or close the output instead.
+    /// The output cannot be written: make room, or close it instead.
     #[error("standard output: cannot write: {0}")]
     Print(io::Error),
 }
@@ -161,7 +161,7 @@ fn look(input: &InputArgs, seed: u64) -> Result<(Info, Kinds), InputError> {
     Ok((info::read(&mut *stream)?, kinds))
 }
 
-/// Prints a result. A reader that has seen enough, such as `head`, is no error.
+/// Prints a result. A reader that closes the output early, such as `head`, is no error.
 fn print(
     output: Output,
     value: &impl Serialize,

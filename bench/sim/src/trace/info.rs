@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 /// Number of tenants counted by name; later ones are counted together.
 const TENANTS_MAX: usize = 4096;
 
-/// Pairs of kind and precedence that are counted apart: traces have a dozen.
+/// Number of pairs of kind and precedence that are counted separately: traces have a dozen.
 const CLASSES_MAX: usize = 256;
 
-/// Sizes of machines that are counted apart: traces have a dozen.
+/// Number of machine sizes that are counted separately: traces have a dozen.
 const SIZES_MAX: usize = 1024;
 
 /// Number of points of the load over time, for a plot.
@@ -40,9 +40,9 @@ pub struct Info {
     pub tasks_endless: u64,
     /// Milliseconds from the start to the last arrival.
     pub span_ms: u64,
-    /// Jobs that come after the start, for each hour.
+    /// Arrivals per hour after the start.
     pub jobs_per_hour: f64,
-    /// Percentiles of what was counted.
+    /// Percentiles of jobs and tasks by quantity.
     pub values: Vec<ValuesInfo>,
     /// Requested load of each resource kind.
     pub load: Vec<LoadInfo>,
@@ -50,9 +50,9 @@ pub struct Info {
     pub classes: Vec<ClassInfo>,
     /// Jobs by tenant.
     pub tenants: TenantsInfo,
-    /// Jobs with rules about where they run.
+    /// Jobs with placement rules.
     pub rules: RulesInfo,
-    /// Parts that were not carried over.
+    /// Input that was not converted.
     pub notes: Vec<String>,
 }
 
@@ -76,9 +76,9 @@ pub struct MachinesInfo {
     pub sizes: Vec<SizeInfo>,
     /// Number of sizes; 1024 means that or more.
     pub size_count: u64,
-    /// Number of machines that join or change later.
+    /// Number of machines that are added or changed later.
     pub added: u64,
-    /// Number of machines that leave later.
+    /// Number of machines that are removed later.
     pub removed: u64,
 }
 
@@ -104,17 +104,17 @@ pub struct ValuesInfo {
     pub least: u64,
     /// Median.
     pub p50: u64,
-    /// Nine tenths are no more.
+    /// 90th percentile.
     pub p90: u64,
-    /// All but a hundredth are no more.
+    /// 99th percentile.
     pub p99: u64,
     /// The largest.
     pub largest: u64,
     /// The mean.
     pub mean: f64,
-    /// The standard deviation in means.
+    /// The coefficient of variation: the standard deviation divided by the mean.
     pub variation: f64,
-    /// The value that 0, 1, 2, … 100 percent do not exceed, for a plot.
+    /// The percentiles from 0 to 100, for a plot.
     pub percentiles: Vec<u64>,
 }
 
@@ -124,7 +124,7 @@ pub struct ValuesInfo {
 pub enum ValueUnit {
     /// Milliseconds.
     Ms,
-    /// Things.
+    /// A count.
     Count,
     /// Units of this resource kind.
     Kind(u8),
@@ -137,7 +137,7 @@ pub struct LoadInfo {
     pub kind: String,
     /// The mean over the span, in its units.
     pub mean: f64,
-    /// The largest mean of a bucket of time.
+    /// The highest mean of a time bucket.
     pub peak: f64,
     /// Mean as a fraction of the machines' capacity, if they have any.
     pub mean_share: Option<f64>,
@@ -160,7 +160,7 @@ pub struct ClassInfo {
     pub jobs: u64,
     /// Number of tasks.
     pub tasks: u64,
-    /// Amount of the first kind they ask together, in its units.
+    /// Total request of the first kind, in its units.
     pub asked: u128,
 }
 
@@ -184,7 +184,7 @@ pub struct TenantInfo {
     pub tasks: u64,
 }
 
-/// Number of jobs that have rules.
+/// Numbers of jobs with rules.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RulesInfo {
     /// Number of gangs.
@@ -236,7 +236,7 @@ pub struct Collector {
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
-    /// Capacity of each machine, by name; only as long as some may leave.
+    /// Capacity of each machine, by name; kept only while some may leave.
     there: HashMap<Text, Amounts>,
     capacity: Vec<Load>,
 }
@@ -276,7 +276,7 @@ impl Collector {
         }
     }
 
-    /// Counts what happens.
+    /// Counts an event.
     pub fn add(&mut self, event: &Event) {
         self.now_ms = self.now_ms.max(event.at_ms());
         for load in self.loads.iter_mut().chain(&mut self.machines.capacity) {
@@ -320,7 +320,7 @@ impl Collector {
     fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
         let mut task = first;
         while task < first + group.count {
-            // As many as run equally long at a time: nearly always all.
+            // Consecutive tasks with equal run times are counted together: nearly always all of them.
             let run_ms = arrival.run.of(task);
             let alike = match &arrival.run {
                 omega_workload::RunTime::Each(_) => 1,
@@ -349,7 +349,7 @@ impl Collector {
             .groups
             .iter()
             .map(|group| u128::from(group.request.get(KindId::CPU)) * u128::from(group.count));
-        // What is beyond the bound is counted with the last of them, which no key of a job is.
+        // Keys beyond the bound are counted under a key that no job has.
         let is_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&key);
         let key = if is_room { key } else { (JobKind::Batch, i32::MIN) };
         let class = self.classes.entry(key).or_insert(ClassInfo {

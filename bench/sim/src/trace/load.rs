@@ -1,11 +1,10 @@
-//! An amount over time, for a span that nobody knows beforehand, in room that does not grow with it.
+//! An amount over time, in bounded memory, for a span that is not known in advance.
 //!
-//! The past is kept in 1,024 equal buckets; when time runs beyond them, neighbours are put together and the
-//! buckets become twice as wide, so there are always between 512 and 1,024 for the span. The future, where
-//! tasks that run now will end, is kept in buckets that are wider the farther they are: for each doubling of
-//! the span 512, which become the later half of the past's buckets when they double. So nothing is lost but
-//! the moment within a bucket, and for the means of buckets not even that, because each bucket also
-//! knows how much of its changes fell into it.
+//! The past has 1,024 equal buckets. When time exceeds them, neighbours are merged and the buckets become twice as
+//! wide, so the span always covers between 512 and 1,024 of them. The future, in which running tasks will end, has
+//! buckets that are wider with distance: 512 for each doubling of the span, which become the later half of the past's
+//! buckets when they double. So only the time within a bucket is lost, and the means of buckets are exact, because each
+//! bucket also stores the weight of its changes.
 //!
 //! ```text
 //!   past: 1024 buckets of width w          | 512 of 2w       | 512 of 4w ...
@@ -14,8 +13,8 @@
 
 use omega_core::limits::AMOUNT_MAX;
 
-/// Half of the buckets of the past, and the buckets for each doubling of the future: a plot of a thousand points
-/// shows more than anyone sees.
+/// Half of the number of past buckets, and the number for each doubling of the future: a plot of a thousand points is
+/// finer than needed.
 const HALF: usize = 512;
 
 /// Changes within one bucket.
@@ -23,7 +22,7 @@ const HALF: usize = 512;
 struct Bucket {
     /// Net change of the amount over the bucket.
     change: i128,
-    /// The changes, each times the time from it to the bucket's end.
+    /// The sum of the changes, each multiplied by the time from it to the bucket's end.
     area: i128,
 }
 
@@ -69,7 +68,7 @@ impl Load {
                 &mut self.future[index]
             }
         };
-        // Only amounts that no cell has come to the end of 128 bits: they stay there.
+        // Only impossible amounts reach 128 bits; they are capped.
         bucket.change = bucket.change.saturating_add(by);
         bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
     }
@@ -82,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Means from the start until now: complete buckets, or one partial bucket.
+    /// Means from the start until now: of complete buckets, or of one partial bucket.
     #[must_use]
     pub fn means(&self, end_ms: u64) -> Vec<Mean> {
         let whole = (end_ms / self.width_ms).clamp(1, 2 * HALF as u64) as usize;
@@ -95,13 +94,13 @@ impl Load {
         self.past[..whole].iter().enumerate().map(mean).collect()
     }
 
-    /// The bucket of a time, counted through past and future, and when it ends.
+    /// The bucket of a time, numbered through past and future, and its end.
     fn place(&self, at_ms: u64) -> (usize, u64) {
         let buckets = at_ms / self.width_ms;
         if buckets < 2 * HALF as u64 {
             return (buckets as usize, (buckets + 1) * self.width_ms);
         }
-        // Twice as wide for each doubling: between 512 and 1,024 buckets of this width precede it.
+        // Each doubling has twice the width, so between 512 and 1,024 buckets of this width precede it.
         let doubled = (buckets / HALF as u64).ilog2();
         let width_ms = self.width_ms << doubled;
         let within = at_ms / width_ms;

@@ -1,4 +1,4 @@
-//! Statistics of a trace, as plots: the load over time, and the share of values up to each.
+//! Plots of a trace's statistics: the load over time, and the cumulative distributions.
 
 use super::info::{Info, ValueUnit, ValuesInfo};
 use crate::plot::{Axis, Line, Plot, Style};
@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes `load` and one plot for each distribution into a folder, which is made if need be.
+/// Writes `load` and one plot for each distribution into a folder, which is created if needed.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -26,7 +26,7 @@ fn plots(info: &Info, kinds: &Kinds) -> Vec<(String, Plot)> {
     if !info.load.is_empty() {
         plots.push(("load".to_owned(), load(info)));
     }
-    // Of what is always the same there is nothing to see.
+    // A constant quantity needs no plot.
     for values in info.values.iter().filter(|values| values.largest > values.least) {
         plots.push((values.what.replace(' ', "-"), distribution(info, values, kinds)));
     }

@@ -4,7 +4,7 @@ use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};
 use std::fmt::Write;
 
-/// The whole, as `omega-sim trace info` prints it.
+/// The statistics as `omega-sim trace info` prints them.
 #[must_use]
 pub fn info(info: &Info, kinds: &Kinds) -> String {
     let mut text = format!("{}\n\n", info.name);
@@ -174,7 +174,7 @@ pub fn amount(value: f64, unit: ValueUnit, kinds: &Kinds) -> String {
     }
 }
 
-/// A time in the largest unit that it has at least one of.
+/// A time in the largest unit of which it has at least one.
 fn time(ms: f64) -> String {
     const UNITS: [(f64, &str); 4] =
         [(86_400_000.0, "d"), (3_600_000.0, "h"), (60_000.0, "min"), (1000.0, "s")];
@@ -184,7 +184,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-/// Three digits, and all before the point.
+/// A number with three significant digits, and all digits before the point.
 fn number(value: f64) -> String {
     match value {
         value if value.fract() == 0.0 || value >= 100.0 => format!("{value:.0}"),

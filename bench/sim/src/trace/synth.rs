@@ -1,15 +1,13 @@
-//! A longer or larger trace after the example of another, as the two tables that every command reads.
+//! Generation of a longer or larger trace from an existing one, as the two tables that every command reads.
 //!
-//! What is fitted: how jobs come (the curve of the day, where the trace has a day; and the gaps that are
-//! left when it is taken out), and what comes (tasks, requests, run time, kind, precedence, tenant, rules),
-//! all of a job together, as it was. What is drawn are runs of jobs that came one after the other
-//! (`fit`), so that bursts stay bursts and large jobs stay with their users; no distribution of a
-//! textbook is forced on them. Runs are drawn without replacement, each once before any comes twice:
-//! the rare jobs that make half of the load come as often as they did.
+//! Two things are fitted: the arrivals (the curve of the day, if the trace has a day, and the gaps without it), and the
+//! jobs (tasks, requests, run time, kind, precedence, tenant, rules), each as a whole. The generator draws runs of
+//! consecutive jobs (`fit`), so that bursts stay bursts and large jobs stay with their users; no textbook distribution
+//! is assumed. Runs are drawn without replacement until each was drawn once, so that the rare jobs that make half of
+//! the load keep their frequency.
 //!
-//! Larger means more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell
-//! has so many more jobs, unless the load is set otherwise. The same options and the same trace give the
-//! same bytes.
+//! A larger trace has more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell gets
+//! proportionally more jobs, unless the load is set otherwise. Equal options and an equal trace give equal bytes.
 
 mod chance;
 mod clock;
@@ -30,7 +28,7 @@ use omega_workload::{LoadError, csv};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Number of machines the new trace has.
+/// Number of machines of the new trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// A multiple of the trace's, in thousandths.
@@ -39,7 +37,7 @@ pub enum Size {
     Count(u32),
 }
 
-/// Output to make.
+/// Options of the generation.
 #[derive(Clone, Debug)]
 pub struct SynthOptions {
     /// The folder of the tables.
@@ -65,7 +63,7 @@ pub enum Form {
     Gzip,
 }
 
-/// The generated trace, beside its source.
+/// The generated trace, next to its source.
 #[derive(Debug, serde::Serialize)]
 pub struct Report {
     /// The table of machines.
@@ -74,24 +72,24 @@ pub struct Report {
     pub jobs_file: PathBuf,
     /// The trace.
     pub original: Info,
-    /// The new trace, as a reader of its tables sees it.
+    /// The new trace, as read back from its tables.
     pub made: Info,
-    /// Each distribution that was fitted, in both, over the rows of the table of jobs.
+    /// Each fitted distribution in both traces, over the rows of the table of jobs.
     pub fit: Vec<marginals::Pair>,
-    /// Missing resources of the new trace.
+    /// Properties that the new trace lacks.
     pub notes: Vec<String>,
 }
 
-/// Error of generating a trace: one line for the user.
+/// Error of generating a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthError {
     /// The trace cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The trace, or a table that was written, is at fault.
+    /// The trace, or a written table, is invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Name another folder, or make room.
+    /// The file cannot be written: name another folder, or make room.
     #[error("{}: cannot write: {why}", file.display())]
     Write {
         /// The file.
@@ -99,24 +97,24 @@ pub enum SynthError {
         /// The reason.
         why: io::Error,
     },
-    /// Name another folder: nothing is overwritten.
+    /// The file exists, and is not overwritten: name another folder.
     #[error("{}: is there already; name another folder", .0.display())]
     Exists(PathBuf),
-    /// Give the machines.
+    /// The trace has no machines: give some.
     #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
-    /// Take another trace.
+    /// The trace has no jobs: use another one.
     #[error("{0}: has no jobs to draw from")]
     NoJobs(String),
-    /// Ask for fewer.
+    /// The size is too large: request fewer machines.
     #[error("{0} machines are too many: at most {MACHINES_MAX}")]
     TooLarge(u64),
 }
 
-/// Makes a trace after the one that `open` opens; it is read twice. Also returns the trace's resource kinds.
+/// Generates a trace like the one that `open` opens, which is read twice. Also returns the trace's resource kinds.
 ///
 /// # Errors
-/// If it cannot be read, or the new one cannot be written. Files that were begun are removed.
+/// If it cannot be read, or the new one cannot be written. Incomplete files are removed.
 pub fn make(
     open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>,
     options: &SynthOptions,
@@ -167,7 +165,7 @@ pub fn make(
     Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
 }
 
-/// Resulting number of machines.
+/// The requested number of machines.
 fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
     if original == 0 {
         return Err(SynthError::NoMachines(name.to_owned()));

@@ -43,8 +43,7 @@ pub(super) fn azure(dir: &Path) -> Opened {
     Ok(Box::new(azure::open(dir, options)?))
 }
 
-/// A folder of the public data, or `None` (said aloud) where it is not at hand; `OMEGA_DATA` names the folder
-/// of all data.
+/// A folder of the public data, or `None` with a message if it is missing; `OMEGA_DATA` names the folder of all data.
 pub(super) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

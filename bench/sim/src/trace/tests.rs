@@ -1,4 +1,4 @@
-//! Report on traces, at the public face.
+//! Statistics of traces, through the public API.
 
 use super::testing::{azure, data, folder, google, omega_sim, openb, tables};
 use super::{info, plots, show};
@@ -15,8 +15,8 @@ fn a_small_trace_is_told_of_as_it_is() {
     assert_eq!((told.jobs.all, told.jobs.at_start, told.tasks.all), (4, 1, 8));
     assert_eq!((told.span_ms, told.tasks_endless, told.rules.gangs), (100_000, 2, 1));
     let cpu = &told.load[0];
-    // 2 for ever, 8 for 30 s, 2 for 40 s of the 100 s: 5.2 of 16 cores, and 12 at most. The last bucket
-    // is left out, as it is not whole.
+    // 2 for ever, 8 for 30 s, and 2 for 40 s of the 100 s: 5.2 of 16 cores on average, and at most 12. The last bucket
+    // is incomplete and left out.
     assert!((cpu.mean / 1000.0 - 5.2).abs() < 0.02, "{cpu:?}");
     assert!((cpu.peak / 1000.0 - 12.0).abs() < 1e-9, "{cpu:?}");
     assert!((cpu.mean_share.unwrap() - 5.2 / 16.0).abs() < 0.002, "{cpu:?}");
@@ -67,14 +67,14 @@ fn the_real_traces_have_the_published_loads() {
     if let Some(dir) = data("google2011") {
         let told = info::read(&mut *google(&dir).unwrap()).unwrap();
         assert_eq!((told.tasks.all, told.tasks_placed), (190_926, 132_969));
-        // 113.5 % of the CPU runs at the start, and 93.3 % of the memory.
+        // 113.5 % of the CPU and 93.3 % of the memory are in use at the start.
         let share = |i: usize| told.load[i].mean_share.unwrap();
         assert!((1.1..1.4).contains(&share(0)) && (0.9..1.3).contains(&share(1)));
     }
     if let Some(dir) = data("openb") {
         let told = info::read(&mut *openb(&dir).unwrap()).unwrap();
         let gpu = told.load.iter().find(|load| load.kind == "gpu").unwrap();
-        // The list asks 98 % of the devices once all of it is there.
+        // The complete list requests 98 % of the devices.
         assert!((0.97..0.99).contains(&gpu.peak_share.unwrap()), "{:?}", gpu.peak_share);
     }
     if let Some(dir) = data("omega-sim") {

@@ -1,7 +1,7 @@
-//! Many values in little room: their percentiles, their mean, and how far two lots of them are apart.
+//! Many values in little memory: their percentiles, their mean, and the distance of two distributions.
 //!
-//! A histogram keeps three digits of each value: a percentile is at most 0.1 % below a value that was there.
-//! Count, least, largest, mean and standard deviation are those of the values themselves.
+//! A histogram keeps three digits of each value, so a percentile is at most 0.1 % below an actual value. Count,
+//! minimum, maximum, mean and standard deviation are exact.
 
 use hdrhistogram::Histogram;
 use omega_core::limits::AMOUNT_MAX;
@@ -9,11 +9,11 @@ use omega_core::limits::AMOUNT_MAX;
 /// Significant digits kept of a value.
 const DIGITS: u8 = 3;
 
-/// The values of one quantity, without themselves.
+/// The distribution of one quantity.
 pub struct Values {
     histogram: Histogram<u64>,
     mean: f64,
-    /// The sum of the squares of the distances to the mean.
+    /// The sum of the squared deviations from the mean.
     squares: f64,
     least: u64,
     largest: u64,
@@ -33,7 +33,7 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Counts a value a number of times. One beyond [`AMOUNT_MAX`] counts as that.
+    /// Adds a value a number of times. Values beyond [`AMOUNT_MAX`] are capped.
     pub fn add(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;
@@ -47,19 +47,19 @@ impl Values {
         self.largest = self.largest.max(value);
     }
 
-    /// Their number.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The least; 0 of none.
+    /// The minimum; 0 without values.
     #[must_use]
     pub fn least(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.least }
     }
 
-    /// The largest; 0 of none.
+    /// The maximum; 0 without values.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.largest
@@ -72,7 +72,7 @@ impl Values {
         self.histogram.lowest_equivalent(value).clamp(self.least(), self.largest)
     }
 
-    /// The values to three digits, ascending, each with how many are no larger.
+    /// The values to three digits in ascending order, each with the number of values that are no larger.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut count = 0;
@@ -84,20 +84,21 @@ impl Values {
         steps
     }
 
-    /// The mean; 0 of none.
+    /// The mean; 0 without values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// The coefficient of variation: the standard deviation in means. 1 is that of a Poisson process's gaps.
+    /// The coefficient of variation: the standard deviation divided by the mean. It is 1 for the gaps of a Poisson
+    /// process.
     #[must_use]
     pub fn variation(&self) -> f64 {
         if self.mean == 0.0 { 0.0 } else { (self.squares / self.count() as f64).sqrt() / self.mean }
     }
 
-    /// The distance of Kolmogorov and Smirnov: by how much the shares of values up to any bound differ at
-    /// most, 0 of equal ones to 1. Values that agree in three digits count as equal.
+    /// The Kolmogorov-Smirnov distance: the largest difference of the two cumulative distributions, from 0 (equal) to
+    /// 1. Values that agree in three digits count as equal.
     #[must_use]
     pub fn distance(&self, other: &Values) -> f64 {
         if self.count() == 0 || other.count() == 0 {

@@ -1,4 +1,4 @@
-//! Changes of a what-if run: more machines or fewer, some drained or gone, more jobs or fewer.
+//! Changes of a what-if run: more or fewer machines, drained or removed ones, and more or fewer jobs.
 
 use super::Now;
 use crate::capacity::scale;
@@ -11,9 +11,9 @@ use omega_workload::alike::Alike;
 pub struct Change {
     /// Number of machines, in the same mix.
     pub machines: Option<usize>,
-    /// Machines that it has besides.
+    /// Additional machines.
     pub add: Vec<Alike>,
-    /// Machines that take no new tasks; theirs stay.
+    /// Machines to drain: they accept no new tasks, and keep theirs.
     pub drain: Vec<String>,
     /// Removed machines; their tasks are pending.
     pub remove: Vec<String>,
@@ -24,16 +24,16 @@ pub struct Change {
 /// Error of an impossible change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// Name an existing machine.
+    /// The named machine does not exist: name an existing one.
     #[error("the cell has no machine {0:?}")]
     NoMachine(String),
-    /// Leave some.
+    /// No machine would be left: keep some.
     #[error("no machine would be left")]
     NoneLeft,
 }
 
 impl Change {
-    /// The changed cell.
+    /// Returns the changed cell.
     ///
     /// # Errors
     /// If a named machine does not exist, or none is left.
@@ -92,8 +92,7 @@ impl Now {
         self.follow(&place);
     }
 
-    /// Resets the remaining run time of a task that lost its machine, or is a copy, to the whole
-    /// run time.
+    /// Resets the remaining run time of a task that lost its machine, or is a copy, to the whole run time.
     fn begin_again(&mut self) {
         for arrival in &mut self.workload.arrivals {
             let whole_ms = self.assumed.whole_ms(&arrival.job);

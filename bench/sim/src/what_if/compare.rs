@@ -1,4 +1,4 @@
-//! Two futures side by side.
+//! Comparison of two futures.
 
 use super::{Change, Now};
 use crate::capacity::{Objective, Of};
@@ -9,23 +9,23 @@ use omega_core::JobKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time that some jobs took, in seconds; infinite is never, and null in JSON.
+/// Times of some jobs, in seconds; infinite for never, and null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
     /// Median.
     pub p50_s: f64,
-    /// Nine of ten at most.
+    /// 90th percentile.
     pub p90_s: f64,
-    /// 99 of 100 at most.
+    /// 99th percentile.
     pub p99_s: f64,
 }
 
 /// The jobs of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfKind {
-    /// Their number.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Jobs whose tasks all had a machine.
+    /// Number of jobs with all tasks placed.
     pub placed: u64,
     /// Time from submission to the first attempt, of jobs with tasks to place.
     pub wait: Times,
@@ -33,10 +33,10 @@ pub struct OfKind {
     pub whole: Times,
 }
 
-/// Outcome of one future.
+/// Result of one future.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// Number of machines there were.
+    /// Number of machines.
     pub machines: usize,
     /// The batch jobs.
     pub batch: OfKind,
@@ -54,10 +54,10 @@ pub struct Side {
     pub conflicts: u64,
 }
 
-/// Both futures.
+/// The results of both futures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The cell.
+    /// Name of the cell.
     pub cell: String,
     /// Simulated time, in seconds.
     pub seconds: f64,
@@ -121,10 +121,10 @@ impl OfKind {
 }
 
 impl Comparison {
-    /// Runs both futures. The settings say when they end.
+    /// Runs both futures, until the end in the settings.
     ///
     /// # Errors
-    /// If the cell refuses a part of either.
+    /// If the cell rejects a part of either.
     pub fn of(
         now: (&Now, &ScenarioSettings),
         then: (&Now, &ScenarioSettings),
@@ -145,7 +145,7 @@ impl Comparison {
         })
     }
 
-    /// The figures of both.
+    /// The results of both, as a table.
     #[must_use]
     pub fn figures(&self) -> Sheet {
         let mut sheet = Sheet::new(&["figure", "unchanged", "changed"]);
@@ -172,7 +172,7 @@ impl Comparison {
         sheet
     }
 
-    /// Number of tasks that wait at the end of both, by reason.
+    /// Number of pending tasks at the end of both, by reason.
     #[must_use]
     pub fn pending(&self) -> Option<Sheet> {
         let (unchanged, changed) = (&self.unchanged.pending, &self.changed.pending);
@@ -198,7 +198,7 @@ impl Times {
 }
 
 impl Change {
-    /// Whether anything changes.
+    /// Whether the change is empty.
     #[must_use]
     pub fn is_none(&self) -> bool {
         let Change { machines, add, drain, remove, load } = self;

@@ -1,14 +1,15 @@
-//! Forecasts of a served cell: the jobs of a served cell go on in the simulator, once as they are and once with changes.
+//! Forecasts of a served cell: its jobs continue in the simulator, once unchanged and once with changes.
 //!
 //! ```text
 //!                                  ┌──────────── simulate ──▶ the unchanged future ─┐
-//!   Cell ──now()──▶ machines, jobs ┤                                                ├──▶ side by side
+//!   Cell ──now()──▶ machines, jobs ┤                                                ├──▶ comparison
 //!                                  └─ Change ── simulate ──▶ the changed future ────┘
 //! ```
 //!
-//! A cell does not know everything that a future depends on. How long tasks run is what their job says, or what is assumed for
-//! those that say nothing; how long the tasks that run have run already, nobody noted, so what is left of each is spread evenly
-//! between nothing and all of it. Jobs that are to come, nobody knows: the load is that of the jobs that are there.
+//! A cell does not contain everything that its future depends on. The run time of a task is its job's runtime estimate,
+//! or an assumption for jobs without one. How long running tasks have been running is not used, so their remaining
+//! times are spread evenly between zero and the whole run time. Future jobs are unknown: the load consists of the
+//! present jobs.
 
 mod change;
 mod compare;
@@ -26,8 +27,8 @@ use std::collections::HashMap;
 /// Assumptions about facts that the cell does not record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Assumed {
-    /// Time for which a task of a batch job runs whose job does not say, in milliseconds; `None` is for ever. Services run for ever
-    /// unless they say.
+    /// Run time of tasks of batch jobs without a runtime estimate, in milliseconds; `None` for ever. Services run for
+    /// ever by default.
     pub run_ms: Option<u64>,
 }
 
@@ -38,7 +39,7 @@ impl Assumed {
     }
 }
 
-/// A cell as a run begins with it.
+/// A cell at the start of a run.
 #[derive(Clone, Debug)]
 pub struct Now {
     /// Its machines, and its jobs with their running tasks.
@@ -56,7 +57,7 @@ const WAITING_AT_MS: u64 = 1;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Now {
-    /// A cell as it is. Nothing in it is changed.
+    /// Reads the present state of a cell.
     #[must_use]
     pub fn of(cell: &Cell, name: String, assumed: Assumed) -> Now {
         let (mut machines, mut draining, mut place) = (Vec::new(), Vec::new(), HashMap::new());
@@ -118,7 +119,7 @@ impl Left {
             by_group[cell.task_group(task)?].push(position(state));
         }
         let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
-            // A simulated task holds its group's request.
+            // A simulated task is allocated its group's request.
             let count = tasks.len() as u32;
             (count > 0).then(|| TaskGroup { count, optional: None, ..group.clone() })
         };
@@ -137,7 +138,7 @@ impl Left {
             job: Job {
                 groups,
                 gang_min: job.gang_min.map(|min| min.min(tasks.len() as u32)),
-                // A simulated cell has no time by which a hold would end: such gangs are placed at once.
+                // Simulated gangs are placed at once, since a simulated cell has no timeouts.
                 gang_timeout_ms: None,
                 ..job.clone()
             },

@@ -8,7 +8,7 @@ use omega_core::{
     TaskReport,
 };
 
-/// Machines of four cores called m0, m1, ….
+/// A cell with machines of four cores named m0, m1, ….
 fn cell(machines: usize) -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     for i in 0..machines {
@@ -72,7 +72,7 @@ fn pending(side: &Side) -> Vec<(&str, u64)> {
     side.pending.iter().map(|(reason, tasks)| (reason.as_str(), *tasks)).collect()
 }
 
-/// Two full machines, and a task that waits.
+/// Two full machines, and a pending task.
 fn full() -> Cell {
     let mut cell = cell(2);
     job(&mut cell, service("web", 5), &[Some("m0"), Some("m0"), Some("m1"), Some("m1"), None]);
@@ -87,7 +87,7 @@ fn what_waits_for_room_is_placed_on_a_machine_more() {
     assert_eq!(pending(&both.changed), []);
     assert_eq!((both.unchanged.service.placed, both.changed.service.placed), (0, 1));
     assert_eq!((both.unchanged.machines, both.changed.machines), (2, 3));
-    // Four tasks of two cores on eight; then five on twelve, but for the first moment.
+    // Four tasks of two cores on eight; then five on twelve, except at the very start.
     assert!((both.unchanged.cpu_used - 1.0).abs() < 0.02, "{}", both.unchanged.cpu_used);
     assert!((both.changed.cpu_used - 10.0 / 12.0).abs() < 0.02, "{}", both.changed.cpu_used);
 }
@@ -153,7 +153,7 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
     job(&mut cell, Job::batch("old", tasks(2)), &[Some("m0"), Some("m0")]);
     job(&mut cell, Job::batch("new", tasks(1)), &[]);
     let nothing = Change { load: Some(1000), ..Change::default() };
-    // For ever by default; within ten seconds if that is how long they run.
+    // For ever by default; within ten seconds if that is the run time.
     assert_eq!(compared(&cell, &nothing, None).unchanged.batch.placed, 1);
     let ten = compared(&cell, &nothing, Some(10_000));
     assert_eq!(ten.unchanged.batch.placed, 2);
@@ -193,7 +193,7 @@ fn a_task_that_loses_its_machine_or_repeats_another_runs_its_whole_time() {
 fn a_future_that_has_not_begun_is_the_cell() {
     let cell = full();
     let now = Now::of(&cell, "small".into(), Assumed::default());
-    // Before any scheduler has decided, only what ran runs.
+    // Before any decision, only the initially running tasks run.
     let outcome = simulate_from(&now.workload, &settings(0.01), &now.start).unwrap();
     let placed: usize = now.workload.arrivals.iter().map(|one| one.placed.len()).sum();
     assert_eq!((placed, now.workload.machines.len()), (4, 2));
@@ -210,7 +210,7 @@ fn more_of_the_jobs_fill_the_cell_and_fewer_leave_room() {
         let change = Change { load: Some(load), ..Change::default() };
         let now = Now::of(&cell, "small".into(), Assumed::default());
         let then = change.made(&now).unwrap();
-        // Repeated jobs come within five minutes.
+        // Copies of jobs arrive within five minutes.
         let side = Comparison::of((&now, &settings(400.0)), (&then, &settings(400.0))).unwrap();
         (side.changed.service.jobs, side.changed.pending.values().sum::<u64>())
     };

@@ -1,5 +1,4 @@
-//! Architectures on the shipped cell: each has the shape reported in the literature, and runs are
-//! deterministic.
+//! Architectures on the shipped cell: each behaves as reported in the literature, and runs are deterministic.
 
 use crate::support::{data, omega_sim, text};
 use omega_core::{ConflictCheck, Granularity};
@@ -46,7 +45,7 @@ fn report(architecture: ArchitectureKind) -> Report {
     run(&settings(architecture)).report
 }
 
-/// Totals of schedulers whose names begin so: conflicts, mean waits, and abandoned jobs.
+/// Totals of schedulers with a name prefix: conflicts, mean waits, and abandoned jobs.
 fn sum(report: &Report, names: &str) -> (u64, f64, u64) {
     let mine = || report.schedulers.iter().filter(|scheduler| scheduler.name.starts_with(names));
     let jobs: u64 = mine().map(|scheduler| scheduler.jobs).sum();

@@ -1,4 +1,4 @@
-//! Capacity planning: answers that can be counted by hand, the clear ones at both ends, and bad arguments.
+//! Capacity planning: answers that can be counted by hand, extreme answers at both ends, and bad arguments.
 
 use crate::support::{omega_sim, text};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
     ["--machines".into(), machines, "--jobs".into(), jobs]
 }
 
-/// Jobs of one task of two cores that are present from the start and never end: two fill a machine.
+/// Jobs with one task of two cores that are present from the start and never end; two fill a machine.
 fn tenant_config(jobs: usize) -> String {
     (0..jobs).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "web-{i},1,2,1Gi,0,");
@@ -54,12 +54,12 @@ fn machines_and_load_are_counted_to_the_last() {
     let [machines, load] = &report["findings"].as_array().expect("a list")[..] else {
         panic!("two questions: {report}");
     };
-    // Ten tasks, two to a machine.
+    // Ten tasks, two per machine.
     assert_eq!(
         (&machines["answer"]["holds"], &machines["answer"]["fails"]),
         (&5.into(), &4.into())
     );
-    // Eight machines have room for sixteen.
+    // Eight machines fit sixteen tasks.
     let (holds, fails) = (&load["answer"]["holds"], &load["answer"]["fails"]);
     assert_eq!(holds.as_u64().map(|holds| holds + 1), fails.as_u64());
     assert_eq!(probe(load, holds)["jobs"], 16);
@@ -118,7 +118,7 @@ fn both_ends_have_answers_of_their_own() {
 #[test]
 fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
     let dir = tempfile::tempdir().expect("a folder");
-    // A job every two seconds for twenty minutes: the scheduler of batch jobs is busy half of the time.
+    // A job every two seconds for twenty minutes, so the batch scheduler is busy half of the time.
     let jobs = (0..600).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "job-{i},1,0.1,1Mi,{},1", i * 2);
         text
@@ -131,7 +131,7 @@ fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
     };
     let load = find("batch=20s", "load")["holds"].as_u64().expect("an answer");
     assert!((1500..2400).contains(&load), "{load}");
-    // Machines do not help against it, and nobody waits for a scheduler of services.
+    // More machines do not help against that, and no job waits for the service scheduler.
     assert_eq!(find("20s", "machines")["holds"], 1);
     assert_eq!(find("service=0s", "load")["holds"], 10_000);
 }

@@ -1,4 +1,5 @@
-//! Machines that come, go and grow while the clock runs: small runs known by hand, and restless cells under every architecture.
+//! Machines that are added, removed and changed during the run: small runs computed by hand, and frequent changes under
+//! every architecture.
 
 use omega_core::{
     Amounts, ConflictCheck, Granularity, Job, KindId, Kinds, Machine, TaskGroup, TaskState,
@@ -8,7 +9,7 @@ use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate}
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 
-/// One scheduler of each kind, which decides in a tenth of a second.
+/// One scheduler of each kind, with decisions of a tenth of a second.
 fn settings(architecture: ArchitectureKind, end_s: f64) -> ScenarioSettings {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.0 };
     ScenarioSettings {
@@ -45,13 +46,13 @@ fn remove(at_ms: u64, name: &str) -> MachineEvent {
     MachineEvent { at_ms, change: MachineChange::Remove(name.into()) }
 }
 
-/// Tasks of four cores each that come after a second.
+/// Tasks of four cores each that arrive after a second.
 fn four_cores(tasks: u32, run: RunTime) -> Arrival {
     let job = Job::batch("job", TaskGroup::new(tasks, cores(4)));
     Arrival { at_ms: 1000, job, placed: Vec::new(), run }
 }
 
-/// A cell with these machines of four cores.
+/// A cell with these machines of four cores each.
 fn workload(machines: &[&str], changes: Vec<MachineEvent>, arrivals: Vec<Arrival>) -> Workload {
     Workload {
         name: "changes".into(),
@@ -70,7 +71,7 @@ fn run(workload: &Workload, end_s: f64) -> Outcome {
     simulate(workload, &settings(ArchitectureKind::SharedState, end_s)).expect("it is sound")
 }
 
-/// Tasks on machines, and tasks that wait.
+/// Numbers of placed and of pending tasks.
 fn tasks(outcome: &Outcome) -> (usize, usize) {
     let waits = |state: &TaskState| *state == TaskState::Pending;
     let jobs = outcome.cell.image().jobs;
@@ -85,7 +86,7 @@ fn a_task_that_lost_its_machine_is_placed_again_when_there_is_room() {
     let at = |end_s| run(&workload, end_s);
     assert_eq!(tasks(&at(9.0)), (2, 0));
     assert_eq!(tasks(&at(15.0)), (1, 1));
-    // It is tried after 11.1 s, and every 1.1 s from then on: in vain until 19.9 s, and not after 21.0 s.
+    // Attempted after 11.1 s, and then every 1.1 s: without success until 19.9 s, and not after 21.0 s.
     let again = at(25.0);
     let batch = &again.report.schedulers[0];
     assert_eq!((tasks(&again), again.report.lost), ((2, 0), 1));
@@ -119,7 +120,7 @@ fn a_machine_that_is_new_or_grows_takes_what_had_no_room() {
     assert_eq!(tasks(&run(&workload, 19.0)), (2, 1));
     let end = run(&workload, 29.0);
     assert_eq!((tasks(&end), end.report.lost), ((3, 0), 0));
-    // Shares are of what there is: four cores, and eight, and twelve.
+    // Shares refer to the present capacity: four cores, then eight, then twelve.
     assert!((0.85..=1.0).contains(&end.report.cpu_used), "{}", end.report.cpu_used);
 }
 
@@ -130,8 +131,7 @@ fn a_change_of_what_is_not_there_is_none() {
     assert_eq!((tasks(&outcome), outcome.report.lost), ((0, 1), 1));
 }
 
-/// A quiet cell whose machines are all removed and added again in turn, one in four of them smaller
-/// for a time.
+/// A quiet cell whose machines are all removed and added again in turn, one in four of them smaller for a time.
 fn restless(seed: u64) -> Workload {
     let options = SynthOptions { machines: 40, seed, span_hours: 2, utilisation_percent: 25 };
     let mut workload = synthesize(&options);

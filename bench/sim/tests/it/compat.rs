@@ -1,4 +1,4 @@
-//! The published runs repeated: two files in full, and some rows of the others in each test run.
+//! The published runs repeated: two files completely, and some rows of the others in each test run.
 
 use crate::support::{data, omega_sim, text};
 use omega_sim::compat::{Got, JobList, JobLists, ReferenceFile, run_point};
@@ -44,7 +44,7 @@ fn every_mode_of_the_shared_state_is_equal() {
     let whole = std::fs::read_to_string(dir.join("ref_omega.csv")).expect("it is there");
     let here = tempfile::tempdir().expect("a folder");
     let file = here.path().join("modes.csv");
-    // The seventh point of each mode, where decisions are longest: 100 seconds.
+    // The seventh point of each mode has the longest decisions: 100 seconds.
     let kept = whole.lines().filter(|line| line.starts_with("batch") || line.contains(",1,100.0,"));
     std::fs::write(&file, kept.map(|line| format!("{line}\n")).collect::<String>())
         .expect("written");

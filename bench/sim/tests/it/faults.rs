@@ -1,4 +1,4 @@
-//! Bad input: one line that names file, line, column and what is wrong, and the exit code 2.
+//! Bad input: one line that names file, line, column and the error, and exit code 2.
 
 use crate::support::{omega_sim, text};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn check(reference: &str, lists: [&str; 3], expected: &str) {
 #[test]
 fn a_small_file_of_any_names_and_columns_is_run() {
     let dir = tempfile::tempdir().expect("a folder");
-    // One decision of 0.105 s by the end at 61 s, the look past the end.
+    // One decision of 0.105 s by the end at 61 s; the sample is past the end.
     let row = ROW.replace("0.001750", "0.001721");
     let (printed, complained, code) = run(dir.path(), &format!("{HEADER}\n{row}\n"), LISTS);
     assert_eq!(complained, "");

@@ -1,4 +1,4 @@
-//! Invariants of every run: no machine has more taken than it has, no task is lost, and the same input gives the same run.
+//! Invariants of every run: no machine is overcommitted, no task is lost, and equal inputs give equal runs.
 
 use crate::support::{Case, FINE, SLOW, judgements};
 use omega_sim::engine::{
@@ -12,7 +12,7 @@ struct Watched<'a>(ReferenceCell<'a>);
 
 impl Watched<'_> {
     fn check(&self) {
-        // What floats lose when amounts are added and taken off again is far below this.
+        // Far above the rounding errors of adding and subtracting amounts.
         assert!(self.0.overcommitted() < 1e-9, "overcommitted by {}", self.0.overcommitted());
     }
 }
@@ -47,7 +47,7 @@ impl Cell for Watched<'_> {
     }
 }
 
-/// A crowded cell: jobs of many sizes, drawn by seed, for four schedulers that decide long.
+/// A crowded cell: random jobs of many sizes for four schedulers with long decisions.
 fn crowd(seed: i64) -> Case {
     let mut random = JavaRandom::new(seed);
     let mut draw = |below| f64::from(random.below(below));

@@ -1,4 +1,5 @@
-//! Sweeps in shards: processes in any order, killed and repeated, make the same bytes; a merge refuses gaps and doubles.
+//! Sweeps in shards: processes in any order, killed and repeated, give equal bytes; a merge rejects gaps and
+//! duplicates.
 
 use crate::support::{command, omega_sim, text};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ impl Sweep {
         self.dir.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs the sweep with more arguments. Returns what is printed, without the folder, and whether it succeeded.
+    /// Runs the sweep with further arguments. Returns the output without the folder, and whether it succeeded.
     fn run(&self, out: &str, arguments: &[&str]) -> (String, bool) {
         let (file, out) = (self.path("file.toml"), self.path(out));
         let all = [&["sweep", &file, "--out", &out], arguments].concat();
@@ -38,7 +39,7 @@ impl Sweep {
         assert!(succeeded, "{shard}: {said}");
     }
 
-    /// Results below a folder by name: all but the points, which shards keep.
+    /// Results below a folder by name, without the points.
     fn results(&self, out: &str) -> BTreeMap<String, Vec<u8>> {
         let mut found = BTreeMap::new();
         collect(&self.dir.path().join(out), &mut found);
@@ -82,7 +83,7 @@ fn a_shard_that_is_killed_is_repeated_in_a_folder_that_all_share() {
         let mut begun = command(&["sweep", &file, "--out", &out, "--shard", shard]);
         begun.stdout(Stdio::null()).spawn().expect("it starts")
     });
-    // Both run at once; the first one is killed at whatever point it is, the second one is left alone.
+    // Both run at once; the first one is killed at any point, and the second one is not.
     let [mut killed, mut other] = begun;
     killed.kill().expect("it is ours");
     killed.wait().expect("it is ours");

@@ -6,7 +6,7 @@ use omega_sim::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A plan with its data.
+/// A plan that owns its data.
 pub(crate) struct Case {
     pub(crate) jobs: Vec<Job>,
     pub(crate) tasks: Vec<ReferenceJob>,
@@ -17,14 +17,14 @@ pub(crate) struct Case {
     pub(crate) survey: Survey,
 }
 
-/// Schedulers that need a second for a job, and one for each task.
+/// A scheduler that needs a second for a job, and one for each task.
 pub(crate) const SLOW: Scheduler = {
     let time = DecisionTime { job_s: 1.0, task_s: 1.0 };
     Scheduler { batch: time, service: time }
 };
 
 impl Case {
-    /// Batch jobs of one scheduler (submitted, tasks, duration), whose tasks ask for a processor and a gigabyte.
+    /// Batch jobs of one scheduler (submission, tasks, duration), whose tasks request a processor and a gigabyte.
     pub(crate) fn new(jobs: impl IntoIterator<Item = (f64, u32, f64)>) -> Case {
         let request = Request { cpu: 1.0, memory: 1.0 };
         let job = |(submit_s, tasks, run_s)| {
@@ -88,7 +88,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it prints text")
 }
 
-/// A folder of public data, such as `omega-sim`, or `None` (said aloud) where it is not at hand.
+/// A folder of public data, such as `omega-sim`, or `None` with a message if it is missing.
 pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

@@ -36,7 +36,7 @@ fn every_combination_is_run_once_and_only_what_is_missing_again() {
     assert!(first.lines().all(|line| Some(fields(line)) == columns), "{first}");
     let begins = "omega,2,1,0.1,0.005,10,0.005,fit,incremental,0,1,8,2,2,service-1,";
     assert!(first.lines().any(|line| line.starts_with(begins)), "{first}");
-    // One point is gone, and one was cut off while it was written.
+    // One point is missing, and one is incomplete.
     std::fs::remove_file(dir.path().join("out/point-00003.json")).expect("it was there");
     std::fs::write(dir.path().join("out/point-00005.json"), "{\"point\":").expect("written");
     assert_eq!(sweep(dir.path(), FILE), (there(6), String::new(), Some(0)));
@@ -60,7 +60,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// Number of points a folder has whole.
+/// Number of complete points in a folder.
 fn points(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -74,7 +74,7 @@ fn a_sweep_that_is_killed_goes_on_to_the_very_same_files() {
         FILE.replace("synthetic = 40", "synthetic = 400").replace("[1, 2]", "[1, 2, 3, 4]");
     assert_eq!(sweep(dir.path(), &content).2, Some(0));
     let whole = files(&dir.path().join("out"));
-    // A run may be done before it is noticed that it began: then another one is killed.
+    // A run may end before its start is noticed: then another one is killed.
     for attempt in 0..20 {
         let out = dir.path().join(format!("killed-{attempt}"));
         let [file, out_text] = [dir.path().join("file.toml"), out.clone()]
@@ -162,7 +162,7 @@ fn a_bad_file_is_told_in_one_line() {
 #[test]
 fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_says() {
     let dir = tempfile::tempdir().expect("a folder");
-    // number, submitted, waited, ran, processors, ... : three jobs of one processor, a minute apart.
+    // number, submission, wait, run time, processors, ... : three jobs of one processor, a minute apart.
     let job = |n: u32| format!("{n} {} 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n", (n - 1) * 60);
     let log: String = (1..=3).map(job).collect();
     std::fs::write(dir.path().join("log.swf"), log).expect("written");
@@ -174,7 +174,7 @@ fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_sa
     assert_eq!((complained.as_str(), code), ("", Some(0)));
     let point = std::fs::read_to_string(dir.path().join("out/point-00000.json")).expect("written");
     assert!(point.contains("\"machines\": 2,"), "{point}");
-    // The end is after a minute and a half: the third job has not come.
+    // The end is after a minute and a half, before the third job arrives.
     assert!(point.contains("\"tasks_placed\": 2,"), "{point}");
     assert!(point.contains("\"jobs\": 2,"), "{point}");
 }

@@ -1,5 +1,4 @@
-//! Results of a sweep: equal values as CSV and as Parquet with its types, and a page with plots on which every
-//! point is.
+//! Results of a sweep: equal values as CSV and as typed Parquet, and a page whose plots have every point.
 
 use crate::support::{omega_sim, text};
 use parquet::basic::{LogicalType, Type};
@@ -41,7 +40,7 @@ fn as_csv(field: &Field, csv: &str) -> String {
     }
 }
 
-/// Compares the two tables; how many fields are nothing.
+/// Compares the two tables. Returns the number of empty fields.
 fn compared(out: &Path) -> usize {
     let (header, rows) = csv(out);
     let file = File::open(out.join("results.parquet")).expect("it was written");
@@ -93,7 +92,7 @@ fn parquet_has_the_same_rows_with_their_types() {
 #[test]
 fn a_mean_of_nothing_is_nothing_rather_than_zero() {
     let dir = tempfile::tempdir().expect("a folder");
-    // One batch job: the scheduler of services has none.
+    // One batch job, so the service scheduler has none.
     std::fs::write(dir.path().join("log.swf"), "1 0 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n")
         .expect("written");
     let data = dir.path().join("log.swf");
@@ -106,7 +105,7 @@ fn a_mean_of_nothing_is_nothing_rather_than_zero() {
     let (header, rows) = csv(&out);
     let wait = header.iter().position(|name| name == "wait_mean_s").expect("a column");
     assert_eq!([&rows[0][wait], &rows[1][wait]], ["0.0000", ""]);
-    // One point, no number to go across: a table.
+    // A single point without a swept number gives a table.
     let page = read(&out, "report.html");
     assert!(
         page.contains("One point, with seed 1, simulated by omega-sim ") && !page.contains("<svg"),
@@ -116,7 +115,7 @@ fn a_mean_of_nothing_is_nothing_rather_than_zero() {
     assert!(!out.join("plots").exists());
 }
 
-/// Whether every tag of a drawing is closed in its turn, and every attribute is quoted.
+/// Checks that every tag of a drawing is closed in order, and every attribute is quoted.
 fn assert_is_xml(name: &str, svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -145,7 +144,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
         )),
         "{page}"
     );
-    // Each combination has a row for each kind of jobs: the settings that were swept, then whose jobs.
+    // Each combination has a row for each kind of jobs: the swept settings, then the kind.
     let (header, rows) = csv(&out);
     let at = |name: &str| header.iter().position(|column| column == name).expect("a column");
     let shown = ["arch", "batch", "t_job_service", "scheduler"].map(at);
@@ -161,7 +160,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
         let cells = format!("| {} | {} | {} | {whose} | 2 |", row[0], row[1], row[2]);
         assert_eq!(markdown.matches(&cells).count(), 1, "{cells}: {markdown}");
     }
-    // Over the setting with most values, a line for each combination of the others.
+    // Plotted over the setting with most values, with a line for each combination of the others.
     for name in ["busy-batch", "busy-service", "wait-batch", "wait-service"] {
         let svg = read(&out, &format!("plots/{name}.svg"));
         assert_is_xml(name, &svg);
@@ -172,7 +171,7 @@ fn the_page_has_every_point_and_says_what_was_run() {
                 assert_eq!(svg.matches(&line).count(), 1, "{line}: {svg}");
             }
         }
-        // Three values of four lines.
+        // Three values on each of four lines.
         assert_eq!(svg.matches("<circle").count(), 12, "{svg}");
         let png = std::fs::read(out.join(format!("plots/{name}.png"))).expect("it is there");
         assert!(png.starts_with(b"\x89PNG"));

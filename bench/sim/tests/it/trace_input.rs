@@ -2,7 +2,7 @@
 
 use crate::support::{command, text};
 
-/// Arguments, the files that differ from sound ones, and the line.
+/// Arguments, the invalid files, and the expected line.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 #[test]

@@ -1,4 +1,4 @@
-//! `omega-sim what-if`: a cell that was kept in a directory or a backup, and what would become of it.
+//! `omega-sim what-if` on a cell in a directory or a backup.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,2\n";
-/// Tasks of two cores: four fill both machines, and the fifth waits.
+/// Tasks of two cores: four fill both machines, and the fifth is pending.
 const JOBS: &str = "name,count,cpu,memory\nweb,5,2,1Gi\n";
 const MORE: [&str; 2] = ["--add-machines", "1,cpu=4,memory=8Gi"];
 
-/// A cell that was kept in the folder `cell`.
+/// A cell stored in the folder `cell`.
 fn kept() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -32,7 +32,7 @@ fn kept() -> TempDir {
     dir
 }
 
-/// The names of all in a folder, ascending.
+/// The names of all files in a folder, ascending.
 fn listing(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<String> =
@@ -82,7 +82,7 @@ fn an_older_version_is_where_it_begins_and_profiles_may_be_others() {
         "[[profile]]\nname = \"service\"\nbase = \"batch\"\n",
     )
     .unwrap();
-    // After the machines and the job, before anything was placed; the policy was set first.
+    // After the machines and the job, before any placement; the policy was set first.
     let early = ["--from", "cell", "--at", "4", "--profile", "p.toml"];
     let both = json(dir.path(), &early);
     assert_eq!(both["cell"], "cell at version v4");

@@ -1,12 +1,12 @@
-//! Question: what does it cost to make a batch of the log safe, and in which engine is it least?
+//! Question: what does it cost to sync a batch of the log, and with which engine is it lowest?
 //!
-//! The bare figure is what the disk takes for the same bytes in a file that has its length and its
-//! blocks: one write and one fdatasync. Processor time is that of the whole process, because some
-//! engines work on threads of their own. The engines take turns, so that a disk that others use
-//! disturbs all; the figures are medians.
+//! The bare figure is the disk's time for the same bytes in a preallocated file: one write and one
+//! fdatasync. Processor time is that of the whole process, because some engines have their own
+//! threads. The engines alternate, so that other users of the disk disturb all of them; the figures
+//! are medians.
 //!
-//! The segment engine is measured in two states: *growing*, when each new segment is made of zeros,
-//! and *compacted*, when old segments are used again, as they are once a replica takes snapshots.
+//! The segment engine is measured in two states: *growing*, when each new segment is filled with
+//! zeros, and *compacted*, when old segments are reused, as they are after a snapshot.
 
 mod raw;
 #[cfg(feature = "engines")]
@@ -30,10 +30,10 @@ pub(crate) const WORKLOAD: &str =
 /// Bytes of an entry: a transaction of a dozen claims.
 const ENTRY_BYTES: usize = 256;
 
-/// Entries in a batch, and how many batches a run has: some tens of MB at most.
+/// Entries in a batch, and batches in a run: some tens of MB at most.
 const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)];
 
-/// Number of times each figure is measured: a sync takes so long that more would take minutes.
+/// Number of repetitions. Disk syncs are so slow that more would take minutes.
 const RUNS: usize = 3;
 
 /// Bytes of log after which the compacted engine truncates it, as after snapshots of a small cell.
@@ -117,7 +117,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             rows.extend(others(&subjects, &figures));
         }
     }
-    // What cannot be removed is removed by the next run.
+    // The next run removes what cannot be removed now.
     drop(std::fs::remove_dir_all(&folder));
     rows
 }
@@ -145,7 +145,7 @@ fn others(subjects: &[(&'static str, Make)], figures: &[Costs]) -> Vec<Row> {
     rows
 }
 
-/// The medians of each subject, over runs in which all take their turns.
+/// The medians of each subject, over runs in which all alternate.
 fn by_turns(
     options: &Options,
     folder: &Path,

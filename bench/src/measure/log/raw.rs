@@ -5,7 +5,8 @@ use omega_store::log::Batch;
 use omega_store::{Disk, DiskFile, RealDisk};
 use std::path::Path;
 
-/// Bytes of a preallocated file: more than any run writes. It begins anew at its end.
+/// Bytes of a preallocated file, more than any run writes. Writing restarts at its beginning after
+/// its end.
 const BYTES: u64 = 96 << 20;
 
 /// A file, with its room or without.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaId(1) };
 
-/// Bytes that are read at once: what a leader sends in one message.
+/// Bytes read at once: the size of a leader's message.
 const READ_BYTES: usize = 1 << 20;
 
 /// A store of entries from index 1 on, of one term.

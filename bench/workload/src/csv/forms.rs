@@ -1,6 +1,6 @@
-//! Parsers of the fields of the two tables; their forms are described in the parent.
+//! Parsers of the fields of the two tables; the parent module describes their forms.
 //!
-//! Each function reads one form, and on failure says in half a sentence what the text is not.
+//! Each function parses one form. Its error is half a sentence that says what is wrong with the text.
 
 use crate::amount::{Amount, AmountError};
 use crate::decimal::{Decimal, Rounding};
@@ -30,7 +30,7 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     scaled(text, text, 1000, Rounding::Nearest)
 }
 
-/// `number` times `unit`; `text` is what the user wrote.
+/// `number` times `unit`; `text` is the user's text, for errors.
 fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64, String> {
     let decimal = Decimal::parse(number).map_err(|error| format!("{text:?} {error}"))?;
     match decimal.times(unit, rounding) {

@@ -1,7 +1,7 @@
-//! The two tables, written: what a reader of them gets back is what was given.
+//! Writing of the two tables, so that reading them gives back the same cell and jobs.
 //!
-//! A rule that the forms of the tables cannot say is not written, and counted by whoever asks: each form is
-//! read back as it is made, so that a label with a semicolon in it does not become another rule.
+//! A rule that the tables cannot express is left out, and counted for the caller. Each item is parsed again as soon as
+//! it is written, so that a label with a semicolon does not become another rule.
 
 use super::forms;
 use omega_core::{
@@ -18,7 +18,7 @@ const RULES: [&str; 6] = ["labels", "require", "tolerate", "spread", "anti_affin
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     fields: [String; RULES.len()],
-    /// Number of rules or preferences no field can say.
+    /// Number of rules and preferences that no field can express.
     pub left_out: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct JobRow<'a> {
     pub count: u32,
     /// Request of each, by the kinds of the tables.
     pub request: &'a Amounts,
-    /// Number of devices, and how much of each in thousandths.
+    /// Number of devices, and the requested part of each in thousandths.
     pub devices: Option<(u8, u16)>,
     /// Arrival time.
     pub at_ms: u64,
@@ -45,7 +45,7 @@ pub struct JobRow<'a> {
     pub tenant: &'a str,
     /// Number of tasks that must be placed together.
     pub gang: Option<u32>,
-    /// Its rules.
+    /// Rules of its tasks.
     pub rules: &'a Rules,
 }
 
@@ -65,7 +65,7 @@ pub fn jobs_header(kinds: &Kinds) -> String {
     )
 }
 
-/// The row of a machine under this name, with what may be claimed of it.
+/// The row of a machine under this name, with its claimable amounts.
 #[must_use]
 pub fn machine_row(name: &str, machine: &Machine, kinds: &Kinds) -> String {
     let claimable = |kind: KindId| machine.claimable(kind);
@@ -143,7 +143,7 @@ impl Rules {
         made
     }
 
-    /// Adds an item to a field, if it reads back unchanged.
+    /// Adds an item to a field if it parses back unchanged.
     fn item(&mut self, i: usize, text: Option<String>, is_meant: impl Fn(&str) -> bool) {
         let text = text.filter(|text| is_sound(text) && is_meant(text));
         match text {
@@ -157,12 +157,12 @@ impl Rules {
     }
 }
 
-/// Whether an item of a list is read back unchanged.
+/// Whether an item of a list parses back unchanged.
 fn is_sound(text: &str) -> bool {
     !text.contains(';') && text.trim() == text && !text.chars().any(char::is_control)
 }
 
-/// A list of the items that read back.
+/// A list of the items that parse back unchanged.
 fn said(items: impl Iterator<Item = String>, is_meant: impl Fn(&str) -> bool) -> String {
     items.filter(|text| is_sound(text) && is_meant(text)).collect::<Vec<_>>().join(";")
 }

@@ -1,13 +1,13 @@
-//! The jobs that came in the first ten days of the trace: when, of which class, and how long they ran.
+//! The jobs that arrived in the first ten days of the trace: their arrival times, classes and run times.
 //!
-//! The list has neither requests nor numbers of tasks, so each job is one task that asks for nothing: good
-//! for how jobs arrive and how long they run, and for nothing about room. Service is scheduling class 2
-//! or 3, because the list has no priority. A job whose end is not in the trace runs for ever. The time of
-//! jobs that were there before the trace is 0. The file is sorted; a stream holds a window of it
-//! ([`crate::stream`]), and the machines.
+//! The list has neither requests nor numbers of tasks, so each job is one task without a request. It shows how jobs
+//! arrive and how long they run, but nothing about capacity. Service is scheduling class 2 or 3, because the list has
+//! no priority. A job whose end is not in the trace runs for ever; jobs that were there before the trace arrive at time
+//! 0. The file is sorted; a stream holds a window of it ([`crate::stream`]), and the machines.
 
 use super::machines::Machines;
 use super::{kinds, since_start};
+use crate::compressed::stored;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::table::{Column, Row, Table};
@@ -35,11 +35,11 @@ pub struct JobStream {
 /// Opens the list.
 ///
 /// # Errors
-/// If a file is missing, or the machines of the start are at fault.
+/// If a file is missing, or the initial machines are invalid.
 pub fn open(dir: &Path) -> Result<JobStream, LoadError> {
     let mut machines = Machines::open(dir, Overcommit::none())?;
     let start = machines.read_start()?;
-    let file = dir.join("jobs_dev_days0-10.csv.gz");
+    let file = stored(&dir.join("jobs_dev_days0-10.csv"));
     let table = Table::open(&file)?;
     let [submit, run, class, user] = table.find(["submit_us", "run_us", "class", "user"])?;
     let columns = Columns { submit, run, class, user };
@@ -75,7 +75,7 @@ impl Stream for JobStream {
     }
 }
 
-/// The job of a row, called after its line.
+/// The job of a row, named after its line.
 fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
     let is_service = row.integer(columns.class, 3)? >= u64::from(super::tasks::SERVICE_CLASS);
     let run_ms = row.optional_integer(columns.run, u64::MAX)?.map(|us| us / 1000);

@@ -1,6 +1,7 @@
 //! The machines of the trace: initial ones, and changes over 29 days.
 
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
+use crate::compressed::stored;
 use crate::decimal::Rounding;
 use crate::stream::Window;
 use crate::stream::order::Order;
@@ -21,7 +22,7 @@ struct Columns {
     memory: Column,
 }
 
-/// The table of machine events: the start is read at once, the rest as a stream.
+/// The table of machine events: initial machines are read at once, later events as a stream.
 pub(super) struct Machines {
     table: Table,
     columns: Columns,
@@ -35,7 +36,7 @@ struct Shared {
     labels: HashMap<String, Labels>,
 }
 
-/// The machines of the start.
+/// The initial machines.
 #[derive(Default)]
 pub(super) struct Start {
     pub(super) machines: Vec<Machine>,
@@ -52,7 +53,7 @@ enum Said {
 
 impl Machines {
     pub(super) fn open(dir: &Path, overcommit: Overcommit) -> Result<Machines, LoadError> {
-        let table = Table::open(&dir.join("machine_events_compact.csv.gz"))?;
+        let table = Table::open(&stored(&dir.join("machine_events_compact.csv")))?;
         let [time, id, event] = table.find(["time", "machine", "event"])?;
         let [platform, cpu, memory] = table.find(["platform", "cpu", "mem"])?;
         let columns = Columns { time, id, event, platform, cpu, memory };
@@ -60,7 +61,7 @@ impl Machines {
         Ok(Machines { table, columns, shared, later: Order::new(Window::Bounded) })
     }
 
-    /// The machines of the start, which stand before all else.
+    /// Reads the initial machines, which precede all other rows.
     pub(super) fn read_start(&mut self) -> Result<Start, LoadError> {
         let mut start = Start::default();
         while let Some(row) = self.table.next_row()? {
@@ -111,7 +112,7 @@ impl Shared {
             let change = MachineChange::Remove(id.to_string().into());
             return Ok(Said::Later(MachineEvent { at_ms, change }));
         }
-        // A few machines are listed without a size: they have no room for anything.
+        // A few machines are listed without a size, and get no capacity.
         let amount = |column, unit| match row.text(column) {
             "" => Ok(0),
             _ => row.amount(column, unit, Rounding::Nearest),

@@ -80,7 +80,7 @@ struct Count {
     end_ms: u64,
 }
 
-/// The parts into which a job is divided.
+/// The parts of a job that arrives at several times.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
@@ -128,7 +128,7 @@ impl Tasks {
         })
     }
 
-    /// The jobs that come in several parts: it must be known when the first part comes.
+    /// Counts the jobs that arrive in several parts, which must be known when the first part arrives.
     fn count_parts(mut self) -> Result<HashMap<u64, Parts>, LoadError> {
         let mut parts: HashMap<u64, Parts> = HashMap::new();
         let mut last_ms = 0;
@@ -264,7 +264,7 @@ fn remaining(run_ms: u64) -> u64 {
 }
 
 impl Parts {
-    /// Counts the part of a task, if it begins one.
+    /// Counts a task, and a new part if the task begins one.
     fn see(&mut self, task: &Task) {
         if self.count == 0 || self.at_ms != task.at_ms {
             self.at_ms = task.at_ms;
@@ -276,9 +276,9 @@ impl Parts {
     }
 }
 
-/// One job of these tasks, which are all of a trace job, or its part of this number.
+/// A job of these tasks, which are a whole trace job, or its part with this number.
 fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
-    // Tasks are numbered group by group; the groups stand in the order of their first tasks.
+    // Tasks are numbered group by group, with groups in the order of their first tasks.
     let mut group_of: HashMap<([u64; 3], bool), usize> = HashMap::new();
     for task in &tasks {
         let next = group_of.len();
@@ -334,7 +334,7 @@ fn group(tasks: &[&Task], part: Option<u32>, name: String) -> TaskGroup {
         let from = if part.is_none() {
             TaskSelector::SameJob
         } else {
-            // The rule holds over all parts: they find each other by the trace job's id.
+            // The rule covers all parts, which share the trace job's id.
             let id: Text = tasks[0].job.to_string().into();
             group.labels = Labels::new([("job", id.clone())]);
             let requirements = vec![Requirement::equals("job", id)];

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Amounts by resource name.
 pub type Resources = BTreeMap<String, Quantity>;
 
-/// `null` as the default.
+/// Deserializes `null` as the default value.
 pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -414,14 +414,14 @@ pub enum Protocol {
     Sctp,
 }
 
-/// Whether pods count on nodes that the pod itself may not use.
+/// Whether pods on nodes that the pod itself may not use are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum InclusionPolicy {
     Honor,
     Ignore,
 }
 
-/// Operations on a pod that cannot be spread.
+/// Treatment of a pod whose spread cannot be satisfied.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum WhenUnsatisfiable {
     #[default]

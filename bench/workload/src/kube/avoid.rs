@@ -1,7 +1,7 @@
-//! Nodes that ask controllers to keep their pods away, by an annotation of old.
+//! The old annotation by which a node asks controllers to keep their pods away.
 //!
-//! It names controllers by their uids; those that pods of the file have become jobs, and the label
-//! by which a machine says what it would rather not run names these.
+//! It names controllers by their uids. The machine gets a label that names the jobs of these controllers' pods, to
+//! avoid where possible.
 
 use super::api::{AvoidPods, Metadata};
 use super::notes::Remarks;

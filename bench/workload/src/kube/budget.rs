@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets become the budgets that schedulers respect when they evict.
+//! PodDisruptionBudgets, converted to the budgets that schedulers respect when they evict.
 
 use super::api::{DisruptionBudget as Object, NumberOrShare};
 use super::input::{Fault, Place};
@@ -8,11 +8,10 @@ use omega_cellstate::TaskSet;
 use omega_core::Text;
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 
-/// The budgets of a file. One that selects no pod, or has no bound, protects nothing.
+/// The budgets of a file. A budget that selects no pod, or has no bound, is dropped.
 ///
 /// # Errors
-/// If a bound is neither a number nor a percentage up to 100, or if there are two: what the API
-/// server refuses.
+/// If a bound is neither a number nor a percentage up to 100, or if there are two; the API server rejects these, too.
 pub(super) fn budgets(
     objects: &[(Place, Object)],
     notes: &mut Notes,
@@ -74,7 +73,7 @@ fn share(
     }
 }
 
-/// The keys of labels that the budgets look at.
+/// The label keys in the selectors of the budgets.
 pub(super) fn keys(budgets: &[DisruptionBudget]) -> impl Iterator<Item = Text> {
     let requirements = budgets.iter().flat_map(|budget| &budget.set.tasks.requirements);
     requirements.map(|requirement| requirement.key.clone())

@@ -1,20 +1,18 @@
-//! From the bytes of a cluster file to its nodes, pods, namespaces and disruption budgets.
+//! Parsing of a cluster file into nodes, pods, namespaces and disruption budgets.
 //!
-//! A file holds one document or several, in a row or in an array; each is a `List` of items or one
-//! object. An item is parsed once its kind is known, from its place in the text, so that an error
-//! can name the line and the path, and no second copy of a large file is ever made.
+//! A file holds one or several documents, in sequence or in an array; each is a `List` of items or one object. An item
+//! is parsed from its place in the text once its kind is known. So an error can name the line and the path, and a large
+//! file is never copied.
 
 use super::api::{
     CsiNode, DisruptionBudget, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
     StorageClass,
 };
 use crate::LoadError;
-use crate::table::describe;
-use flate2::read::MultiGzDecoder;
+use crate::compressed::{self, describe};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 
 /// The objects of a cluster file, in the order of the file.
@@ -28,7 +26,7 @@ pub struct Input {
     pub(super) classes: Vec<StorageClass>,
     pub(super) csi_nodes: Vec<CsiNode>,
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
-    /// The kinds and names of objects of storage.
+    /// The kinds and names of storage objects.
     stored: BTreeSet<(&'static str, String)>,
     /// Number of objects of unknown kinds.
     pub(super) others: BTreeMap<String, u64>,
@@ -47,7 +45,7 @@ impl Input {
         }
     }
 
-    /// Given objects; the first node and pod are called `nodes[0]` and `pods[0]`.
+    /// An input of these objects, for tests; the first node and pod are at `nodes[0]` and `pods[0]`.
     pub fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
         let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
         let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
@@ -66,7 +64,7 @@ pub(super) struct Place {
     path: String,
 }
 
-/// Error, and its place; it becomes a [`LoadError`] where the file's name is known.
+/// An error with its place, converted to a [`LoadError`] where the file's name is known.
 #[derive(Debug)]
 pub struct Fault {
     line: Option<u64>,
@@ -75,12 +73,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of the file as a whole.
+    /// An error of the file as a whole.
     pub(super) fn file(message: impl Into<String>) -> Fault {
         Fault { line: None, field: None, message: message.into() }
     }
 
-    /// The fault of this file.
+    /// The error with the name of its file.
     pub fn of(self, file: &Path) -> LoadError {
         LoadError {
             file: file.to_owned(),
@@ -105,15 +103,7 @@ impl Place {
 
 /// The text of a file that may be compressed.
 pub fn read_text(file: &Path) -> Result<String, Fault> {
-    let cannot = |error: std::io::Error| Fault::file(format!("cannot be read: {error}"));
-    let mut bytes = std::fs::read(file).map_err(cannot)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        let read = MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain);
-        read.map_err(|error| Fault::file(describe(&error)))?;
-        bytes = plain;
-    }
-    let text = String::from_utf8(bytes).map_err(|_| Fault::file("is not UTF-8 text"))?;
+    let text = compressed::read_text(file).map_err(|error| Fault::file(describe(&error)))?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
@@ -154,7 +144,7 @@ struct Head {
     kind: Option<String>,
 }
 
-/// The kinds of objects that are read.
+/// The kinds of objects that are read; other kinds are counted.
 const KINDS: [&str; 8] = [
     "Node",
     "Pod",
@@ -166,7 +156,7 @@ const KINDS: [&str; 8] = [
     "PodDisruptionBudget",
 ];
 
-/// Whether a document of this kind is a list of objects that are read, or of any.
+/// Whether a document of this kind is a list of readable or of any objects.
 fn is_list(kind: &str) -> bool {
     kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
 }
@@ -274,7 +264,7 @@ fn read_object<'a>(
     Ok(())
 }
 
-/// The text, and how far its lines are counted.
+/// The text with its line count.
 ///
 /// Invariant: `line` is the line of the byte at `offset`.
 struct Source<'a> {
@@ -311,7 +301,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The fault of a text that is no JSON.
+/// The error for a text that is not JSON.
 fn not_json(error: &serde_json::Error) -> Fault {
     Fault {
         line: Some(error.line() as u64),
@@ -320,7 +310,7 @@ fn not_json(error: &serde_json::Error) -> Fault {
     }
 }
 
-/// The error's words without its ` at line 1 column 2`, which is relative to a part of the text.
+/// The error's text without its ` at line 1 column 2`, which is relative to a part of the file.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());

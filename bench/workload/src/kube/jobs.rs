@@ -1,7 +1,7 @@
-//! Pods become the tasks of jobs: what controls them is the job, and alike pods are its groups.
+//! Pods, converted to tasks of jobs: a pod's controller is the job, and identical pods are its groups.
 //!
-//! A controller's pods are alike but for labels that only tell them apart. Those are dropped,
-//! unless a selector in the file looks at them; what still differs becomes a group of its own.
+//! Pods of a controller differ at least in labels that distinguish them. Those are dropped, unless a selector in the
+//! file uses them; pods that still differ are in groups of their own.
 
 use super::api::{Owner, Pod};
 use super::pod::{TERMINATING, namespace};
@@ -31,7 +31,7 @@ pub(super) struct PodTask<'a> {
     /// The image of each of its containers.
     pub(super) images: Vec<Text>,
     pub(super) rules: PlacementRules,
-    /// The claims to volumes that it uses.
+    /// The volume claims that it uses.
     pub(super) volumes: Vec<Text>,
     /// The position of its machine, if it runs.
     pub(super) machine: Option<u32>,
@@ -48,25 +48,24 @@ struct JobKey<'a> {
     kind: JobKind,
 }
 
-/// A job that gathers its tasks.
+/// A job being built.
 struct Draft<'a> {
     key: JobKey<'a>,
     groups: Vec<TaskGroup>,
-    /// The machine, if any, of each task of each group.
+    /// The machine of each task, if any, by group.
     machines: Vec<Vec<Option<u32>>>,
-    /// The uids of what controls the pods.
+    /// The uids of the pods' controllers.
     controllers: BTreeSet<&'a str>,
 }
 
 /// The jobs of a cluster.
 pub(super) struct Jobs<'a> {
     pub(super) arrivals: Vec<Arrival>,
-    /// The names of the jobs that the pods of a controller became, by its uid.
+    /// The names of the jobs of each controller's pods, by its uid.
     pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
 }
 
-/// The jobs of these pods, in the order of their first pods. `keys` are label keys that are used by
-/// other objects than pods.
+/// The jobs of these pods, in the order of their first pods. `keys` are label keys that other objects than pods use.
 pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>) -> Jobs<'a> {
     let looked_at: BTreeSet<Text> =
         tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
@@ -140,7 +139,7 @@ impl<'a> Draft<'a> {
         position
     }
 
-    /// The job. Of jobs that would share a name the second gets `#2`, which no object's name has.
+    /// The finished job. If a name was used before, `#2` and so on is appended, which no object's name contains.
     fn arrival(self, names: &mut BTreeMap<String, u32>) -> Arrival {
         let key = self.key;
         let name = format!("{}/{}", key.namespace, key.owner.1);
@@ -180,7 +179,7 @@ fn key(pod: &Pod) -> JobKey<'_> {
     JobKey {
         namespace: namespace(pod),
         owner: match owner {
-            // A node controls its static pods, but they have nothing else in common.
+            // A node controls its static pods, which have nothing else in common.
             Some(owner) if owner.kind != "Node" => (&owner.kind, &owner.name),
             _ => ("", &pod.metadata.name),
         },
@@ -205,7 +204,7 @@ fn kind(pod: &Pod, owner: Option<&Owner>) -> JobKind {
     }
 }
 
-/// The group of tasks like this, with no task in it yet.
+/// An empty group for tasks like this one.
 fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
     let kept = |key: &str| !TELLING_APART.contains(&key) || looked_at.contains(key);
     let labels = task.pod.metadata.labels.iter().filter(|(key, _)| kept(key));
@@ -216,7 +215,7 @@ fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
     TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(0, request) }
 }
 
-/// The keys of labels that the rules look at in other tasks.
+/// The label keys by which the rules select other tasks.
 fn selector_keys(rules: &PlacementRules) -> impl Iterator<Item = Text> {
     let selectors = rules.tasks.iter().flat_map(|rule| match rule {
         TaskRule::AntiAffinity { from: of, .. } | TaskRule::MaxPerDomain { of, .. } => vec![of],

@@ -1,11 +1,11 @@
-//! The cell's resource kinds, and Kubernetes' resources in them.
+//! The cell's resource kinds, and the conversion of Kubernetes' resources.
 //!
-//! `cpu`, `memory`, `disk` and `pods` come first, in this order; extended resources, such as
-//! accelerators, follow by name, those that pods ask for before those that machines only have.
+//! `cpu`, `memory`, `disk` and `pods` come first, in this order. Extended resources, such as accelerators, follow by
+//! name: those that pods request before those that only machines have.
 //!
-//! Last come `cpu (nominal)` and `memory (nominal)`: what scores count, where a container that asks
-//! for nothing counts as a little (see `request`). They are kinds of their own because every sum
-//! of a machine is kept by kind; no machine runs out of them.
+//! Last come `cpu (nominal)` and `memory (nominal)`, which scores count: there a container without a request counts
+//! with a small amount (see `request`). They are kinds of their own because sums of a machine are kept by kind; no
+//! machine runs out of them.
 
 use super::api::Resources;
 use super::input::Fault;
@@ -14,7 +14,7 @@ use omega_core::limits::{AMOUNT_MAX, KINDS_MAX};
 use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Omega's names of resources of every Kubernetes node, in the order of their kinds.
+/// The names of the resources that every Kubernetes node has, in the order of their kinds.
 const COMMON: [(&str, &str, Unit); 4] = [
     ("cpu", "cpu", Unit::Milli),
     ("memory", "memory", Unit::Bytes),
@@ -22,8 +22,7 @@ const COMMON: [(&str, &str, Unit); 4] = [
     ("pods", "pods", Unit::Count),
 ];
 
-/// Counters besides, for scores: the kind's name, and whose it is. No resource of
-/// Kubernetes' has a space in its name.
+/// Kinds for scores: the name, and the Kubernetes resource. No Kubernetes resource has a space in its name.
 const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
 
@@ -44,7 +43,7 @@ pub(super) struct KindTable {
     ids: BTreeMap<String, KindId>,
 }
 
-/// The kinds, and the resources beyond the maximum.
+/// The chosen kinds, and the resources left out.
 pub(super) struct Chosen {
     pub(super) table: KindTable,
     /// Resources of machines that no pod requests.
@@ -52,8 +51,7 @@ pub(super) struct Chosen {
 }
 
 impl KindTable {
-    /// Chooses the kinds of a cell whose machines have the first, and whose pods ask for the
-    /// second.
+    /// Chooses the kinds of a cell, from the resources of its machines and the requests of its pods.
     pub(super) fn choose<'a>(
         capacities: impl IntoIterator<Item = &'a Resources>,
         requests: impl IntoIterator<Item = &'a Resources>,
@@ -76,7 +74,7 @@ impl KindTable {
         })
     }
 
-    /// The common kinds, these, and the nominal ones.
+    /// A table of the common kinds, these extended ones, and the nominal ones.
     fn new(extended: &[&str]) -> Result<KindTable, Fault> {
         let common = COMMON.iter().copied();
         let others = extended.iter().map(|name| (*name, *name, unit(name)));
@@ -87,7 +85,7 @@ impl KindTable {
             unit: *unit,
             compressible: *name == "cpu",
         });
-        // `disk` is a name that an extended resource of a hand-written file could have.
+        // An extended resource of a hand-written file could be named `disk`.
         let kinds = Kinds::new(kinds.collect()).map_err(|error| Fault::file(error.to_string()))?;
         let ids = all.iter().map(|(name, _, _)| (*name).to_owned()).zip((0..).map(KindId));
         Ok(KindTable { kinds, ids: ids.collect() })
@@ -103,7 +101,7 @@ impl KindTable {
         self.ids.contains_key(resource)
     }
 
-    /// The kinds themselves.
+    /// The kinds, by value.
     pub(super) fn into_kinds(self) -> Kinds {
         self.kinds
     }
@@ -123,7 +121,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// Resources that a machine has: its resources, and of the nominal kinds more than can be asked for.
+    /// Claimable amounts of a machine: its resources, and unlimited amounts of the nominal kinds.
     pub(super) fn capacity(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let (mut amounts, remark) = self.amounts(resources);
         for (_, name, _) in NOMINAL {
@@ -132,8 +130,7 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// Resources that a pod claims: its resources, one of the pods that a machine may hold, and what scores
-    /// count for it.
+    /// Amounts that a pod claims: its resources, one of the machine's maximum number of pods, and the nominal amounts.
     pub(super) fn request(
         &self,
         resources: &Resources,

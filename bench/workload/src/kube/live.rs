@@ -1,7 +1,7 @@
 //! Conversion of single objects, for a cluster that is watched rather than read from a file.
 //!
-//! The kinds of a cell are fixed when it is made, from the nodes and pods that there are then; a request for a
-//! resource that has no kind is an obstacle of its pod, never ignored.
+//! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. A request for any other
+//! resource makes its pod unplaceable here, and is never ignored.
 
 use super::api::{Namespace, Node, Pod, PodSpec, Resources};
 use super::input::Fault;
@@ -29,7 +29,7 @@ impl Converter {
     pub fn new(nodes: &[Node], pods: &[Pod], namespaces: &[Namespace]) -> Result<Converter, Fault> {
         let requests: Vec<Resources> = pods.iter().map(|pod| pod_request(&pod.spec)).collect();
         let kinds = KindTable::choose(nodes.iter().map(node::capacity), &requests)?.table;
-        // Two nodes may share a hostname later, so no topology key stands for the machine itself.
+        // Two nodes may share a hostname later, so no topology key denotes the machine itself.
         let topology = Topology::of_labels();
         let namespaces = Namespaces::new(namespaces, pods.iter().map(pod::namespace));
         Ok(Converter { kinds, around: Surroundings { topology, namespaces } })
@@ -41,7 +41,7 @@ impl Converter {
         self.kinds.kinds()
     }
 
-    /// Returns the machine that a node is.
+    /// Converts a node to a machine.
     #[must_use]
     pub fn machine(&self, node: &Node) -> Machine {
         node::machine(node, &self.kinds).0
@@ -79,7 +79,7 @@ impl Converter {
         })
     }
 
-    /// Returns the job of one task that a pod is. The policy of its preemption is that of the pod.
+    /// Converts a pod to a job with one task. The policy of its preemption is that of the pod.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
         let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
@@ -103,7 +103,7 @@ impl Converter {
         }
     }
 
-    /// Returns the first property of a pod that is not understood, and without which a node could be wrong.
+    /// Returns the first property of a pod that is not supported and could make a placement wrong.
     #[must_use]
     pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
         let volume = spec.volumes.iter().find(|volume| {

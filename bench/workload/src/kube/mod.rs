@@ -1,4 +1,4 @@
-//! A Kubernetes cluster as a workload: what `kubectl get nodes,pods -A -o json` prints.
+//! A Kubernetes cluster as a workload, from the output of `kubectl get nodes,pods -A -o json`.
 //!
 //! ```text
 //!  file ──input──▶ nodes ──node──────────────▶ machines
@@ -7,11 +7,11 @@
 //!                       ──rules────────┘
 //! ```
 //!
-//! Everything is there at the start. What a pod asks for and we do not understand is a note with a
-//! count, so that a user can judge how far the answer holds for this cluster.
+//! Everything arrives at the start. Unsupported properties of pods become notes with counts, so that a user can judge
+//! how well the result fits this cluster.
 //!
-//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`,
-//! `selector`, `rules`, `volumes`, `jobs`, `budget`, `notes`.
+//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`, `selector`, `rules`,
+//! `volumes`, `jobs`, `budget`, `notes`.
 
 pub mod api;
 mod avoid;
@@ -45,14 +45,13 @@ use omega_core::{Machine, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
+/// Reads a cluster file: one or several `List`s of Nodes and Pods, plain or compressed with gzip.
 ///
-/// With the claims to volumes in it, tasks have their volumes (see [`Workload::volumes`]).
-/// Namespaces in it are used where a rule selects them by their labels, PodDisruptionBudgets where
-/// a scheduler evicts.
+/// If the file has volume claims, tasks get their volumes (see [`Workload::volumes`]). Namespaces are used where a rule
+/// selects them by their labels, PodDisruptionBudgets where a scheduler evicts.
 ///
 /// # Errors
-/// If the file cannot be read, is no such list, or says what the API server would refuse.
+/// If the file cannot be read, is no such list, or contains objects that the API server would reject.
 pub fn load(file: &Path) -> Result<Workload, LoadError> {
     let read = || workload(input::parse(&input::read_text(file)?)?);
     let workload = read().map_err(|fault| fault.of(file))?;
@@ -134,8 +133,8 @@ fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     Ok(positions)
 }
 
-/// The pods that become tasks: those that run, the oldest first, and then the others as they stand
-/// in the file. Jobs and tasks are numbered in this order, and of equal victims the younger goes.
+/// The pods that become tasks: running ones first, the oldest at the front, then the others in the order of the file.
+/// Jobs and tasks are numbered in this order, and of equal victims the younger is evicted.
 fn live_pods<'a>(
     pods: &'a [(Place, Pod)],
     positions: &BTreeMap<&str, u32>,
@@ -165,7 +164,7 @@ fn live_pods<'a>(
         notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
     }
     live.sort_by_key(|live| {
-        // Kubernetes writes all times in one form, whose order is that of the times.
+        // Kubernetes writes all times in one format, in which text order is time order.
         let started = Some(live.pod.status.started.as_str());
         let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
         (started.is_none(), started)
@@ -208,7 +207,7 @@ fn namespaces(objects: &[Namespace], pods: &[LivePod<'_>]) -> Namespaces {
     Namespaces::new(objects, pods.iter().map(|pod| pod::namespace(pod.pod)))
 }
 
-/// The task that a pod is.
+/// Converts a pod to a task.
 fn task<'a>(
     live: LivePod<'a>,
     kinds: &KindTable,

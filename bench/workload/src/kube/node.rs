@@ -1,4 +1,4 @@
-//! A node as a machine.
+//! Conversion of a node to a machine.
 
 use super::api::{Effect, Node, Resources};
 use super::kinds::KindTable;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Label with the name of a node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The key of the taint of a node that was cordoned.
+/// Key of the taint of cordoned nodes.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Allocatable resources of a node.
@@ -19,7 +19,7 @@ pub(super) fn capacity(node: &Node) -> &Resources {
     if status.allocatable.is_empty() { &status.capacity } else { &status.allocatable }
 }
 
-/// The machine that a node is.
+/// Converts a node to a machine.
 pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     let resources = capacity(node);
     let (capacity, remark) = kinds.capacity(resources);
@@ -37,7 +37,7 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     (machine, remarks)
 }
 
-/// The taint of a node that was cordoned.
+/// The taint of cordoned nodes.
 pub fn cordon() -> Taint {
     Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
 }

@@ -1,9 +1,9 @@
-//! Notes on objects that could not be carried over: one sentence per kind of thing, with a count.
+//! Notes on properties that could not be converted: one sentence for each kind, with a count of objects.
 
 use crate::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of things that one object has and that are not carried over. Each counts once.
+/// The unsupported properties of one object, each once.
 pub(super) type Remarks = BTreeSet<&'static str>;
 
 /// Counts objects by remark.

@@ -1,4 +1,4 @@
-//! Outcome of a pod: whether it is a task, where it runs, and what of it is not carried over.
+//! Classification of a pod: whether it becomes a task, where it runs, and its unsupported properties.
 
 use super::api::{Pod, PodSpec, PodVolume};
 use super::notes::Remarks;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// Role of a pod in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// A task that runs on the machine of this position.
+    /// A task that runs on the machine at this position.
     Runs(u32),
-    /// A task that waits for a machine.
+    /// A pending task.
     Waits,
     /// No task, for this reason.
     LeftOut(&'static str),
@@ -20,7 +20,7 @@ pub(super) enum Fate {
 /// not. The key has a space, so no Kubernetes label equals it.
 pub(super) const TERMINATING: &str = "is being deleted";
 
-/// Outcome of a pod in a cell with these machines.
+/// The classification of a pod in a cell with these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
     let spec = &pod.spec;
     if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
@@ -63,7 +63,7 @@ pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
     images.collect()
 }
 
-/// Properties of a pod that a job cannot express, except for its rules, which have remarks of their own.
+/// Unsupported properties of a pod, except those of its rules, which have remarks of their own.
 pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     let spec = &pod.spec;
     let owned_by = |kind: &str| pod.metadata.owners.iter().any(|owner| owner.kind == kind);
@@ -103,14 +103,14 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     all.into_iter().filter(|(has, _)| *has).map(|(_, remark)| remark).collect()
 }
 
-/// Whether the file has claims to volumes.
+/// Whether the file has volume claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claims {
     Known,
     Unknown,
 }
 
-/// Whether a volume's source is reachable from few machines, or shared by few pods.
+/// Whether a volume's source is available on few machines only, or to few pods.
 pub(super) fn is_on_disk(volume: &PodVolume) -> bool {
     let PodVolume { aws, azure, cinder, gce, iscsi, rbd, .. } = volume;
     [aws, azure, cinder, gce, iscsi, rbd].into_iter().any(Option::is_some)

@@ -1,8 +1,7 @@
 //! Kubernetes' quantities: `100m`, `1.5Gi`, `2e3`.
 //!
-//! Kubernetes adds quantities up exactly and rounds the sum, always away from zero: who asks for
-//! a little gets a little. So we keep them as whole billionths, which is as fine as Kubernetes
-//! keeps them, and round last.
+//! Kubernetes adds quantities exactly and rounds the sum away from zero, so that a small request never becomes 0. Here
+//! they are kept as whole billionths, as precise as in Kubernetes, and rounded last.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -11,26 +10,26 @@ use std::fmt;
 /// Billionths in a whole.
 const NANOS: i128 = 1_000_000_000;
 
-/// Digits that are read exactly; those after them round up. So many, shifted by 60 bits for `Ei`,
-/// still fit in 128 bits; and amounts of 63 bits have one less.
+/// Number of digits that are read exactly; any further ones round up. With 60 more bits for `Ei` they still fit in 128
+/// bits, and amounts of 63 bits have one digit less.
 const DIGITS_MAX: u32 = 20;
 
-/// An amount in billionths. Beyond 10^29 it stays at the most that fits.
+/// An amount in billionths, capped near 10^29.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// Reason why a text is no quantity.
+/// Reason why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Write a number.
+    /// The text is empty: write a number.
     #[error("it is empty")]
     Empty,
-    /// Use a suffix of Kubernetes', after digits alone.
+    /// The suffix is unknown: use one of Kubernetes' suffixes after the digits.
     #[error("expected a number such as 2, 0.5, 100m, 1e3 or 512Mi")]
     Format,
 }
 
-/// Factor of a suffix.
+/// The factor of a suffix.
 #[derive(Clone, Copy)]
 enum Factor {
     /// 10 to this power.
@@ -40,7 +39,7 @@ enum Factor {
 }
 
 impl Quantity {
-    /// Reads a quantity as Kubernetes does, down to `Ki` being 0 KiB.
+    /// Parses a quantity like Kubernetes, including `Ki` as 0 KiB.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Empty);
@@ -60,12 +59,12 @@ impl Quantity {
         Ok(Quantity(if negative { -nanos } else { nanos }))
     }
 
-    /// A number of wholes.
+    /// A quantity of whole units.
     pub const fn from_value(value: i64) -> Quantity {
         Quantity(value as i128 * NANOS)
     }
 
-    /// A number of thousandths.
+    /// A quantity of thousandths.
     pub const fn from_milli(milli: i64) -> Quantity {
         Quantity(milli as i128 * (NANOS / 1000))
     }
@@ -115,18 +114,18 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// `whole.fraction` times the factor in billionths, rounded up.
+/// `whole.fraction` times the factor, in billionths, rounded up.
 fn nanos(whole: &str, fraction: &str, factor: Factor) -> i128 {
     let (mantissa, power) = mantissa(whole, fraction);
     let (mantissa, power, most) = match factor {
         Factor::Ten(exponent) => (mantissa, power.saturating_add(exponent), i128::MAX),
-        // Kubernetes caps binary quantities, and those alone, at what 63 bits hold.
+        // Kubernetes caps binary quantities, and only those, at 63 bits.
         Factor::Two(bits) => (mantissa << bits, power, i128::from(i64::MAX) * NANOS),
     };
     scale(mantissa, power.saturating_add(9)).min(most)
 }
 
-/// The number as a mantissa of at most [`DIGITS_MAX`] digits, and the power of ten of its last.
+/// The number as a mantissa of at most [`DIGITS_MAX`] digits, and the power of ten of its last digit.
 fn mantissa(whole: &str, fraction: &str) -> (i128, i64) {
     let full = 10_i128.pow(DIGITS_MAX - 1);
     let (mut mantissa, mut power, mut rest) = (0_i128, 0_i64, 0_i128);
@@ -144,7 +143,7 @@ fn mantissa(whole: &str, fraction: &str) -> (i128, i64) {
     (mantissa + i128::from(rest > 0), power)
 }
 
-/// `mantissa` times 10 to the `power`, rounded up; the most that fits if it is more.
+/// `mantissa` times 10 to the `power`, rounded up, capped at the largest quantity.
 fn scale(mantissa: i128, power: i64) -> i128 {
     let distance = u32::try_from(power.unsigned_abs()).unwrap_or(u32::MAX);
     let factor = 10_i128.checked_pow(distance);

@@ -1,23 +1,21 @@
-//! Resources that a pod claims: the rule by which Kubernetes adds up its containers.
+//! The request of a pod, summed over its containers like in Kubernetes.
 
 use super::api::{Container, PodSpec, Requirements, Resources};
 use super::quantity::Quantity;
 
-/// Resources that a pod claims of its machine.
+/// The request of a pod.
 ///
-/// Containers run together, so they add up. Init containers run before them, one after another,
-/// so only the largest counts; but a sidecar (an init container that restarts always) stays, and
-/// adds to all that come after it. Amounts for the whole pod replace that sum, and overhead is on
-/// top.
+/// Containers run together, so their requests add up. Init containers run before them, one after another, so only the
+/// largest counts; but a sidecar (an init container that always restarts) keeps running, and adds to everything after
+/// it. Amounts for the whole pod replace that sum, and overhead is added.
 pub fn pod_request(spec: &PodSpec) -> Resources {
     sum(spec, requests)
 }
 
-/// Request that scores count for a pod: its request, where a container that does not say how much cpu or
-/// memory it needs is taken to need a little. (Else such pods would all gather on one machine.)
-/// An explicit 0 counts as 0.
+/// The request of a pod for scores: a container without a CPU or memory request counts with a small default, because
+/// such pods would otherwise all gather on one machine. An explicit 0 counts as 0.
 ///
-/// With amounts for the whole pod only what nothing in the pod mentions is guessed.
+/// If there are amounts for the whole pod, defaults apply only to resources that the pod does not mention at all.
 pub fn nominal_request(spec: &PodSpec) -> Resources {
     let for_pod = spec.resources.requests.keys().any(|name| counts_for_whole_pod(name));
     let known = if for_pod { pod_request(spec) } else { Resources::new() };
@@ -68,12 +66,12 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy == "Always"
 }
 
-/// The resources that a pod may claim as a whole.
+/// Whether a resource can be requested for the whole pod.
 fn counts_for_whole_pod(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// Requests; a limit without a request is the request, as in the API server.
+/// The requests; as in the API server, a limit without a request is also the request.
 fn requests(requirements: &Requirements) -> Resources {
     let mut requests = requirements.limits.clone();
     requests.extend(requirements.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
@@ -88,7 +86,7 @@ fn add(sum: &mut Resources, more: &Resources) {
     }
 }
 
-/// Raises each amount to the other's.
+/// Raises each amount to at least the other's.
 fn raise(sum: &mut Resources, least: &Resources) {
     for (name, amount) in least {
         let entry = sum.entry(name.clone()).or_default();

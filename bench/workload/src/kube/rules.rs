@@ -1,4 +1,4 @@
-//! A pod's constraints as placement rules, and the unsupported ones.
+//! Conversion of a pod's constraints to placement rules, with remarks on the unsupported ones.
 
 use super::api::{
     InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
@@ -16,13 +16,13 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// Objects that rules refer to besides the pod.
+/// Objects other than the pod that its rules refer to.
 pub(super) struct Surroundings {
     pub(super) topology: Topology,
     pub(super) namespaces: Namespaces,
 }
 
-/// The rules of a pod, and remarks on what they omit.
+/// The rules of a pod, and remarks on omitted ones.
 pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
     let spec = &pod.spec;
     let mut remarks = Remarks::new();
@@ -40,7 +40,7 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
     (rules, remarks)
 }
 
-/// The machines of a scheduler's own node affinity, in addition to those of pods.
+/// The machines of a scheduler's own node affinity, which applies in addition to the pods'.
 pub fn added_affinity(added: &NodeAffinity) -> Affinity {
     affinity(&BTreeMap::new(), added, &mut Remarks::new())
 }
@@ -98,8 +98,7 @@ fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
     tolerations
 }
 
-/// The ports of the machine that the pod's containers and sidecars have to themselves. On the
-/// machine's own network every port of a container is one.
+/// The host ports of the pod's containers and sidecars. On the host network, every container port is one.
 fn ports(spec: &PodSpec) -> Vec<Port> {
     let sidecars = spec.init_containers.iter().filter(|container| is_sidecar(container));
     let mut ports: Vec<Port> = Vec::new();
@@ -127,8 +126,8 @@ fn ports(spec: &PodSpec) -> Vec<Port> {
     ports
 }
 
-/// A topology spread constraint. One without a label selector counts no pod, and one with an
-/// empty selector the pod itself alone: so Kubernetes has it.
+/// A topology spread constraint. As in Kubernetes, one without a label selector counts no pod, and one with an empty
+/// selector counts only the pod itself.
 fn spread(constraint: &SpreadConstraint, pod: &Pod, around: &Surroundings) -> TaskRule {
     let mut selector = labels_or_nothing(constraint.selector.as_ref());
     if constraint.selector.is_some() {
@@ -200,7 +199,7 @@ fn own_labels(pod: &Pod) -> Labels {
     pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// The pods that a term selects, and the level.
+/// The pods that a term selects, and the topology level.
 fn selected(
     term: &PodAffinityTerm,
     pod: &Pod,

@@ -1,4 +1,4 @@
-//! Selectors of labels, nodes and namespaces.
+//! Conversion of selectors of labels, nodes and namespaces.
 
 use super::api::{
     Expression, LabelSelector as Labels, Namespace, NodeSelector, NodeSelectorTerm, Operator as Op,
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The label that the API server gives every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// An expression as a requirement.
+/// Converts an expression to a requirement.
 fn requirement(expression: &Expression) -> Requirement {
     Requirement {
         key: expression.key.as_str().into(),
@@ -52,9 +52,8 @@ pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     }
 }
 
-/// Narrows a selector to pods with the same value (`In`), or another one (`NotIn`), under these
-/// keys as the pod itself. Keys that the pod lacks do not count. The API server writes this into
-/// the selector itself, so it may be there already.
+/// Restricts a selector to pods with the same value (`In`), or another one (`NotIn`), as the pod itself under these
+/// keys. Keys that the pod lacks are ignored. The API server writes this into the selector, so it may be there already.
 pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
@@ -71,7 +70,7 @@ pub(super) fn narrow(
     }
 }
 
-/// The machines that a term matches; of its fields only the name is known to anyone.
+/// The machines that a term matches; `metadata.name` is the only supported field.
 pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     MachineSelector {
         labels: term.expressions.iter().map(requirement).collect(),
@@ -79,8 +78,8 @@ pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     }
 }
 
-/// The machines that match a plain node selector and one of the required terms: the selector is
-/// distributed over the terms. `None` requires nothing.
+/// The machines that match both a plain node selector and one of the required terms: the selector is added to each
+/// term. `None` requires nothing.
 pub(super) fn required_machines(
     plain: &BTreeMap<String, String>,
     required: Option<&NodeSelector>,
@@ -89,7 +88,7 @@ pub(super) fn required_machines(
         let all = MachineSelector { labels: equal(plain).collect(), names: Vec::new() };
         return (!plain.is_empty()).then(|| vec![all]);
     };
-    // A term without requirements matches nothing, whatever the plain selector would add to it.
+    // A term without requirements matches nothing, and must not match through the plain selector.
     let terms = required.terms.iter().map(machines).filter(|term| *term != Default::default());
     let both = |mut term: MachineSelector| {
         term.labels.extend(equal(plain));
@@ -104,7 +103,7 @@ fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Label
     own.chain([(NAMESPACE_NAME, name)]).collect()
 }
 
-/// The namespaces that are known, with their labels.
+/// The known namespaces with their labels.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     labels: BTreeMap<String, omega_core::Labels>,

@@ -1,7 +1,7 @@
-//! Persistent volumes, claims to them, storage classes, and what nodes can attach.
+//! Conversion of persistent volumes, volume claims, storage classes, and nodes' limits of attached volumes.
 //!
-//! Claims are named as Kubernetes does, with their namespace: `shop/data`. They are read where the
-//! file has any; of a file of nodes and pods alone nobody can tell where the volumes are.
+//! Claims are named with their namespace, like in Kubernetes: `shop/data`. They are converted only if the file contains
+//! some; a file of nodes and pods alone does not tell where volumes are.
 
 use super::api::{
     AccessMode, BindingMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim,
@@ -18,14 +18,14 @@ use omega_schedulers::volumes::{
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The provisioner of classes that make no volumes.
+/// The provisioner of classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// The annotation of the class of claims that name none.
+/// The annotation of the default class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Labels of volumes that say where they are, as nodes have them. Those that were named anew have
-/// the later name, which counts where a node has only that.
+/// Labels that tell where a volume is, as on nodes. Renamed labels have the later name second, which is used if a node
+/// has only that.
 const PLACES: [(&str, Option<&str>); 4] = [
     ("topology.kubernetes.io/zone", None),
     ("topology.kubernetes.io/region", None),
@@ -35,7 +35,7 @@ const PLACES: [(&str, Option<&str>); 4] = [
 
 /// The volumes of a file.
 pub(super) fn volumes(input: &Input) -> VolumesAtStart {
-    // Of several, the newest, and the first by name of those that are as new.
+    // Of several default classes the newest counts, and of equally new ones the first by name.
     let defaults = input.classes.iter().filter(|class| is_default(class));
     let age = |class: &&Class| {
         let Metadata { created, name, .. } = &class.metadata;
@@ -51,8 +51,8 @@ pub(super) fn volumes(input: &Input) -> VolumesAtStart {
     }
 }
 
-/// The volumes that claims may have: one that is going away, or that nobody has cleaned since its
-/// last claim, is only of a claim that names it.
+/// The volumes that claims may use: a volume being deleted, or not yet cleaned after its last claim, is left only to a
+/// claim that names it.
 fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
     let named: BTreeSet<&str> = input.claims.iter().map(|c| c.spec.volume.as_str()).collect();
     input.volumes.iter().filter(move |volume| {
@@ -62,7 +62,7 @@ fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
     })
 }
 
-/// Number of volumes that are of drivers that are built into Kubernetes, whose limits are not read.
+/// Number of volumes of drivers built into Kubernetes, whose limits are not read.
 pub(super) fn of_built_in_drivers(input: &Input) -> usize {
     let built_in = |volume: &&PersistentVolume| {
         let PersistentVolumeSpec { aws, azure, cinder, gce, portworx, vsphere, .. } = &volume.spec;
@@ -75,7 +75,7 @@ pub(super) fn of_built_in_drivers(input: &Input) -> usize {
 pub(super) fn claims(namespace: &str, pod: &str, spec: &PodSpec) -> Vec<Text> {
     let names = spec.volumes.iter().filter_map(|volume| match &volume.claim {
         Some(claim) => Some(claim.name.clone()),
-        // The claim of a volume that lives as long as the pod has the names of both.
+        // The claim of an ephemeral volume is named after the pod and the volume.
         None => volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)),
     });
     names.map(|name| full_name(namespace, &name)).collect()
@@ -145,7 +145,7 @@ fn volume(object: &PersistentVolume) -> Volume {
     }
 }
 
-/// Reachability by a volume's own requirement and labels: one of the terms of each.
+/// The machines that reach a volume, by its own requirement and its labels: one term of each must match.
 fn reach(object: &PersistentVolume) -> Reach {
     let required = object.spec.affinity.required.as_ref();
     let places = places(&object.metadata);
@@ -154,7 +154,7 @@ fn reach(object: &PersistentVolume) -> Reach {
         None => return Reach::Matching(places.into_iter().map(in_place).collect()),
         Some(required) => required.terms.iter().map(selector::machines),
     };
-    // A term that requires nothing matches nothing, whatever else is required.
+    // A term without requirements matches nothing, and must not match through the other requirements.
     let terms = terms.filter(|term| *term != MachineSelector::default());
     if places.is_empty() {
         return Reach::Matching(terms.collect());
@@ -173,9 +173,8 @@ fn in_place(labels: Vec<Requirement>) -> MachineSelector {
     MachineSelector { labels, names: Vec::new() }
 }
 
-/// Requirements of a volume's labels on machines, as a choice of ways to be in its place; none if they
-/// say nothing. Each label allows the values that `__` separates. A machine that says nothing of
-/// its own place is taken to be in it.
+/// The requirements of a volume's labels on machines, as alternatives; none without such labels. Each label allows the
+/// values separated by `__`. A machine that lacks the label is assumed to match.
 fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
     let absent = |key: &str| Requirement {
         key: key.into(),
@@ -238,7 +237,7 @@ fn modes(modes: &[AccessMode]) -> AccessModes {
     modes.iter().map(mode).fold(AccessModes::default(), |all, mode| all | mode)
 }
 
-/// Number of volumes that the drivers of a node can attach.
+/// Maximum numbers of volumes that the drivers of a node can attach.
 fn limits(node: &CsiNode) -> impl Iterator<Item = (Text, Text, u32)> + '_ {
     let limited = node.spec.drivers.iter();
     limited.filter_map(|driver| {

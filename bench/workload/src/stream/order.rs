@@ -1,17 +1,17 @@
-//! A window that puts rows in the order of time.
+//! A window that sorts rows by time.
 //!
-//! Traces are written by machines whose clocks differ, or merged of several lists, so that rows are out
-//! of place by a few. A window holds so many rows and gives the earliest; rows of one time come out as
-//! they went in. One that is earlier than what was given already cannot be put right any more.
+//! Traces are written by machines with different clocks, or merged from several lists, so rows may be slightly out of
+//! order. A window holds a number of rows and returns the earliest; rows of equal time stay in order. A row that is
+//! earlier than one already returned is an error.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Rows in the window of a streamed file: some megabytes with a thousand bytes each. In the known
-/// traces, a row is at most a few hundred rows out of place.
+/// Number of rows in the window of a streamed file: some megabytes with a thousand bytes each. In the known traces a
+/// row is at most a few hundred rows out of order.
 pub(crate) const WINDOW_ROWS: usize = 8192;
 
-/// Number of rows a window may hold.
+/// Number of rows that a window may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// A bounded number, for a file of any length.
@@ -29,7 +29,7 @@ impl Window {
     }
 }
 
-/// Rows that wait for their turn.
+/// The rows of a window.
 pub(crate) struct Order<T> {
     held: BinaryHeap<Reverse<Row<T>>>,
     rows_max: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Order<T> {
     given_ms: u64,
 }
 
-/// A row with its time and its number among all.
+/// A row with its time and its number in the input.
 struct Row<T> {
     key: (u64, u64),
     value: T,
@@ -96,7 +96,7 @@ impl<T> Order<T> {
         self.held.peek().map(|row| row.0.key.0)
     }
 
-    /// Gives the earliest row.
+    /// Removes and returns the earliest row.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let Reverse(row) = self.held.pop()?;
         self.given_ms = row.key.0;

@@ -1,4 +1,4 @@
-//! Streams against whole workloads, at the public face.
+//! Comparison of streams with whole workloads, through the public API.
 
 use super::*;
 use crate::testing::{folder, message};
@@ -36,7 +36,7 @@ fn open(dir: &tempfile::TempDir, window: Window) -> csv::CsvStream {
 #[test]
 fn a_stream_gives_what_the_whole_has_for_rows_out_of_order() {
     for seed in 0..50_u64 {
-        // Rows that are out of place by less than the window, many of them at one time.
+        // Rows that are out of order by less than the window, many of them of equal time.
         let mut state = seed;
         let mut random = |bound: u64| {
             state = state

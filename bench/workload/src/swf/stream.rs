@@ -1,15 +1,15 @@
-//! A log as a workload: what was asked of a batch queue, for schedulers that place on machines.
+//! A log as a workload: the requests to a batch queue, for schedulers that place tasks on machines.
 //!
-//! - **Jobs.** Each job is a gang of processors: so many tasks of a core, which start together or not at
-//!   all. It asks for the processors that it requested, or where that is unknown got, and runs as long as the
-//!   log says; what it requested as its longest run time is what a scheduler may expect. Memory is not
-//!   asked for: few logs have it. Jobs without processors or without a run time are left out and counted.
-//! - **Machines.** The processors of the header, spread over its nodes as evenly as they go; or what the
-//!   user says.
-//! - **Time** is counted from a second before the first job. The format asks for lines in the order of
-//!   submission; a stream holds a window of them ([`crate::stream`]).
+//! - **Jobs.** Each job is a gang with one task per processor, which start together or not at all. Its size is the
+//!   requested number of processors or, if unknown, the allocated one. It runs as long as the log says; its requested
+//!   maximum is the runtime estimate for schedulers. Memory is not requested, because few logs have it. Jobs without
+//!   processors or without a run time are left out and counted.
+//! - **Machines.** The processors of the header, distributed evenly over its nodes; or the user's machines.
+//! - **Time** is counted from a second before the first job. The format requires lines in the order of submission; a
+//!   stream holds a window of them ([`crate::stream`]).
 
 use super::{Header, Log, LoggedJob};
+use crate::compressed::{plain_name, stored};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::{Arrival, LoadError, RunTime};
@@ -17,18 +17,15 @@ use omega_core::limits::{MACHINES_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
 use std::path::{Path, PathBuf};
 
-/// Time before the first job the time begins.
+/// Time between the start of the workload and the first job.
 const BEFORE_MS: u64 = 1000;
-
-/// The endings of logs.
-const ENDINGS: [&str; 3] = [".swf.gz", ".swf", ""];
 
 /// A log, as a stream.
 pub struct SwfStream {
     head: Head,
     log: Log,
     file: PathBuf,
-    /// Time of the log at the first job.
+    /// Time of the first job in the log.
     first_ms: u64,
     order: Order<LoggedJob>,
     left_out: u64,
@@ -45,15 +42,15 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     let name = name.ok_or_else(|| {
         LoadError::new(data, "is a folder: name a log in it by --cell, or the file itself")
     })?;
-    let files = ENDINGS.map(|ending| data.join(format!("{name}{ending}")));
+    let files = [stored(&data.join(format!("{name}.swf"))), data.join(name)];
     let found = files.into_iter().find(|file| file.is_file());
     found.ok_or_else(|| LoadError::new(data, format!("there is no log {name:?}")))
 }
 
-/// Opens a log. Without machines they are those of its header.
+/// Opens a log. Without given machines, those of its header are used.
 ///
 /// # Errors
-/// If the file is missing, its first lines are at fault, or it does not tell its machines.
+/// If the file is missing, its first lines are invalid, or the header lacks the machines.
 pub fn open(
     file: &Path,
     machines: Option<Vec<Machine>>,
@@ -61,7 +58,7 @@ pub fn open(
 ) -> Result<SwfStream, LoadError> {
     let log = Log::open(file)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".swf").to_owned();
+    let name = plain_name(&name).trim_end_matches(".swf").to_owned();
     let jobs_at = JobsAt { file: file.to_path_buf(), column: "job number" };
     let mut stream = SwfStream {
         head: Head::new(name, Kinds::standard(), Vec::new(), jobs_at),
@@ -103,7 +100,7 @@ impl Stream for SwfStream {
 }
 
 impl SwfStream {
-    /// Reads on until the window is full or the log ends.
+    /// Reads until the window is full or the log ends.
     fn fill(&mut self) -> Result<(), LoadError> {
         while !self.order.is_full() {
             let Some(job) = self.log.next_job()? else { break };
@@ -193,7 +190,7 @@ mod tests {
         (dir, result)
     }
 
-    /// A line: number, submission, run time, processors got and asked, and the time asked.
+    /// A line from: number, submission, run time, allocated and requested processors, and requested time.
     fn line(of: [i64; 6]) -> String {
         let [number, submit, run, got, asked, limit] = of;
         format!("{number} {submit} -1 {run} {got} -1 -1 {asked} {limit} -1 1 7 -1 -1 -1 -1 -1 -1\n")
@@ -264,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_real_logs_have_the_published_counts() {
-        // Where others count fewer jobs, they leave out those that ran for no second.
+        // Published counts that are lower leave out jobs with a run time of zero seconds.
         let Some(dir) = data("swf") else { return };
         let logs = [
             ("KTH-SP2-1996-2.1-cln", 28_475, 100),

@@ -1,14 +1,14 @@
-//! Chance: a seeded generator, and the few distributions that are needed.
+//! A seeded generator of random numbers, and the few distributions in use.
 //!
-//! They are made of sums, products and comparisons alone, because the functions of a platform's
-//! mathematics library differ in the last digit from platform to platform.
+//! They use only sums, products and comparisons, because the functions of mathematics libraries differ in the last
+//! digit between platforms.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::f64::consts::LN_2;
 
-/// A distribution by its quantiles: cumulative share, and the logarithm to base 2 of the value.
-/// Between two of them the logarithm is taken to be linear.
+/// A distribution by its quantiles: the cumulative share, and the logarithm to base 2 of the value, which is
+/// interpolated linearly.
 pub(super) type Quantiles = [(f64, f64)];
 
 /// A log-normal distribution: mean and standard deviation of the logarithm to base 2.
@@ -47,7 +47,7 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// A random one of these.
+    /// A random element.
     pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
@@ -58,8 +58,8 @@ impl Dice {
         }
     }
 
-    /// The sum of twelve uniform numbers is as good as normal up to three standard deviations, and
-    /// never beyond six.
+    /// An approximation of the normal distribution by the sum of twelve uniform numbers: good up to three standard
+    /// deviations, never beyond six.
     pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -81,7 +81,7 @@ impl Dice {
 fn exp2(x: f64) -> f64 {
     let whole = x.floor().clamp(-1000.0, 1000.0);
     let y = (x - whole) * LN_2;
-    // The series of the exponential function; y is below 0.7, so that 18 terms exhaust a double.
+    // The series of the exponential function; y is below 0.7, so 18 terms suffice for a double.
     let (mut term, mut sum) = (1.0, 1.0);
     for i in 1..18 {
         term *= y / f64::from(i);

@@ -20,30 +20,30 @@ use super::dice::{Dice, LogNormal, Quantiles};
 use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, SynthOptions, cpu_of};
 use omega_core::{JobKind, Machine};
 
-/// Share of all requested CPU that the jobs of the start request: with the service jobs that arrive
-/// later it is below the 80 % that the paper gives as the upper end for service jobs.
+/// Share of all requested CPU that the initial jobs request. With later service jobs it stays below 80 %, the paper's
+/// upper end for service jobs.
 const PREFILL_PERCENT: u64 = 74;
-/// One in this many later jobs is a service job. With initial ones, about one in twenty, within the
-/// paper's "more than 80 % are batch".
+/// One in this many later jobs is a service job. With the initial jobs about one in twenty is, within the paper's "more
+/// than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
 /// Machines per job that needs most of a large machine.
 const DEMANDING_PER_MACHINES: u64 = 500;
 /// Longest run time: a day.
 const RUN_MS_MAX: u64 = 86_400_000;
-/// Most that a task asks, in thousandths of the largest machine: what 99.9 % of the trace's tasks
-/// stay below, and what most machines could give.
+/// Largest request of a task, in thousandths of the largest machine: 99.9 % of the trace's tasks are below it, and most
+/// machines could fit it.
 const TASK_MOST: [u64; 3] = [375, 450, 450];
-/// Number of tasks of jobs with more tasks than a twelfth of the machines (1,000 in the trace): in the
-/// trace, too, large jobs have no large tasks, and one job shall not decide how full the cell is.
+/// Largest request of a task in jobs with more tasks than a twelfth of the machines (1,000 in the trace). In the trace,
+/// too, large jobs have no large tasks, and one job should not decide how full the cell is.
 const LARGE_JOB_TASK_MOST: [u64; 3] = [125, 160, 160];
 const LARGE_JOB: u64 = 12;
-/// Correlation of a task's memory with its CPU: that of their logarithms is 0.5, and the
-/// squares of the two weights add up to 1.
+/// Weight of a task's CPU in its memory, which gives their logarithms a correlation of 0.5; the squares of the two
+/// weights add up to 1.
 const CPU_TO_MEMORY: f64 = 0.5;
 const MEMORY_ALONE: f64 = 0.866;
 
-/// Request of a task for CPU, memory and disk, as fractions of the largest machine. Memory is a little
-/// below the fit, so that its mean is the trace's: the fit has more very large tasks.
+/// Request of a task for CPU, memory and disk, as fractions of the largest machine. Memory is slightly below the fit,
+/// which has more very large tasks, so that its mean is the trace's.
 const SERVICE_REQUEST: [LogNormal; 3] = [
     LogNormal { mean: -3.73, deviation: 1.20 },
     LogNormal { mean: -4.55, deviation: 1.43 },
@@ -136,7 +136,7 @@ fn draw_until(budget: u128, span_ms: u64, mut draw: impl FnMut() -> Draft) -> Ve
     drafts
 }
 
-/// A service job of the start.
+/// An initial service job.
 fn prefill(machines: u64, dice: &mut Dice) -> Draft {
     // The trace's largest one has as many tasks as 31 % of the machines.
     let count = count(SERVICE_TASKS, machines * 31 / 100, dice);
@@ -157,13 +157,12 @@ fn arriving(machines: u64, span_ms: u64, dice: &mut Dice) -> Draft {
             at_ms,
             run_ms: Some(run_ms(SERVICE_RUN, dice)),
             kind: JobKind::Service,
-            // The largest that arrived in the trace's window had 128 tasks.
+            // The largest one that arrived in the trace's window had 128 tasks.
             count: count(SERVICE_TASKS, (machines / 4).min(128), dice),
             request: request(&SERVICE_REQUEST, TASK_MOST, dice),
         };
     }
-    // The trace's largest one has more tasks than the cell has machines. Here one job shall not be
-    // most of the load.
+    // The trace's largest one has more tasks than the cell has machines. Here one job should not be most of the load.
     let count = count(BATCH_TASKS, machines / 2, dice);
     Draft {
         at_ms,
@@ -174,8 +173,8 @@ fn arriving(machines: u64, span_ms: u64, dice: &mut Dice) -> Draft {
     }
 }
 
-/// A few tasks that each need nearly all of a large machine, for one or two hours. One machine in
-/// sixteen is large enough; whether one is ever free enough is for the scheduler to see to.
+/// A job with a few tasks that each need nearly all of a large machine, for one or two hours. One machine in sixteen is
+/// large enough; the scheduler must free one.
 fn demanding(span_ms: u64, dice: &mut Dice) -> Draft {
     Draft {
         at_ms: dice.below(span_ms),
@@ -208,7 +207,7 @@ fn request(of: &[LogNormal; 3], most: [u64; 3], dice: &mut Dice) -> [u64; 3] {
     amounts
 }
 
-/// Largest request of each task of `count`.
+/// Largest request of a task in a job of `count` tasks.
 fn task_most(count: u32, machines: u64) -> [u64; 3] {
     if u64::from(count) > machines / LARGE_JOB { LARGE_JOB_TASK_MOST } else { TASK_MOST }
 }

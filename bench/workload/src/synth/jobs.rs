@@ -1,8 +1,8 @@
-//! The jobs of the made-up day, written out with names, tenants and rules.
+//! The jobs of the synthetic day, with names, tenants and rules.
 //!
-//! In the trace 21 % of the service jobs and 11 % of the batch jobs want each task on a machine of
-//! its own, and so they do here. The other rules have no counterpart in the trace; their shares are
-//! chosen so that each is met often enough to matter and bends no result.
+//! In the trace 21 % of the service jobs and 11 % of the batch jobs require each task on a machine of its own, and so
+//! they do here. The other rules have no counterpart in the trace; their shares are chosen so that each occurs often
+//! enough to matter and distorts no result.
 
 use super::dice::Dice;
 use super::drafts::Draft;
@@ -16,7 +16,7 @@ use omega_core::{
 /// Number of tenants of the jobs.
 const TENANTS: u64 = 40;
 
-/// Writes drafts out as jobs. Texts and labels that many jobs have in common are shared.
+/// Converts drafts to jobs. Texts and labels that many jobs have in common are shared.
 pub(super) struct Writer {
     machines: u64,
     dice: Dice,
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Rules that this many tasks can satisfy: one task per machine needs enough machines.
+    /// Rules that a job of this many tasks can satisfy: one task per machine needs enough machines.
     fn service_rules(&mut self, count: u32) -> PlacementRules {
         let count = u64::from(count);
         let mut rules = PlacementRules::default();
@@ -124,7 +124,7 @@ impl Writer {
         rules
     }
 
-    /// An even spread over racks, as a rule or as a wish.
+    /// An even spread over racks, required or preferred.
     fn spread(&self, hard: bool) -> TaskRule {
         let level = TopologyLevel::Label(self.rack.clone());
         let when = match hard {
@@ -134,7 +134,7 @@ impl Writer {
         TaskRule::Spread(Spread { when, ..Spread::new(TaskSelector::SameJob, level, 2) })
     }
 
-    /// Two neighbouring zones; in a very small cell, the one that exists.
+    /// Two neighbouring zones, or the only one of a very small cell.
     fn two_zones(&mut self) -> MachineSelector {
         let first = self.dice.below(ZONES as u64 - 1) as usize;
         let values = vec![zone(first), zone(first + 1)];

@@ -1,11 +1,11 @@
-//! Evictions: who may preempt whom (`review.rs`), and how many the cell takes in any span of time.
+//! Evictions: who may preempt whom (`review.rs`), and the limit on evictions in a span of time.
 //!
-//! The times of those that count are kept, with how many there were at each (the *sliding window log* of rate
-//! limiters). That is exact: a bucket that is refilled, or a counter for each minute, lets through almost
-//! twice as many around its edge. It is short, too, because the cell's time moves only with
-//! [`Expire`](omega_core::Command::Expire): a minute has six hundred times at most if that comes every 100 ms.
+//! The limit uses a *sliding window log*: the times of recent evictions with their numbers. It is exact, whereas a
+//! token bucket or a counter per minute lets through almost twice the limit around its edges. The log is short, because
+//! the cell's time moves only with [`Expire`](omega_core::Command::Expire): at one every 100 ms, a minute has at most
+//! six hundred entries.
 //!
-//! Invariant: times ascend, counts are above 0, and `sum` is theirs.
+//! Invariant: times ascend, counts are above 0, and `sum` is the sum of the counts.
 
 mod review;
 
@@ -18,7 +18,7 @@ use crate::image::{Image, ImageError};
 use omega_core::{Conflict, EvictionCap, Item, Job, TaskGroup, Transaction};
 use std::collections::VecDeque;
 
-/// Evictions: who may preempt whom, and how many the cell takes in any span of time.
+/// The policy of evictions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictions {
     log: EvictionLog,
@@ -33,7 +33,7 @@ impl Ledger for Evictions {
 
 impl Policy for Evictions {
     type Mirror = ();
-    /// Evictions that only a guarantee allows.
+    /// The number of evictions that only a guarantee allows.
     type Note = u32;
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
@@ -77,24 +77,24 @@ impl Policy for Evictions {
     }
 }
 
-/// See the head of the file.
+/// The sliding window log. See the module documentation.
 #[derive(Clone, Debug, Default)]
 struct EvictionLog {
     taken: VecDeque<(u64, u32)>,
     sum: u64,
 }
 
-/// Number of evictions since this process has the cell.
+/// Counts of evictions since this process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionCounts {
-    /// For tasks of higher precedence.
+    /// Evictions for tasks of higher precedence.
     pub by_precedence: u64,
-    /// For what a tenant is guaranteed.
+    /// Evictions that reclaim a tenant's guarantee.
     pub by_guarantee: u64,
 }
 
 impl EvictionLog {
-    /// Each time with how many there were, ascending.
+    /// The times with the number of evictions at each, in ascending order.
     fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         self.taken.iter().copied()
     }
@@ -107,7 +107,7 @@ impl EvictionLog {
         self.sum += u64::from(count);
     }
 
-    /// Forgets what counts no more. The answer is whether there was anything.
+    /// Removes entries that no longer count. Returns whether there were any.
     fn prune(&mut self, now_ms: u64, cap: Option<EvictionCap>) -> bool {
         let before = self.sum;
         let over =
@@ -118,10 +118,10 @@ impl EvictionLog {
         self.sum < before
     }
 
-    /// The log of an image.
+    /// Restores the log of a snapshot.
     ///
     /// # Errors
-    /// If no cell of this time and cap can have it.
+    /// If the log is impossible at this time and limit.
     fn restore(
         list: &[(u64, u32)],
         now_ms: u64,
@@ -140,10 +140,10 @@ impl EvictionLog {
     }
 }
 
-/// Evictions in a delta.
+/// The columns of evictions in a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionColumns {
-    /// Whether evictions may be taken that would not have been before.
+    /// Whether evictions may now be accepted that would have been rejected before.
     pub refilled: bool,
 }
 
@@ -158,20 +158,20 @@ impl Columns for EvictionColumns {
 }
 
 impl Cell {
-    /// Number of further evictions that it takes now; `None` if they are not bounded.
+    /// The number of evictions left in the limit; `None` without a limit.
     #[must_use]
     pub fn evictions_left(&self) -> Option<u32> {
         let cap = self.policy.eviction_cap?;
         Some(u64::from(cap.count).saturating_sub(self.policies.evictions.log.sum) as u32)
     }
 
-    /// Number of evictions since this process has the cell.
+    /// Counts of evictions since this process started.
     #[must_use]
     pub fn eviction_counts(&self) -> EvictionCounts {
         self.policies.evictions.counts
     }
 
-    /// Counts evictions that were taken, of which so many were for a guarantee.
+    /// Counts accepted evictions, `reclaimed` of them for a guarantee.
     fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
         let Evictions { log, counts } = &mut self.policies.evictions;
         counts.by_guarantee += u64::from(reclaimed);
@@ -181,17 +181,17 @@ impl Cell {
         }
     }
 
-    /// Each time at which evictions count against the limit, ascending, with how many there were.
+    /// The times of evictions that count against the limit, ascending, with the number at each.
     pub(crate) fn counted_evictions(&self) -> impl Iterator<Item = (u64, u32)> {
         self.policies.evictions.log.iter()
     }
 
-    /// Forgets evictions that count no more. The answer is whether there were any.
+    /// Removes evictions that no longer count. Returns whether there were any.
     pub(crate) fn refill_evictions(&mut self) -> bool {
         self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
     }
 
-    /// Tells schedulers that more evictions are taken, or others than before.
+    /// Logs that the set of acceptable evictions changed.
     pub(crate) fn log_evictions(&mut self) {
         self.log.push(Change::Policy(Evictions::BIT));
     }

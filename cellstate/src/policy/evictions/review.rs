@@ -10,7 +10,7 @@ use omega_core::transaction::Item;
 use omega_core::{Conflict, Precedence, Reason, TaskId};
 use smallvec::SmallVec;
 
-/// By row, the tenants that claim something there.
+/// The tenants with accepted claims, by row.
 type Claimants = FastMap<u32, SmallVec<[Claimant; 2]>>;
 
 impl Cell {
@@ -27,8 +27,8 @@ impl Cell {
         strongest
     }
 
-    /// Adds evictions that made room for nobody, or of tasks that may stay. Returns how many of the others only a
-    /// guarantee allows.
+    /// Adds a conflict for each eviction that made room for no claim or whose task may not be preempted. Returns how
+    /// many of the others only a guarantee allows.
     pub(super) fn late_evictions(&self, review: &Review<'_>, late: &mut Vec<Conflict>) -> u32 {
         let strongest = self.strongest_claims(review);
         let txn = review.txn;
@@ -69,7 +69,7 @@ impl Cell {
         reclaimed
     }
 
-    /// Why a task may stay where a claim of this precedence wants its room, if guarantees are left aside.
+    /// The reason why a claim of the given precedence may not preempt a task, guarantees aside.
     fn may_stay(&self, victim: Precedence, strongest: Precedence) -> Option<Reason> {
         if victim >= strongest {
             return Some(Reason::PrecedenceTooLow);
@@ -78,8 +78,7 @@ impl Cell {
         band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
-    /// Tenants with accepted claims, by machine, and the kinds that they claim: looked up only where precedence does not
-    /// allow an eviction.
+    /// The tenants and kinds of accepted claims, by row. Computed only where precedence does not allow an eviction.
     #[inline(never)]
     fn claimants(&self, review: &Review<'_>) -> Claimants {
         let mut claimants = Claimants::default();
@@ -98,10 +97,10 @@ impl Cell {
         claimants
     }
 
-    /// Whether one of these has a guarantee that an evicted task stands in the way of.
+    /// Whether the guarantee of one of these claimants allows the eviction of a task.
     fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId, held: Option<&Values>) -> bool {
         let Some((job, task)) = self.jobs.task(victim) else { return false };
-        // One that was placed elsewhere in the same transaction is counted already.
+        // A task that was also placed elsewhere in the transaction is counted already.
         let counted = task.state.machine().is_some();
         let request = held.unwrap_or(&job.need(task).request);
         let victim = Borrower { tenant: job.tenant, request, counted };

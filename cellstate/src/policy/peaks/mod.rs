@@ -1,14 +1,15 @@
-//! Peak hours: calendars of hours in which batch may have only a share of a machine, and what batch holds where.
+//! Peak hours: calendars of hours in which batch tasks may have only a share of a machine, and the sums of batch
+//! allocations.
 //!
-//! The cell has them and every view its own; both check by them. While there is a calendar, what
-//! the batch tasks of each machine hold together is kept as a sum, and of a machine on which a peak holds that sum may
-//! not rise over the share. Without calendars nothing is summed, and a claim costs one look at an empty list.
+//! The cell and each view have the calendars and use the same check. While there is a calendar, the allocations of the
+//! batch tasks on each machine are summed; during a peak, claims that would raise this sum above the share are
+//! rejected. Without calendars nothing is summed, and a claim costs one test of an empty list.
 //!
-//! The peaks that hold are looked up when the time moves, not when a claim is judged. When one begins or is over, the
-//! cell has a new version: so views hear of it, and jobs that were refused are tried again.
+//! The active peaks are determined when the time moves, not at each claim. When a peak begins or ends, the cell gets a
+//! new version, so that views are updated and rejected jobs are tried again.
 //!
-//! Invariant: calendars are by name, ascending, no two of one name; `shares` are those of the peaks that hold at the
-//! time that was last told, ascending by kind; `held` is empty if there are no calendars.
+//! Invariant: calendars ascend by unique name; `shares` has the shares of the peaks active at the cell's time,
+//! ascending by kind; `held` is empty if there are no calendars.
 
 mod view;
 
@@ -31,18 +32,18 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
-/// How long before a peak begins or is over the cell should hear the time often.
+/// The time before the start or end of a peak during which the cell should receive `Expire` often.
 const SOON_MS: u32 = 30_000;
 
-/// See the head of the file.
+/// The policy of peak hours. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks {
     calendars: Vec<(PeakCalendar, SetId)>,
     shares: Vec<(SetId, KindShare)>,
-    /// What batch holds of each kind, machine by machine.
+    /// The sums of batch allocations of each kind, machine by machine.
     held: Vec<i64>,
     kinds: usize,
-    /// No part of the cell's state.
+    /// Metrics; not part of the cell's state.
     counts: PeakCounts,
 }
 
@@ -52,7 +53,7 @@ impl Peaks {
         self.calendars.is_empty()
     }
 
-    /// Whether a peak holds.
+    /// Whether a peak is active.
     #[inline]
     fn any_holds(&self) -> bool {
         !self.shares.is_empty()
@@ -67,7 +68,7 @@ impl Peaks {
         self.iter().flat_map(|calendar| &calendar.peaks)
     }
 
-    /// Looks up which peaks hold now.
+    /// Determines the active peaks.
     fn tell_time(&mut self, now_ms: u64) {
         self.shares.clear();
         for (calendar, machines) in &self.calendars {
@@ -82,7 +83,7 @@ impl Peaks {
         self.calendars.binary_search_by(|(known, _)| (*known.name).cmp(name))
     }
 
-    /// What batch holds of each kind on the machine in a row; nothing of it is kept if it is nothing.
+    /// The batch allocations of each kind on the machine in a row; empty if there are none.
     fn held(&self, row: usize) -> &[i64] {
         self.held.get(row * self.kinds..).and_then(|held| held.get(..self.kinds)).unwrap_or(&[])
     }
@@ -99,14 +100,14 @@ impl Peaks {
         &mut self.held[row * self.kinds..end]
     }
 
-    /// Says what batch holds on the machine in a row.
+    /// Sets the batch allocations on the machine in a row.
     fn set_held(&mut self, row: usize, held: &[i64]) {
         let known = self.held_mut(row);
         known.fill(0);
         known.iter_mut().zip(held).for_each(|(known, held)| *known = *held);
     }
 
-    /// Says that it holds nothing there.
+    /// Clears the batch allocations on the machine in a row.
     fn clear_held(&mut self, row: usize) {
         if self.held.len() > row * self.kinds {
             self.held_mut(row).fill(0);
@@ -115,7 +116,7 @@ impl Peaks {
 }
 
 impl Peaks {
-    /// Adds a calendar, or puts it in the place of the one of its name.
+    /// Adds a calendar, or replaces the one of its name.
     fn set(&mut self, calendar: PeakCalendar, facts: &mut Facts) {
         self.remove(&calendar.name, facts);
         let Err(at) = self.place(&calendar.name) else { return };
@@ -130,8 +131,7 @@ impl Peaks {
         facts.sets.release(machines);
     }
 
-    /// Makes these the calendars that there are, in a cell of so many kinds; that batch holds something is to be
-    /// said anew.
+    /// Replaces all calendars, in a cell of `kinds` kinds. The caller sets the batch allocations again.
     fn set_all(&mut self, calendars: &[PeakCalendar], facts: &mut Facts, kinds: usize) {
         for (_, machines) in std::mem::take(self).calendars {
             facts.sets.release(machines);
@@ -140,7 +140,7 @@ impl Peaks {
         calendars.iter().for_each(|calendar| self.set(calendar.clone(), facts));
     }
 
-    /// The shares of the machine in a row that batch may hold now.
+    /// The active shares of batch tasks on the machine in a row.
     fn shares_of<'a>(
         &'a self,
         row: usize,
@@ -150,19 +150,19 @@ impl Peaks {
         self.shares.iter().filter(move |(set, _)| here(*set)).map(|(_, share)| *share)
     }
 
-    /// Whether a calendar is for the machine in a row.
+    /// Whether a calendar covers the machine in a row.
     fn has_calendar(&self, row: usize, facts: &Facts) -> bool {
         self.calendars.iter().any(|(_, machines)| facts.sets.contains(*machines, row))
     }
 
     fn exceeds(&self, row: usize, share: KindShare, (more, facts): (&[i64], &Facts)) -> bool {
         let more = more.get(share.kind.index()).copied().unwrap_or(0);
-        // A kind that is not asked for does not count, even where batch holds too much of it.
+        // A kind that is not requested always fits, even where batch tasks have too much of it.
         more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
     }
 
-    /// The first kind of which batch would hold more than its share of the machine in a row, if a task of such a job
-    /// took so much more there.
+    /// The first kind of which batch tasks would exceed their share of the machine in a row, with `more` for one more
+    /// task of a job.
     #[inline]
     fn over_peak(
         &self,
@@ -177,8 +177,7 @@ impl Peaks {
         shares.find(|share| self.exceeds(row, *share, (more, facts))).map(|share| share.kind)
     }
 
-    /// Of the machines `64 * word ..` in `among`, those where batch would hold more than its share, if a task took
-    /// so much more there.
+    /// Of the machines `64 * word ..` in `among`, those where batch tasks would exceed their share with one more task.
     fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &Facts)) -> u64 {
         let mut over = 0;
         for (machines, share) in &self.shares {
@@ -192,7 +191,7 @@ impl Peaks {
         over
     }
 
-    /// Of which kinds batch holds more than its share of the machine in a row.
+    /// The kinds of which batch tasks exceed their share of the machine in a row.
     fn excess<'a>(
         &'a self,
         row: usize,
@@ -205,12 +204,12 @@ impl Peaks {
         self.shares_of(row, facts).filter_map(excess)
     }
 
-    /// Whether batch holds more than its share of the machine in a row now.
+    /// Whether batch tasks exceed their share of the machine in a row now.
     fn is_over_its_share(&self, row: usize, facts: &Facts) -> bool {
         self.any_holds() && self.excess(row, facts).next().is_some()
     }
 
-    /// The peak that holds on the machine in a row and bounds a kind, and is over last, with its calendar's name.
+    /// The active peak that bounds a kind on the machine in a row and ends last, with its calendar's name.
     fn peak_on(
         &self,
         row: usize,
@@ -227,7 +226,7 @@ impl Peaks {
     }
 }
 
-/// The amount that a share is of the machine in a row.
+/// The amount of a share on the machine in a row.
 fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
     let machine = facts.machines.get(row).and_then(Option::as_ref);
     machine.map_or(0, |machine| share.of(machine.capacity.get(share.kind)) as i64)
@@ -298,7 +297,7 @@ impl Policy for Peaks {
         }
     }
 
-    /// Once for all changes: with the calendars comes what batch holds in every row.
+    /// Written once for all changes: with the calendars, every row's batch allocations are sent.
     fn write_change(&self, delta: &mut Delta) {
         if delta.policies.peaks.calendars.is_some() {
             return;
@@ -358,7 +357,7 @@ impl Policy for Peaks {
         image.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
     }
 
-    /// A row that was never counted is not there: it holds nothing.
+    /// A row that is not counted has no batch allocations.
     fn audit(&self, recount: &Peaks) -> Result<(), AuditError> {
         let rows = recount.held.len().max(self.held.len());
         let at = |held: &[i64], i: usize| held.get(i).copied().unwrap_or(0);
@@ -393,14 +392,13 @@ impl Mirror for Peaks {
     }
 }
 
-/// Peak hours in a delta.
+/// The columns of peak hours in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakColumns {
-    /// All calendars of peaks, by name, if one came, changed or went, or if other peaks hold than before; in a full
-    /// delta, if there are any.
+    /// All calendars, by name, if one changed or other peaks are active than before; in a full delta, if there are any.
     pub calendars: Option<Vec<PeakCalendar>>,
-    /// Amounts that batch holds of each kind, in rows where it holds any, as long as there are calendars of peaks:
-    /// in the others nothing any more. With the calendars, it is there for every row.
+    /// The batch allocations of each kind in changed rows that have any, while there are calendars; other changed rows
+    /// have none. If `calendars` is set, it covers all rows.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
 }
 
@@ -420,39 +418,39 @@ impl Columns for PeakColumns {
     }
 }
 
-/// How often batch stepped back on machines of which it held more than its share, and grew on machines of a calendar,
-/// since this process has the cell. It is no part of its state.
+/// Counts of batch tasks that were throttled on machines above their share, and restored on machines of a calendar,
+/// since this process started. They are not part of the cell's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakCounts {
-    /// Tasks that came to hold less.
+    /// Tasks whose allocation shrank.
     pub throttled: u64,
     /// Tasks that were released or evicted.
     pub released: u64,
-    /// Tasks that came to hold more.
+    /// Tasks whose allocation grew.
     pub grown: u64,
 }
 
 impl Cell {
-    /// How often batch stepped back for peaks, and grew again, since this process has the cell.
+    /// Counts of batch tasks that were throttled for peaks and restored, since this process started.
     #[must_use]
     pub fn peak_counts(&self) -> PeakCounts {
         self.policies.peaks.counts
     }
 
-    /// Every calendar of peaks, by name.
+    /// Every peak calendar, by name.
     pub fn peak_calendars(&self) -> impl Iterator<Item = &PeakCalendar> {
         self.policies.peaks.iter()
     }
 
-    /// What the batch tasks of a machine hold together of a kind. It is counted only while there is a calendar of
-    /// peaks, and of a task whose demand varies over the day the highest point is.
+    /// The amount of a kind allocated to the batch tasks of a machine; 0 while there is no calendar. A task with a
+    /// demand profile counts with its highest point.
     #[must_use]
     pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
         let known = self.machines.get(machine);
         known.map_or(0, |_| self.policies.peaks.held_of(machine.row(), kind))
     }
 
-    /// On how many machines batch holds more than its share at this time of day.
+    /// The number of machines on which batch tasks exceed their share at present.
     #[must_use]
     pub fn machines_over_peak(&self) -> usize {
         if !self.policies.peaks.any_holds() {
@@ -493,7 +491,8 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Changes the calendars. With the first one, what batch holds begins to be counted, and ends with the last.
+    /// Changes the calendars. The first calendar starts the sums of batch allocations, and the removal of the last one
+    /// ends them.
     fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
         let peaks = &mut self.policies.peaks;
         let before = peaks.is_empty();
@@ -507,7 +506,7 @@ impl Cell {
         }
     }
 
-    /// What batch holds of each kind, machine by machine, counted anew.
+    /// Recounts the batch allocations of each kind, machine by machine.
     fn count_batch(&self) -> Vec<i64> {
         let kinds = self.kinds.count();
         let mut held = vec![0; self.machines.row_count() * kinds];

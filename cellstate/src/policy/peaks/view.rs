@@ -1,7 +1,5 @@
-//! Peak hours in a view: the calendars and what batch holds where, and so it judges as the cell does at its
-//! time.
-//!
-//! Its own claims of batch tasks are in the sums, as they are off the amounts.
+//! Peak hours in a view, with the same check as in the cell. The sums of batch allocations include the view's own
+//! claims.
 
 use super::share_of;
 use crate::facts::Need;
@@ -9,19 +7,19 @@ use crate::view::{Block, View};
 use omega_core::{Job, JobKind, KindId, PeakCalendar, Text};
 
 impl View {
-    /// Every calendar of peaks, by name.
+    /// Every peak calendar, by name.
     pub fn peak_calendars(&self) -> impl Iterator<Item = &PeakCalendar> {
         self.mirrors().peaks.iter()
     }
 
-    /// Whether a peak holds back the tasks of a job, on some machine if any.
+    /// Whether an active peak may reject tasks of a job on some machine.
     #[must_use]
     pub fn holds_back(&self, job: &Job) -> bool {
         self.mirrors().peaks.any_holds() && job.kind == JobKind::Batch
     }
 
-    /// The first kind of which batch would hold more than its share of the machine in a row now, with one task more
-    /// that needs so much; with the name of the calendar that says so, and when its peak is over.
+    /// The first kind of which batch tasks would exceed their share of the machine in a row with one more of these
+    /// tasks; with the name of the calendar, and the end of its peak.
     #[must_use]
     pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<(KindId, &Text, u64)> {
         let peaks = &self.mirrors().peaks;
@@ -30,8 +28,8 @@ impl View {
         Some((kind, name, ends_ms))
     }
 
-    /// How much more of a kind batch may hold on the machine in a row now; below zero where it holds too much, `None`
-    /// where no peak bounds it.
+    /// The amount of a kind by which batch allocations on the machine in a row may grow now; negative above the share,
+    /// `None` where no active peak bounds it.
     #[must_use]
     pub fn batch_room(&self, row: usize, kind: KindId) -> Option<i64> {
         let shares = self.mirrors().peaks.shares_of(row, self.facts());
@@ -40,21 +38,21 @@ impl View {
         Some(most - self.batch_allocated(row, kind))
     }
 
-    /// Whether a peak holds on the machine in a row.
+    /// Whether a peak is active on the machine in a row.
     #[must_use]
     pub fn is_peak_on(&self, row: usize) -> bool {
         let peaks = &self.mirrors().peaks;
         peaks.any_holds() && peaks.shares_of(row, self.facts()).next().is_some()
     }
 
-    /// Whether a calendar is for the machine in a row.
+    /// Whether a calendar covers the machine in a row.
     #[must_use]
     pub fn has_peaks(&self, row: usize) -> bool {
         self.mirrors().peaks.has_calendar(row, self.facts())
     }
 
-    /// What batch holds of a kind on the machine in a row, this view's claims included; nothing is counted as long as
-    /// there is no calendar of peaks.
+    /// The amount of a kind allocated to batch tasks on the machine in a row, including this view's claims; 0 while
+    /// there is no calendar.
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i64 {
         self.mirrors().peaks.held_of(row, kind)
@@ -62,8 +60,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those where batch would hold more than its share with one task more of a job
-    /// that needs so much.
+    /// Of the machines in `among`, those where batch tasks would exceed their share with one more of these tasks.
     #[must_use]
     pub fn over_peak(&self, job: &Job, need: &Need, among: u64) -> u64 {
         match self.view().holds_back(job) {

@@ -1,18 +1,18 @@
-//! Reservations: machines that are kept from some tasks at some time.
+//! Reservations: machines that are kept free of some tasks for a time.
 //!
-//! The cell has one calendar and every view its own; both check by it. Whether a task is
-//! kept off is said for 64 machines at once: the judge asks for one of them, filters for a block.
+//! The cell and each view have all reservations and use the same check. It is computed for 64 machines at once; a
+//! commit uses one of the bits, and filters use all.
 //!
-//! What a reservation says changes with time alone in two moments: as it comes so near that a task would run
-//! into it, and when it is over. The first is seen by whoever asks, because all know the cell's time; at the
-//! second the cell forgets it, of which views hear.
+//! Time alone changes the effect of a reservation twice: when it comes so near that a new task would run into it, and
+//! when it ends. The first needs no event, because each check compares with the cell's time; at the second the cell
+//! removes the reservation, which deltas report.
 //!
-//! Most reservations begin long after the task in hand has ended. So those that there are have a second order, by when they
-//! begin, and nobody looks beyond the first that comes too late.
+//! Most reservations begin long after a task has ended. So there is a second order, by start time, and a check stops at
+//! the first reservation that starts too late to matter.
 //!
 //! Invariants:
-//! - Reservations are by name, ascending, no two of one name.
-//! - `by_start` has the place of each once, ascending by when it begins.
+//! - Reservations ascend by unique name.
+//! - `by_start` has the position of each once, ascending by start time.
 
 mod view;
 
@@ -29,17 +29,18 @@ use omega_core::{Job, Outcome, Reason, Rejection, Reservation, TaskGroup, Text};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
-/// See the head of the file.
+/// The policy of reservations. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
     all: Vec<(Reservation, SetId)>,
     by_start: Vec<usize>,
 }
 
-/// How long before a reservation begins or ends the cell should hear the time often: some of the usual periods.
+/// The time before the start or end of a reservation during which the cell should receive `Expire` often: several of
+/// the usual intervals.
 const SOON_MS: u64 = 30_000;
 
-/// When a task would come, and for how long if anyone knows.
+/// The start of a task, and its expected duration if known.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     now_ms: u64,
@@ -47,7 +48,7 @@ struct Stay {
 }
 
 impl Reservations {
-    /// Whether there is any.
+    /// Whether there is any reservation.
     #[inline]
     fn is_any(&self) -> bool {
         !self.all.is_empty()
@@ -66,12 +67,12 @@ impl Reservations {
         self.place(name).ok().map(|at| &self.all[at].0)
     }
 
-    /// Whether a reservation keeps such a task off some machine, if it matches any.
+    /// Whether a reservation rejects this task on the machines that it covers.
     fn binds<'a>(&self, stay: Stay, line: impl Fn() -> Line<'a>) -> bool {
         self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
     }
 
-    /// Those that a task would meet, whomever they are for.
+    /// The reservations that would begin before this task ends, whatever tenants they are for.
     fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
         let by_start = self.by_start.iter().map(|at| &self.all[*at]);
         let Stay { now_ms, run_ms } = stay;
@@ -80,13 +81,13 @@ impl Reservations {
             .filter(move |(reservation, _)| reservation.binds(now_ms, run_ms))
     }
 
-    /// Brings the second order up to date.
+    /// Rebuilds the order by start time.
     fn order(&mut self) {
         self.by_start = (0..self.all.len()).collect();
         self.by_start.sort_by_key(|at| self.all[*at].0.from_ms);
     }
 
-    /// Adds a reservation that is not there.
+    /// Adds a reservation with a new name.
     fn book(&mut self, reservation: Reservation, facts: &mut Facts) {
         let Err(at) = self.place(&reservation.name) else { return };
         let key = SetKey::Match(vec![reservation.machines.clone()]);
@@ -102,7 +103,7 @@ impl Reservations {
         facts.sets.release(machines);
     }
 
-    /// Makes these the reservations that there are.
+    /// Replaces all reservations.
     fn book_all(&mut self, reservations: &[Reservation], facts: &mut Facts) {
         for (_, machines) in std::mem::take(self).all {
             facts.sets.release(machines);
@@ -110,7 +111,7 @@ impl Reservations {
         reservations.iter().for_each(|reservation| self.book(reservation.clone(), facts));
     }
 
-    /// Of the machines `64 * word ..` in `among`, those that are kept from a task.
+    /// Of the machines `64 * word ..` in `among`, those that are reserved against a task.
     fn reserved<'a>(
         &self,
         (word, among): (usize, u64),
@@ -127,7 +128,7 @@ impl Reservations {
         reserved
     }
 
-    /// The reservation that keeps the machine in a row from a task, of several the one that begins first.
+    /// The reservation that rejects a task on the machine in a row; of several the one that begins first.
     fn reserved_by<'a>(
         &self,
         row: usize,
@@ -142,7 +143,7 @@ impl Reservations {
     }
 }
 
-/// A tenant and all above it.
+/// A tenant and all tenants above it.
 type Line<'a> = SmallVec<[&'a Text; 4]>;
 
 impl Ledger for Reservations {
@@ -195,7 +196,7 @@ impl Policy for Reservations {
         self.iter().any(|reservation| reservation.until_ms <= now_ms)
     }
 
-    /// Forgets the reservations that are over.
+    /// Removes the reservations that have ended.
     fn pass_time(&mut self, facts: &mut Facts, now_ms: u64) {
         let over = |reservation: &&Reservation| reservation.until_ms <= now_ms;
         let past: Vec<Text> = self.iter().filter(over).map(|one| one.name.clone()).collect();
@@ -242,10 +243,10 @@ impl Mirror for Reservations {
     }
 }
 
-/// Reservations in a delta.
+/// The columns of reservations in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReservationColumns {
-    /// All reservations, by name, if one came or went; in a full delta, if there are any.
+    /// All reservations, by name, if one was added or removed; in a full delta, if there are any.
     pub all: Option<Vec<Reservation>>,
 }
 

@@ -1,4 +1,4 @@
-//! Reservations in a view: all of them, so that it checks as the cell does at its time.
+//! Reservations in a view, with the same check as in the cell.
 
 use super::{Line, Stay};
 use crate::policy::TenantTree;
@@ -17,7 +17,7 @@ impl View {
         self.mirrors().reservations.iter()
     }
 
-    /// Whether a reservation keeps tasks of a job off machines now.
+    /// Whether a reservation may reject tasks of a job now.
     #[must_use]
     pub fn keeps_off(&self, job: &Job) -> bool {
         if !self.any_reservation() {
@@ -26,7 +26,7 @@ impl View {
         self.mirrors().reservations.binds(self.stay(job), || self.tenants_above(job))
     }
 
-    /// The reservation that keeps them off the machine in a row, of several the one that begins first.
+    /// The reservation that rejects tasks of a job on the machine in a row; of several the one that begins first.
     #[must_use]
     pub fn reservation_on(&self, row: usize, job: &Job) -> Option<&Reservation> {
         if !self.any_reservation() {
@@ -36,7 +36,7 @@ impl View {
         self.mirrors().reservations.reserved_by(row, asked, || self.tenants_above(job))
     }
 
-    /// Whether one keeps a task of a job off the machine in a row that would come then.
+    /// Whether a reservation rejects a task of a job on the machine in a row that would start at `now_ms`.
     #[must_use]
     pub fn is_reserved_at(&self, row: usize, job: &Job, now_ms: u64) -> bool {
         if !self.any_reservation() {
@@ -57,14 +57,14 @@ impl View {
         Stay { now_ms: self.now_ms(), run_ms: job.runtime_estimate_ms }
     }
 
-    /// A job's tenant and all above it.
+    /// A job's tenant and all tenants above it.
     fn tenants_above<'a>(&'a self, job: &'a Job) -> Line<'a> {
         self.tenant_tree().line_of(job)
     }
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those that reservations keep from tasks of a job.
+    /// Of the machines in `among`, those reserved against tasks of a job.
     #[must_use]
     pub fn reserved(&self, job: &Job, among: u64) -> u64 {
         match self.view().any_reservation() {

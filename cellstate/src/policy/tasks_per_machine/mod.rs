@@ -1,11 +1,12 @@
 //! The most tasks of a tenant on one machine: see
 //! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
 //!
-//! Tasks are counted by row, for tenants with such a maximum alone. The cell counts them, and every view with its own
-//! claims; both check by the same counts. A maximum comes with what is said of a tenant, of which deltas tell anyway.
-//! When it is set, the cell counts the tasks that are placed, and sends the rows that have some once more.
+//! Tasks are counted by row, only for tenants with such a maximum. The cell counts them, and so does each view, with
+//! its own claims; both use the same check. The maximum is part of the tenant's configuration, which deltas contain
+//! anyway. When it is set, the cell counts the placed tasks and sends the rows that have some.
 //!
-//! Invariant: the count of a tenant in a row is the number of its tasks on that machine; beyond the last count it is 0.
+//! Invariant: the count of a tenant in a row is the number of its tasks on that machine; rows beyond the end of the
+//! list have 0.
 
 mod view;
 
@@ -18,7 +19,7 @@ use crate::image::ImageError;
 use omega_core::{Job, Reason, TaskGroup, TenantConfig, Text};
 use std::collections::BTreeMap;
 
-/// See the head of the file.
+/// The policy. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TasksPerMachine {
     tenants: BTreeMap<Text, Limited>,
@@ -48,7 +49,7 @@ impl Limited {
         self.placed[row] = count;
     }
 
-    /// Each row with some of its tasks, and their number.
+    /// The rows with tasks of the tenant, with their numbers.
     fn rows(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..).zip(self.placed.iter().copied()).filter(|(_, count)| *count > 0)
     }
@@ -64,7 +65,7 @@ impl TasksPerMachine {
         self.tenants.values().map(|limited| limited.on(row)).sum()
     }
 
-    /// Clears the counts of a row. The answer is the row with its number of tasks, if it had any.
+    /// Clears the counts of a row. Returns the row and its count, if that was not 0.
     fn clear(&mut self, row: usize) -> Option<(usize, u32)> {
         let before = self.placed_on(row);
         if before == 0 {
@@ -74,7 +75,7 @@ impl TasksPerMachine {
         Some((row, before))
     }
 
-    /// Sets or lifts the maximum of a tenant. The answer is whether that changes what it may do.
+    /// Sets or removes the maximum of a tenant. Returns whether it changed.
     fn configure(&mut self, name: &Text, max: Option<u32>) -> bool {
         let Some(max) = max else { return self.tenants.remove(name).is_some() };
         let known = self.tenants.get(name).map(|limited| limited.max);
@@ -173,7 +174,7 @@ impl Mirror for TasksPerMachine {
         if self.tenants.is_empty() {
             return;
         }
-        // A row may be there twice, with the same counts.
+        // A row may occur twice, with equal counts.
         let mut had = Vec::new();
         for slot in &delta.slots {
             had.extend(self.clear(*slot as usize));
@@ -183,24 +184,24 @@ impl Mirror for TasksPerMachine {
                 limited.set(*slot as usize, told.count);
             }
         }
-        // A task that requested nothing leaves no amounts, and yet another may come.
+        // A task that requested nothing frees no amounts, but still makes room for another task.
         let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
         tally.freed += fewer.count() as u64;
     }
 }
 
-/// Tasks per machine in a delta. A maximum comes with what is said of its tenant.
+/// The columns of this policy in a delta. The maximum itself is in the tenant's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// The number of tasks of tenants with a maximum in those rows that changed, by row: all others have none there any
-    /// more.
+    /// Counts of tenants with a maximum in changed rows, by row; tenants not listed for a changed row have no task
+    /// there.
     pub counts: Vec<(u32, TenantCount)>,
 }
 
-/// The number of tasks that a tenant has on a machine.
+/// The number of a tenant's tasks on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantCount {
-    /// Which tenant.
+    /// The tenant.
     pub tenant: Text,
     /// Number of its own tasks.
     pub count: u32,

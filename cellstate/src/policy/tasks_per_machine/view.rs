@@ -1,16 +1,16 @@
-//! The most tasks of a tenant on one machine, as a view tells it.
+//! The most tasks of a tenant on one machine, as a view checks it.
 
 use crate::view::{BLOCK, Block, View};
 use omega_core::Job;
 
 impl View {
-    /// The most tasks of a job's tenant on one machine; `None`: any number.
+    /// The most tasks of a job's tenant on one machine; `None` for no maximum.
     #[must_use]
     pub fn tasks_per_machine_max(&self, job: &Job) -> Option<u32> {
         Some(self.mirrors().tasks_per_machine.of(job)?.max)
     }
 
-    /// Whether the machine in a row has as many tasks of a job's tenant as it may.
+    /// Whether the machine in a row has the maximum number of tasks of a job's tenant.
     #[must_use]
     pub fn has_all_of_its_tenant(&self, row: usize, job: &Job) -> bool {
         self.mirrors().tasks_per_machine.of(job).is_some_and(|limited| limited.is_full(row))
@@ -18,7 +18,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Of the machines in `among`, those that have as many tasks of a job's tenant as they may.
+    /// Of the machines in `among`, those with the maximum number of tasks of a job's tenant.
     #[must_use]
     pub fn with_all_of_its_tenant(&self, job: &Job, among: u64) -> u64 {
         let Some(limited) = self.view().mirrors().tasks_per_machine.of(job) else { return 0 };

@@ -14,7 +14,7 @@ use omega_core::Amounts;
 use std::collections::BTreeSet;
 
 impl Frontend {
-    /// Offers free resources until no framework wants more.
+    /// Offers free resources until no framework accepts more.
     pub(super) fn make_offers(&mut self, now: Nanos) {
         let optional =
             |(id, member): (&FrameworkId, &Member)| (!member.is_suppressed).then_some(*id);
@@ -38,7 +38,7 @@ impl Frontend {
         hungry.iter().min_by_key(key).copied()
     }
 
-    /// Offers machines to a framework. Returns whether it may want more.
+    /// Offers machines to a framework. Returns whether it may accept more.
     fn offer_to(&mut self, id: FrameworkId, now: Nanos) -> bool {
         let room = self.settings.offers_max.saturating_sub(self.open_offers.count_of(id));
         let most = room.min(self.settings.machines_at_once.max(1));

@@ -1,10 +1,10 @@
-//! The front: what it keeps, and one step of it.
+//! The frontend: its state, and one step.
 //!
 //! ```text
-//!   commit what was accepted ─▶ sync ─▶ withdraw what others took ─▶ take back what is late ─▶ offer
+//!   commit accepted offers ─▶ sync ─▶ withdraw invalid offers ─▶ expire late offers ─▶ offer
 //! ```
 //!
-//! It commits before it syncs: then the offers that follow are made of what is left, on all that is known.
+//! It commits before it syncs, so that the new offers follow from the result of its own commit.
 
 use super::FRAMEWORKS_MAX;
 use super::filter::Filters;
@@ -74,7 +74,8 @@ impl Frontend {
     /// Registers a framework. It gets offers from the next step on.
     ///
     /// # Errors
-    /// If another has its name, or there are too many.
+    ///
+    /// If its name is taken, or there are too many frameworks.
     pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
         if self.members.values().any(|member| member.framework.name == framework.name) {
             return Err(RegisterError::NameTaken(framework.name));
@@ -220,8 +221,8 @@ impl Frontend {
         self.events.push(Event { framework: offer.framework, happened });
     }
 
-    /// Expires offers that were not answered in time. The framework is not offered the same machine
-    /// at once, so that others get it.
+    /// Expires offers without an answer in time. A filter keeps the machine from the framework for
+    /// a while, so that others get it.
     fn take_back_late(&mut self, now: Nanos) {
         while let Some(id) = self.open_offers.late_by(now) {
             let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
@@ -234,7 +235,7 @@ impl Frontend {
         }
     }
 
-    // --- What is known ---------------------------------------------------------------------------
+    // --- Queries ---------------------------------------------------------------------------------
 
     /// The open offers of a framework, in the order made.
     pub fn offers_of(&self, framework: FrameworkId) -> impl Iterator<Item = &Offer> {

@@ -32,8 +32,9 @@ impl fmt::Display for OfferId {
 pub struct Framework {
     /// Name, unique among the frameworks of the frontend.
     pub name: Text,
-    /// Tenant of the jobs that it places: those that name this tenant, and the frontend as their scheduler. Frameworks of
-    /// one tenant share its jobs and its dominant share. (A role of Mesos.)
+    /// Tenant of the framework's jobs: those that name this tenant, and the frontend as their
+    /// scheduler. Frameworks of one tenant share its jobs and its dominant share. (Mesos calls it a
+    /// role.)
     pub tenant: Text,
     /// Weight of its share, relative to other frameworks.
     pub weight: Weight,
@@ -52,7 +53,7 @@ impl Framework {
 /// Part of a machine's free resources that an offer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
-    /// All that is available.
+    /// All available resources.
     #[default]
     Whole,
     /// At most these amounts; nothing of kinds that are not named.
@@ -64,8 +65,8 @@ pub enum Portion {
 pub struct Settings {
     /// Its name: jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
-    /// Number of machines offered before shares are compared again: 1 divides free resources
-    /// evenly, as Mesos does; `usize::MAX` offers all of them to one framework after the other.
+    /// Number of machines offered before shares are compared again. 1 divides free resources
+    /// evenly, as Mesos does; `usize::MAX` offers everything to one framework after the other.
     pub machines_at_once: usize,
     /// Amount of each.
     pub portion: Portion,
@@ -159,7 +160,7 @@ pub enum Happened {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// The task was not launched. It is pending again, unless the reason says otherwise.
+    /// The task was not launched. It is pending again unless the reason says otherwise.
     NotLaunched {
         /// Id of the task.
         task: TaskId,
@@ -299,9 +300,10 @@ pub struct Account {
     pub free: Amounts,
     /// Contents of offers.
     pub offered: Amounts,
-    /// Free resources of machines that take no tasks.
+    /// Free resources of machines that accept no tasks.
     pub held_back: Amounts,
-    /// Free and not offered; offered next, unless all frameworks refuse it.
+    /// Free resources that are in no offer. They are offered next, unless the filters of all
+    /// frameworks exclude them.
     pub available: Amounts,
 }
 
@@ -316,7 +318,7 @@ pub struct Counters {
     pub accepted: u64,
     /// Offers that were declined.
     pub declined: u64,
-    /// Offers that were withdrawn because of what others did in the cell.
+    /// Offers that were withdrawn because other schedulers took their resources.
     pub withdrawn: u64,
     /// Offers that were not answered in time.
     pub late: u64,

@@ -319,7 +319,7 @@ impl Run {
         match self.front.accept(framework, &ids, &launches, refuse) {
             Ok(()) => {
                 self.reference.answer(&offers, refuse);
-                // Somebody may be quicker than the commit.
+                // Another scheduler may commit first.
                 if let Some(launch) = launches.first().filter(|_| self.rng.random_bool(0.5)) {
                     place(&self.cell, launch.machine.slot, [self.rng.random_range(3..7), 1]);
                 }
@@ -402,7 +402,7 @@ fn offers_are_those_of_a_naive_reference() {
     let mut all = Counters::default();
     for seed in 0..300 {
         let mut run = Run::new(seed);
-        // A history that fails says its seed.
+        // A failure prints its seed.
         let named = Seed(seed);
         run.step();
         (0..150).for_each(|_| run.act());

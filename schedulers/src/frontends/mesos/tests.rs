@@ -10,7 +10,7 @@ use omega_core::{
     TaskReport, TaskState,
 };
 
-/// A front that offers each framework all that is free, machine by machine.
+/// A frontend that offers each framework all free resources, machine by machine.
 fn front(cell: &SharedCell) -> Frontend {
     Frontend::new(cell, Settings::new("front")).unwrap()
 }
@@ -19,7 +19,7 @@ fn join(front: &mut Frontend, tenant: &str) -> FrameworkId {
     front.register(Framework::new(format!("{tenant}-framework"), tenant)).unwrap()
 }
 
-/// Open offers of a framework: machines, and how much processor.
+/// Open offers of a framework: machines and amounts of cpu.
 fn out(front: &Frontend, framework: FrameworkId) -> Vec<(u32, u64)> {
     let offers = front.offers_of(framework);
     offers.map(|offer| (offer.machine.slot, offer.amounts.get(KindId::CPU))).collect()

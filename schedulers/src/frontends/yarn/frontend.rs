@@ -1,7 +1,7 @@
-//! The front: what it keeps, and one step of it.
+//! The frontend: its state, and one step.
 //!
 //! ```text
-//!   sync ─▶ what has ended ─▶ whose turn, and where ─▶ commit, with what was given back ─▶ settle
+//!   sync ─▶ ended containers ─▶ turns and machines ─▶ commit, with releases ─▶ settle
 //! ```
 
 use super::APPLICATIONS_MAX;
@@ -74,9 +74,10 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a frontend at a cell. If any machine will do, the profile chooses the best.
+    /// Registers a frontend at a cell. The profile chooses among machines if a request allows any.
     ///
     /// # Errors
+    ///
     /// If the cell cannot be reached or refuses the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
@@ -105,11 +106,13 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Joins the application whose job has this name. It keeps containers from before a restart;
+    /// Joins the application whose job has this name. Containers from before a restart are kept;
     /// [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
-    /// If the frontend does not know the job, it has joined already, or there are too many.
+    ///
+    /// If the frontend does not know the job, the application has joined already, or there are too
+    /// many.
     pub fn join(&mut self, job: &str, now: Nanos) -> Result<JobId, JoinError> {
         let mut jobs = self.session.task_index.jobs();
         let Some((id, _)) = jobs.find(|(_, entry)| *entry.job.name == *job) else {
@@ -131,11 +134,12 @@ impl Frontend {
         self.applications.remove(&id).is_some()
     }
 
-    /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back. The answer is
-    /// how many containers were allocated.
+    /// One round. `now` is the time in nanoseconds since any fixed moment, and must not decrease.
+    /// Returns the number of allocated containers.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The front stays whole: step again later.
+    ///
+    /// If the cell cannot be reached. The frontend stays consistent: step again later.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -241,7 +245,7 @@ impl Frontend {
         let waited = now.saturating_sub(given.since);
         self.counters.waited = self.counters.waited.saturating_add(waited);
         self.counters.waited_max = self.counters.waited_max.max(waited);
-        // It may have left meanwhile; then nobody is to be told.
+        // The application may have left, and is then not notified.
         let Some(application) = self.applications.get_mut(&given.container.task.job) else {
             return;
         };
@@ -259,7 +263,7 @@ impl Frontend {
         application.tables.entry(given.key).or_default().give_back(given.spot(), given.lines);
     }
 
-    // --- What is known ---------------------------------------------------------------------------
+    // --- Queries ---------------------------------------------------------------------------------
 
     /// The containers that an application has, ascending by task.
     pub fn containers_of(&self, id: JobId) -> impl Iterator<Item = (TaskId, MachineId)> + '_ {

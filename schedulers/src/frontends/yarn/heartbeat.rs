@@ -62,7 +62,7 @@ impl Frontend {
         let application =
             self.applications.get(&id).ok_or(HeartbeatError::UnknownApplication(id))?;
         let Some(entry) = self.session.task_index.job(id) else {
-            // It is over, and is to hear so: what it wants does not matter any more.
+            // The application has ended, so its requests do not matter.
             return Ok(None);
         };
         self.check_releases(application, entry, (id, &heartbeat.releases))?;

@@ -69,7 +69,7 @@ pub struct Heartbeat {
     pub releases: Vec<TaskId>,
     /// Machines to blacklist, by name.
     pub refuse: Vec<Text>,
-    /// Machines to take off the blacklist.
+    /// Machines to remove from the blacklist.
     pub readmit: Vec<Text>,
 }
 
@@ -153,7 +153,7 @@ pub struct Answer {
     pub allocated: Vec<Container>,
     /// Containers that have ended since.
     pub completed: Vec<Completed>,
-    /// Free resources of all machines that take tasks, with the last step.
+    /// Free resources of all machines that accept tasks, as of the last step.
     pub headroom: Amounts,
     /// Groups with fewer pending tasks than requested containers.
     pub missing: Vec<Missing>,
@@ -221,8 +221,8 @@ pub struct Settings {
     /// Number of further rounds in which it skips machines of other racks. (YARN's
     /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// Time without a heartbeat after which an application gets no containers until the next one;
-    /// one whose job has ended is forgotten. `None`: never.
+    /// Time without a heartbeat after which an application gets no containers until its next one.
+    /// If its job has ended, it is removed. `None`: no limit.
     pub silence_max: Option<Nanos>,
     /// Search for machines, for requests that accept any machine.
     pub placement: Placement,

@@ -59,8 +59,8 @@ impl Frontend {
         turns.put((tenant, self.queue_share(tenant)), (id, share));
     }
 
-    /// Claims a machine for the next container of an application, or for several if the next turns are its
-    /// own. The answer is for how many; 0: it has nothing more to get in this round.
+    /// Claims a machine for the next container of an application, or for several if the next turns
+    /// are its own. Returns their number; 0 means that it gets no more in this round.
     fn serve(
         &mut self,
         id: JobId,

@@ -91,7 +91,7 @@ impl Run {
         let known = self.known.get_mut(&job).unwrap();
         known.wanted = wanted.unwrap_or(known.wanted);
         let got = answer.allocated.len() as u32;
-        // What it asks for now includes what it had not heard of.
+        // Its present request includes containers not yet reported to it.
         match wanted {
             Some(wanted) => known.wanted = wanted.saturating_sub(got),
             None => {
@@ -130,7 +130,7 @@ impl Run {
                 });
                 if !placed.is_empty() {
                     let task = placed[self.rng.random_range(0..placed.len())];
-                    // Tasks that are lost wait again, so jobs never run out of them.
+                    // Lost tasks are pending again, so jobs never run out of tasks.
                     report(&self.cell, task, TaskReport::Lost);
                 }
             }

@@ -163,7 +163,8 @@ impl Table {
     /// Records an allocated container: one at a near machine restarts the wait. Other claims of the
     /// round were decided on the same wait.
     pub(super) fn served(&mut self, locality: Locality) {
-        // Whoever took what is far away has little that is near: it does not wait for each anew.
+        // An application that accepted a distant place has few nearby ones, and does not start a
+        // new wait for each container.
         if locality != Locality::Elsewhere {
             self.passed_up = 0;
         }

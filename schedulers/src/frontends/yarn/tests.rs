@@ -165,7 +165,7 @@ fn an_ask_that_crosses_an_allocation_is_not_served_twice() {
     join(&cell, &mut front, job);
     front.heartbeat(job, near("m0", "r0"), 0).unwrap();
     front.step(&cell, 1).unwrap();
-    // It has not heard of its container, and wants two by now.
+    // The application has not heard of its container, and now requests two.
     let answer =
         front.heartbeat(job, Heartbeat::asking(Ask::near("main", "m0", "r0", 2)), 2).unwrap();
     assert_eq!(answer.allocated.len(), 1);
@@ -288,7 +288,7 @@ fn an_answer_that_was_lost_is_asked_for_again() {
     join(&shared, &mut front, job);
     front.heartbeat(job, anywhere(2), 0).unwrap();
     assert_eq!(front.step(&lossy, 1), Err(HandleError::Unknown));
-    // What is on its way counts against what is asked for meanwhile.
+    // Unreported containers count against new requests.
     front.heartbeat(job, anywhere(3), 2).unwrap();
     assert_eq!(front.step(&lossy, 3).unwrap(), 3);
     assert_eq!(told(&mut front, job, 4).0.len(), 3);
@@ -329,7 +329,8 @@ fn queues_and_applications_share_by_what_they_need_most() {
     }
     front.step(&cell, 1).unwrap();
     let counts = jobs.map(|job| front.containers_of(job).count());
-    // Queue `b` is entitled to twice as much, and memory is what it needs most: 24 x 10 is all there is.
+    // Queue `b` has twice the weight, and memory is its dominant resource: 24 x 10 is all the
+    // memory.
     assert_eq!(counts, [5, 5, 19]);
     assert_eq!(front.share(jobs[0]), front.share(jobs[1]));
 }

@@ -1,4 +1,4 @@
-//! The directives that come in on a stream, joined where one came in several messages, and read.
+//! The directives of a stream: parts are joined to directives, and parsed.
 
 use super::records::Told;
 use super::{LogRead, Program, Task};
@@ -9,7 +9,7 @@ use omega_core::{JobKind, MachineId, Run, TaskId};
 use std::sync::Arc;
 use tonic::Streaming;
 
-/// The messages of a stream, and the part of one that is not complete.
+/// The directives of a stream, and the parts of an incomplete one.
 pub(super) struct Incoming {
     stream: Streaming<AgentDirectives>,
     joined: AgentDirectives,

@@ -1,32 +1,32 @@
 //! The agent's connection: heartbeats, reports, and the change to another replica.
 //!
-//! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
+//! Invariant: the records contain all reports of tasks, so that a new stream loses none.
 
 use super::directives::Incoming;
 use super::endings::Endings;
-use super::records::{Follows, Records, Told};
+use super::records::{Follows, Records, Reported, Told};
 use super::{AgentSettings, Found, LogPart, Order, PAUSE};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentReport};
 use crate::{ApiError, ErrorCode};
-use omega_core::{Amounts, MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, MachineId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// The most values of a column: what a server takes.
+/// Maximum number of values in a column: the server's limit.
 const COLUMN_MAX: usize = 4096;
 
-/// In how many parts the machines heartbeat, one after the other: an agent of very many machines keeps a
-/// server busy evenly.
+/// Number of parts in which the machines heartbeat, one after the other, so that an agent of very
+/// many machines loads a server evenly.
 const PARTS: u32 = 10;
 
-/// Time for which no replica gives orders before operators hear of it: longer than elections take, which are nothing
-/// to tell of. And how often they are told.
+/// Time without orders from any replica until operators are notified: longer than elections take,
+/// which need no notice. Also the time between two notices.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
@@ -36,15 +36,15 @@ const LOGS_MAX: usize = 4;
 /// Messages on their way into a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Messages from which on no heartbeats are added: the server does not keep up, and will hear of all machines
-/// that are alive when it does.
+/// Number of queued messages from which no heartbeats are added: the server is too slow, and gets
+/// them once it catches up.
 const BEHIND: usize = 64;
 
 /// Message from the agent.
 #[derive(Debug)]
 pub(super) enum Said {
     Attach(MachineId),
-    Task(MachineId, TaskId, TaskReport),
+    Task(Reported),
     Load(MachineId, Amounts),
     Capacity(MachineId, Amounts),
     Found(Found),
@@ -69,13 +69,13 @@ pub(super) struct Driver {
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines heartbeats next.
     part: u32,
-    /// Since when no replica has given orders, and when that was told last.
+    /// Time since which no replica has given orders, and time of the last notice.
     failing: Option<(Instant, Option<Instant>)>,
 }
 
 /// Why a stream is over.
 enum Ended {
-    /// Nobody speaks or listens any more.
+    /// The agent or the receiver of its orders is dropped.
     Agent,
     /// It broke, or was never opened, for a reason that may be known.
     Stream(Option<ApiError>),
@@ -137,8 +137,8 @@ impl Driver {
         }
     }
 
-    /// Tells operators of machines that get no orders for longer than an election takes; at once, where the connection
-    /// can never work.
+    /// Notifies operators if machines get no orders for longer than an election takes; at once for
+    /// an error that a retry cannot fix.
     async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
         let (since, told) = *self.failing.get_or_insert((now, None));
@@ -176,12 +176,12 @@ impl Driver {
     /// Gives orders to the machine.
     fn order(&self, orders: Vec<Order>) {
         for order in orders {
-            // Where nobody listens any more, the stream ends at its next turn.
+            // If the receiver is dropped, the stream ends in its next round.
             let _ = self.orders.send(order);
         }
     }
 
-    /// Has tasks killed whose time to end is over.
+    /// Orders the kill of tasks whose grace is over.
     fn kill_late(&mut self) {
         let now_ms = self.now_ms();
         let orders = self.endings.due(now_ms);
@@ -234,7 +234,8 @@ impl Driver {
         }
     }
 
-    /// Notes what was said, and what else was said by now, and makes messages of it.
+    /// Records a message of the agent and all others that are queued, and returns the reports for
+    /// the server.
     fn gather(&mut self, first: Said) -> Vec<AgentReport> {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
@@ -263,7 +264,7 @@ impl Driver {
     }
 
     /// Handles a message of the user. Returns the report for the cell.
-    fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
+    fn take(&mut self, said: Said) -> Option<Reported> {
         match said {
             Said::Capacity(machine, has) => self.endings.has(machine, has),
             Said::Found(found) => {
@@ -274,19 +275,19 @@ impl Driver {
             Said::Attach(machine) => _ = self.machines.insert(machine),
             Said::Log(read, part) => self.logs.push(log_part(read, part)),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
-            Said::Task(machine, task, report) => {
-                if report != TaskReport::Started {
-                    let orders = self.endings.ended(machine, task);
+            Said::Task(reported) => {
+                if !matches!(reported.report, TaskReport::Started | TaskReport::Restarted) {
+                    let orders = self.endings.ended(reported.machine, reported.task);
                     self.order(orders);
                 }
-                let concerns = self.records.report(machine, task, report);
-                return concerns.then_some((machine, task, report));
+                let concerns = self.records.report(&reported);
+                return concerns.then_some(reported);
             }
         }
         None
     }
 
-    /// Follows what the cell says; the answer is what it is to hear of it.
+    /// Follows a directive of the cell, and returns the reports for it.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
@@ -348,12 +349,16 @@ fn incarnations(ids: &[MachineId]) -> Vec<u32> {
     }
 }
 
-fn write(reports: &[(MachineId, TaskId, TaskReport)], message: &mut AgentReport) {
-    for (machine, task, report) in reports {
+fn write(reports: &[Reported], message: &mut AgentReport) {
+    let has_ends = reports.iter().any(|reported| reported.end.is_some());
+    for Reported { machine, task, report, end } in reports {
         message.task_jobs.push(task.job.0);
         message.task_indices.push(task.index);
         message.task_slots.push(machine.slot);
         message.task_incarnations.push(machine.incarnation);
         message.task_reports.push(proto::TaskReport::from(*report).into());
+        if has_ends {
+            message.task_ends.push(end.as_ref().map(Into::into).unwrap_or_default());
+        }
     }
 }

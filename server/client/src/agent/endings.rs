@@ -1,5 +1,5 @@
-//! Tasks that were told to end and may take a while, and those that wait for their room: a plain structure,
-//! told the time from outside.
+//! Stopping tasks with a grace, and tasks that wait for their resources. It reads no clock: the
+//! caller passes the time.
 //!
 //! ```text
 //!                told to stop            it has ended, or its grace is over (then: kill)
@@ -8,9 +8,9 @@
 //!   told to start ──▶ waiting ──────┘ until it fits beside what runs and what ends ──▶ started
 //! ```
 //!
-//! In the cell the room of a task that is told to stop belongs to the next one at once, so that schedulers
-//! need not wait. The machine has it only when the task has ended. So here a start waits, at most for the
-//! longest grace of those that end on its machine; and so does a task that is to hold more.
+//! The cell gives a stopping task's resources to the next task at once, so that schedulers need not
+//! wait. The machine has them only when the task has ended. So a start waits here, at most for the
+//! longest grace of the stopping tasks on its machine; so does a resize to more resources.
 
 use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId};
@@ -36,12 +36,12 @@ impl Part {
 /// One machine.
 #[derive(Debug, Default)]
 struct Here {
-    /// Allocation; `None`: not known, so a start waits for all that ends.
+    /// Capacity; `None`: unknown, so a start waits for all stopping tasks.
     capacity: Option<Amounts>,
     runs: BTreeMap<TaskId, Part>,
     /// With the time at which each is killed.
     ends: BTreeMap<TaskId, (Part, u64)>,
-    /// In the order in which they were told to start.
+    /// Waiting tasks, in the order of their start directives.
     waits: Vec<Task>,
     /// New allocations of running tasks that are not in force yet.
     grows: BTreeMap<TaskId, Amounts>,
@@ -54,14 +54,14 @@ pub(super) struct Endings {
 }
 
 impl Here {
-    /// Whether a task has its room: beside what runs and what ends.
+    /// Whether a task's resources are free, counting running and stopping tasks.
     fn has_room(&self, task: &Task) -> bool {
         if self.ends.is_empty() {
             return true;
         }
         let shares_devices =
             |(part, _): &(Part, u64)| part.devices.iter().any(|c| task.devices.contains(c));
-        // Which cores of a node are free of the one that ends is not known here.
+        // The free cores per node are not known here.
         let shares_node = |(part, _): &(Part, u64)| {
             let nodes = part.cores.iter().zip(&task.cores);
             nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
@@ -85,20 +85,21 @@ impl Here {
         })
     }
 
-    /// Whether a task that runs holds no less of any kind.
+    /// Whether the amounts are no more of any kind than a running task's allocation.
     fn shrinks(&self, task: TaskId, to: &Amounts) -> bool {
         let held = self.runs.get(&task).map(|part| &part.request);
         held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)))
     }
 
-    /// Whether a task that runs may hold so much now: no more than it does, or it has its room.
+    /// Whether a running task may have these amounts now: they are no more than its allocation, or
+    /// there is room.
     fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
         self.shrinks(task, to) || self.ends.is_empty() || self.has_amounts(task, to)
     }
 
-    /// Lets those grow that have room now, and starts those that do.
+    /// Resizes and starts the waiting tasks that have room now.
     fn go_on(&mut self, machine: MachineId, orders: &mut Vec<Order>) {
-        // Those that give something up come first: others may wait for that.
+        // Tasks that shrink come first, because others may wait for their resources.
         let mut grows: Vec<(TaskId, Amounts)> =
             std::mem::take(&mut self.grows).into_iter().collect();
         grows.sort_by_key(|(task, to)| !self.shrinks(*task, to));
@@ -137,7 +138,7 @@ impl Here {
         Some(Order::Stop { task, machine, grace_ms })
     }
 
-    /// Notes what a task is to hold. One that waits is started with it.
+    /// Records a task's new allocation. A waiting task is started with it.
     fn resize(&mut self, task: TaskId, to: Amounts) {
         match self.waits.iter_mut().find(|waiting| waiting.id == task) {
             Some(waiting) => waiting.request = to,
@@ -151,7 +152,7 @@ impl Here {
 }
 
 impl Endings {
-    /// Notes what a machine has.
+    /// Records the capacity of a machine.
     pub(super) fn has(&mut self, machine: MachineId, capacity: Amounts) {
         self.machines.entry(machine).or_default().capacity = Some(capacity);
     }
@@ -192,7 +193,7 @@ impl Endings {
         orders
     }
 
-    /// Notes that a task has ended, by itself or because it was told to.
+    /// Records that a task has ended, by itself or because it was stopped.
     pub(super) fn ended(&mut self, machine: MachineId, task: TaskId) -> Vec<Order> {
         let mut orders = Vec::new();
         let Some(here) = self.machines.get_mut(&machine) else { return orders };
@@ -202,7 +203,7 @@ impl Endings {
         orders
     }
 
-    /// Kills those whose grace is over.
+    /// Kills the tasks whose grace is over.
     pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         for (machine, here) in &mut self.machines {
@@ -224,7 +225,7 @@ impl Endings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::{Records, Told};
+    use super::super::records::{Records, Reported, Told};
     use super::*;
     use omega_core::{JobId, JobKind, TaskReport};
 
@@ -272,7 +273,7 @@ mod tests {
         let mut endings = with_victim();
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.follow(start(1, 2, 0), 60), []);
-        // What fits beside the one that ends need not wait.
+        // A task that also fits with the stopping one need not wait.
         assert_eq!(endings.follow(start(2, 1, 0), 70), [start(2, 1, 0)]);
         assert_eq!((endings.next_due(), endings.due(1049)), (Some(1050), vec![]));
         let killed = Order::Kill { task: id(0), machine: HERE };
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(endings.follow(start(1, 1, 0), 0), [start(1, 1, 0)]);
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.follow(resize(1, 3), 60), [], "the other one still has three");
-        // What it is told last counts.
+        // The last directive counts.
         assert_eq!(endings.follow(resize(1, 4), 70), []);
         assert_eq!(endings.ended(HERE, id(0)), [resize(1, 4)]);
         assert_eq!(endings.follow(stop(1, 0), 80), [stop(1, 0)]);
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 2), 90), []);
         let killed = Order::Kill { task: id(0), machine: HERE };
         assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
-        // One that waits has its room when another one gives it up, whichever is looked at first.
+        // A task has room as soon as another one shrinks, in any order of the two.
         let mut endings = Endings::default();
         endings.has(HERE, Amounts::new([10_000]));
         for (index, cores) in [(0, 4), (1, 2), (2, 4)] {
@@ -319,7 +320,7 @@ mod tests {
         endings.follow(start(1, 1, 0), 0);
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.due(1050).len(), 1);
-        // One that is stopped while it waits to grow does not grow.
+        // A task that is stopped while it waits to grow does not grow.
         endings.follow(start(2, 1, 500), 1100);
         endings.follow(stop(2, 0), 1100);
         assert_eq!(endings.follow(resize(1, 4), 1100), []);
@@ -384,7 +385,9 @@ mod tests {
         assert_eq!(orders, [stop(0, 1000)], "nothing starts yet");
         let killed = |index| Order::Kill { task: id(index), machine: HERE };
         assert_eq!(endings.due(300), [killed(1), start(2, 2, 0)]);
-        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns the cell no more");
+        let report = TaskReport::Finished;
+        let late = Reported { machine: HERE, task: id(0), report, end: None };
+        assert!(!records.report(&late), "it concerns the cell no more");
         assert_eq!(endings.ended(HERE, id(0)), [start(3, 2, 0)]);
     }
 }

@@ -6,9 +6,10 @@
 //!        └────────── Order: start, stop, detached ◀──────┘ heartbeats by itself, goes round the replicas
 //! ```
 //!
-//! A machine is alive as long as the [`Agent`] that speaks for it is kept. When the stream breaks, it is opened
-//! at the next replica until one leads; what the cell then says should run is compared with what runs, so
-//! the orders are only what is new, and what the cell may have missed is said again.
+//! A machine is alive as long as its [`Agent`] exists. After a break, the stream is reopened at one
+//! replica after the other until it reaches the leader. The cell then sends all tasks that should
+//! run. They are compared with the running ones, so that orders contain only differences, and
+//! reports that the cell may have missed are sent again.
 //!
 //! ```no_run
 //! use omega_client::Address;
@@ -52,9 +53,10 @@ use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
-    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, Taint, TaskId, TaskReport,
-    Text,
+    Amounts, JobKind, Labels, Machine, MachineId, Payload, Port, Run, RunEnd, Taint, TaskId,
+    TaskReport, Text,
 };
+use records::Reported;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -64,7 +66,7 @@ use tokio::time::Instant;
 /// that leader leads.
 pub const AGENT: &str = "omega.io/agent";
 
-/// The key of the taint of a machine whose agent is silent.
+/// Taint key of machines whose agents are silent.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
 
 /// Whether the agent of a machine has been silent for so long that its tasks are not counted on.
@@ -73,7 +75,7 @@ pub fn is_unreachable(machine: &omega_core::Machine) -> bool {
     machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE)
 }
 
-/// The state of a machine in lists: `up`, `draining` or, whatever else it is, `unreachable`.
+/// The state of a machine in lists: `unreachable` if it has that taint, else `draining` or `up`.
 #[must_use]
 pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'static str {
     if is_unreachable(machine) {
@@ -85,7 +87,7 @@ pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'stat
     }
 }
 
-/// Time before the next replica is tried: a tenth of the time that an election takes.
+/// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Time for which a machine is tried to be registered: many elections have their time in it.
@@ -99,7 +101,7 @@ pub struct AgentSettings {
 }
 
 impl Default for AgentSettings {
-    /// Four heartbeats in the time after which a server takes a machine for lost, unless it is told otherwise.
+    /// Four heartbeats within the server's default lease of a machine.
     fn default() -> Self {
         AgentSettings { heartbeat: Duration::from_secs(10) }
     }
@@ -116,9 +118,9 @@ pub struct Task {
     pub job_name: Text,
     /// The name of its group in the job.
     pub group: Text,
-    /// Whether it is to stay up, or comes to its end by itself.
+    /// Whether it is to stay up, or ends by itself.
     pub kind: JobKind,
-    /// Time for which it is expected to run, in milliseconds, if anyone knows.
+    /// Expected run time in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
     /// The images of its containers.
     pub images: Vec<Text>,
@@ -128,13 +130,13 @@ pub struct Task {
     pub devices: Vec<u32>,
     /// Number of cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
     pub cores: Vec<u32>,
-    /// Time that it may take to end once it is told to stop, in milliseconds.
+    /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
     /// Content of the task.
     pub program: Arc<Program>,
 }
 
-/// Content of a task: its group's program, and what goes with it.
+/// Content of a task: its group's program, and its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The tenant of the job.
@@ -164,9 +166,9 @@ pub struct Found {
     pub devices: Vec<u32>,
     /// Number of cores of each NUMA node it has to itself. Empty: none.
     pub cores: Vec<u32>,
-    /// Time that it may take to end once it is told to stop, in milliseconds.
+    /// Grace: maximum time from stop to end, in milliseconds.
     pub grace_ms: u32,
-    /// If it was told to stop already: how much of that is left.
+    /// Rest of the grace, if it was stopped already.
     pub kill_in_ms: Option<u32>,
 }
 
@@ -203,19 +205,19 @@ pub struct LogPart {
 pub enum Order {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
     Start(Task),
-    /// Tell a task to end. Report its end, whichever ([`TaskReport::Finished`] will do), as soon as it has
-    /// ended, if it has a grace: others wait for its room. Without one it is to be stopped at once, and
-    /// nothing is to be reported.
+    /// Stop a task. If it has a grace, report its end as soon as it has ended (any end;
+    /// [`TaskReport::Finished`] will do), because other tasks wait for its resources. Without a
+    /// grace, kill it at once, and report nothing.
     Stop {
         /// Id of the task.
         task: TaskId,
         /// Id of the machine.
         machine: MachineId,
-        /// Time that it may take; then comes [`Order::Kill`].
+        /// Its grace, after which [`Order::Kill`] follows.
         grace_ms: u32,
     },
-    /// Kill a task that was told to end, and did not in time. Nothing is to be reported; what comes after
-    /// this order may need its room.
+    /// Kill a stopped task whose grace is over. Report nothing. Later orders may need its
+    /// resources.
     Kill {
         /// Id of the task.
         task: TaskId,
@@ -233,8 +235,8 @@ pub enum Order {
     },
     /// Read a log, and answer with [`Agent::log`], whether there is one or not.
     ReadLog(LogRead),
-    /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks
-    /// were told to stop before.
+    /// The agent no longer manages this machine: it was removed, or another agent manages it. Its
+    /// tasks were stopped before.
     Detached(MachineId),
 }
 
@@ -246,11 +248,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent that speaks for no machine yet. Needs a tokio runtime. The orders come in the
-    /// order in which they are to be followed; no more of them wait than tasks have changed.
+    /// Starts an agent without machines. Needs a tokio runtime. The orders arrive in the order in
+    /// which to follow them; the number of queued ones is bounded by the number of changed tasks.
     ///
     /// # Errors
-    /// If the address is none.
+    ///
+    /// If the address is not valid.
     pub fn start(
         address: &Address,
         settings: AgentSettings,
@@ -262,11 +265,12 @@ impl Agent {
         Ok((Agent { connections, driver }, orders))
     }
 
-    /// Makes a machine known to the cell under its name, with the label [`AGENT`], and speaks for it. One
-    /// that is known already keeps its tasks and its taints, which are the operator's and the cell's.
+    /// Registers a machine under its name, with the label [`AGENT`], and manages it. A known
+    /// machine keeps its tasks and its taints, because taints are set by operators and the cell.
     ///
     /// # Errors
-    /// If the cell refuses it, or no replica answers for half a minute.
+    ///
+    /// If the cell rejects it, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         let until = Instant::now() + PATIENCE;
         let mut tries = 0;
@@ -300,25 +304,30 @@ impl Agent {
         }
     }
 
-    /// Speaks for a machine that the cell knows.
+    /// Manages a registered machine.
     pub fn speak_for(&self, machine: MachineId) {
         self.say(Said::Attach(machine));
     }
 
-    /// Registers a task from before this process that runs, or ended, on a machine. Call it before
-    /// the machine connects. A task that the cell no longer wants is stopped like any other, and
-    /// its room is free only then.
+    /// Registers a task of an earlier process that runs, or has ended, on a machine. Call it before
+    /// the machine connects. If the cell no longer wants the task, it is stopped like any other,
+    /// and its resources are free only after that.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }
 
-    /// Says what became of a task. Of one that was told to stop, the cell does not hear; its room is
-    /// there.
+    /// Reports the outcome of a task. The end of a stopped task is not sent to the cell; it only
+    /// frees the task's resources here.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
-        self.say(Said::Task(machine, task, report));
+        self.say(Said::Task(Reported { machine, task, report, end: None }));
     }
 
-    /// Says what a machine's tasks really use. To be said only when it has changed: each is a write.
+    /// Reports about a task as [`Agent::report`] does, with the end of a run of its program.
+    pub fn report_end(&self, machine: MachineId, task: TaskId, report: TaskReport, end: RunEnd) {
+        self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
+    }
+
+    /// Reports a machine's measured load. Call it only for changes, because each report is a write.
     pub fn load(&self, machine: MachineId, used: Amounts) {
         self.say(Said::Load(machine, used));
     }
@@ -329,7 +338,7 @@ impl Agent {
     }
 
     fn say(&self, said: Said) {
-        // The driver ends only with the runtime, or when nobody takes orders any more.
+        // The driver ends only with the runtime, or when the receiver of orders is dropped.
         let _ = self.driver.send(said);
     }
 }

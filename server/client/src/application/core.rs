@@ -2,17 +2,18 @@
 //! I/O. Its inputs are the time, the user's requests, and the cell's events and replies; its
 //! outputs are calls and callbacks.
 //!
-//! **Created once.** A container has one job name for as long as it is asked for, so the same call again finds
-//! what the first one did. A call whose outcome is unknown is made again until it is known, even when the
-//! container was released meanwhile: only then can it be ended for sure. A name that is used again after its
-//! container ended gets a new job name, `APPLICATION.NAME#2`: the cell still knows the old one.
+//! **Created once.** A container keeps its job name, so a repeated call finds the result of the
+//! first one. A call with an unknown outcome is repeated until the outcome is known, even if the
+//! container was released meanwhile, because only then is its end certain. A name that is reused
+//! after its container's end gets a new job name, `APPLICATION.NAME#2`, because the cell still has
+//! the old job.
 //!
-//! **Told once.** A change is what differs from what was known. A stream begins with everything, so a container
-//! that should be in it and is not is lost. It should be if its job was known before the stream was opened,
-//! or the same stream has told of it; of any other, the stream may be older than the answer that said
-//! that it was created.
+//! **Reported once.** A change is a difference from the recorded state. A stream begins with all
+//! jobs, so a container missing from it is lost, if its job was known before the stream was opened
+//! or has been in the stream. Any other stream may be older than the reply that created the
+//! container.
 //!
-//! Invariant: every container that is known has not ended; a call is on its way for at most one thing of each.
+//! Invariant: no recorded container has ended, and each has at most one call in flight.
 
 use super::heard::{Heard, changes, container, heard, job_name, machine};
 use super::words::{
@@ -34,9 +35,8 @@ const RETRY_DOUBLINGS_MAX: u32 = 4;
 /// process whose containers were not recovered.
 const LOOK_MS: u64 = 1000;
 
-/// Number of names of ended containers that are kept, so that the next container of a name is
-/// another job. A name reused after more others, while the cell still keeps the ended job, gets the
-/// old result.
+/// Number of remembered names of ended containers. A reused name among them gets a new job. If it
+/// is not among them and the cell still has the ended job, the container gets the old result.
 const ENDED_MAX: usize = 100_000;
 
 /// A call to the cell.
@@ -214,7 +214,7 @@ impl Core {
         if std::mem::replace(&mut record.is_released, true) {
             return;
         }
-        // One that is about to be asked for has to be known before it can be ended; see the head.
+        // An uncertain creation must be resolved before the end: see the head of the file.
         self.plan(name, now_ms);
     }
 
@@ -280,7 +280,7 @@ impl Core {
         let Some(record) = self.records.get_mut(name) else { return };
         record.tries = 0;
         match record.next_ask() {
-            // What the stream says of it is waited for.
+            // Wait for the stream to report it.
             Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
             Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
                 self.plan(name, now_ms + LOOK_MS)
@@ -294,7 +294,7 @@ impl Core {
     fn failed(&mut self, name: &Text, ask: &Ask, error: ApiError, now_ms: u64) {
         match ask {
             Ask::Submit(_) => {
-                // The stream may have told meanwhile that it is there.
+                // The stream may have reported it meanwhile.
                 if self.records.get(name).is_some_and(|record| record.id.is_none()) {
                     self.end(name, Ended::Refused(error));
                 }
@@ -316,7 +316,7 @@ impl Core {
         }
     }
 
-    /// Prepares for a new stream, whose first state is at least as new as all replies.
+    /// Prepares for a new stream, whose first state is at least as new as all replies so far.
     pub(super) fn open(&mut self) {
         self.whole = None;
         if let Some(left) = &mut self.left {
@@ -366,7 +366,7 @@ impl Core {
     }
 
     fn told_of(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
-        // Each of ours has one task; what has more or fewer is somebody else's.
+        // Each container job has one task; a job with another number is not a container's.
         let heard = match &job.tasks[..] {
             [task] => heard(task),
             _ => None,
@@ -446,8 +446,8 @@ impl Core {
         self.plan(name, now_ms);
     }
 
-    /// Handles a container that a former process requested just before it ended, and that the cell
-    /// accepted late. One that has ended by now is ignored: a later request for it gets its result.
+    /// Handles a container that a former process requested just before its end, and that the cell
+    /// accepted late. An ended one is ignored: a later request for it gets its result.
     fn told_late(
         &mut self,
         (name, attempt): (Text, u32),

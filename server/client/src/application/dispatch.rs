@@ -75,7 +75,7 @@ impl Dispatch {
         let Some(mut call) = slot.callbacks.lock().on_running.take() else { return };
         let was_called = self.call(slot, |container| call(container, machine));
         let mut callbacks = slot.callbacks.lock();
-        // It may have been replaced by itself.
+        // The callback may have replaced itself.
         if was_called && callbacks.on_running.is_none() {
             callbacks.on_running = Some(call);
         }
@@ -97,7 +97,7 @@ impl Dispatch {
         let Some(network) = self.network.upgrade() else { return false };
         let application = Application { state: self.state.clone(), network };
         let container = Container { slot: slot.clone(), application };
-        // What a callback that panics has left behind is its own: it is not called again.
+        // A callback that panics is not called again, so its broken state does no harm.
         let called = catch_unwind(AssertUnwindSafe(|| call(&container)));
         if let Err(panic) = &called {
             let change = Change::CallbackPanicked(message(&**panic));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
 
-/// Time before the next replica is tried: a tenth of the time that an election takes.
+/// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Pause before a rejected stream is tried again: its certificate may have been replaced.

@@ -48,8 +48,8 @@ pub(super) fn machine(state: &ContainerState) -> Option<Text> {
     }
 }
 
-/// Report on a container that had one state and now has another. One that ran and is placed has been
-/// displaced in between, on whichever machine.
+/// Changes of a container from one state to another. If it ran and is now placed, it was displaced
+/// meanwhile.
 pub(super) fn changes(before: &ContainerState, state: ContainerState) -> Vec<Change> {
     let (had, has) = (machine(before), machine(&state));
     let ran = matches!(before, ContainerState::Running(_));

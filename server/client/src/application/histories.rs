@@ -212,8 +212,8 @@ impl World {
         }
     }
 
-    /// Delivers one call to the cell, or loses it; `fate` says whether, how often, and what is
-    /// replied.
+    /// Delivers one call to the cell or loses it. `fate` decides whether it is delivered, how
+    /// often, and the reply.
     fn carry(&mut self, index: u8, fate: u8) {
         if self.asked.is_empty() {
             return;
@@ -227,7 +227,7 @@ impl World {
                 let _ = self.apply_plan(&call.ask);
                 lost(ErrorCode::OutcomeUnknown)
             }
-            // It is done long after nobody waits for it any more.
+            // It is delivered long after the caller has stopped waiting.
             3 => {
                 self.orphans.push(call.ask.clone());
                 lost(ErrorCode::Late)
@@ -302,7 +302,7 @@ impl World {
         while self.found.is_none() {
             self.deliver();
         }
-        // What a former process asked for may still be done after that, as far as it was about to be.
+        // Delayed calls of a former process may still be delivered later.
         let found = self.found.clone().expect("it was waited for");
         for Found { name, state } in found {
             let told = self.told.entry(name.clone()).or_default();
@@ -435,7 +435,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // What is still on its way would come after it.
+        // Delayed calls would arrive later.
         world.heal();
         world.orphans.clear();
         world.restart(Recover::Drop);

@@ -25,7 +25,7 @@ pub struct MachineSnapshot {
     pub is_draining: bool,
 }
 
-/// Lists all machines. More than a thousand come in pages, each of its own version.
+/// Lists all machines. More than a thousand arrive in pages, each with its own version.
 pub(super) async fn list(
     connections: &Connections,
     patience: Duration,

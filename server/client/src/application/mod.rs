@@ -1,4 +1,5 @@
-//! The application library: for programs that request containers one after the other, and are no schedulers.
+//! The application library: for programs that request containers one by one and leave scheduling to
+//! the cell's schedulers.
 //!
 //! ```text
 //!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica
@@ -7,14 +8,16 @@
 //!        └─────── events ◀──────────────────────┘ ◀════════ WatchJobs ═══════════ any replica
 //! ```
 //!
-//! A container is a job of one task, named `APPLICATION.NAME`: so to create it again is to name it again,
-//! and releasing it ends it and nothing else. Schedulers place it like any other job.
+//! A container is a job with one task, named `APPLICATION.NAME`. So a repeated creation has no
+//! further effect, and a release ends exactly this container. Schedulers place it like any other
+//! job.
 //!
-//! [`Application::register`] first hears what the cell knows of the application. What a former process of
-//! it left is handed back ([`Recover::Previous`]) or ended ([`Recover::Drop`]). From then on every change
-//! is told once: to the container's callbacks, and as an [`Event`]. When the stream breaks, or a replica
-//! or the whole cell starts anew, what is told first is compared with what was known, so that only
-//! the difference is told. An answer that is lost is asked for again under the same name.
+//! [`Application::register`] first reads the application's jobs from the cell. Containers of a
+//! former process are returned ([`Recover::Previous`]) or ended ([`Recover::Drop`]). From then on
+//! every change is reported once: to the container's callbacks, and as an [`Event`]. After a break
+//! of the stream, or a restart of a replica or the cell, the first state is compared with the known
+//! one, and only differences are reported. A call whose answer is lost is repeated with the same
+//! name.
 //!
 //! ```no_run
 //! use omega_client::Address;
@@ -151,12 +154,13 @@ impl Application {
         Ok(Registered { application, recovered, events: Events { receiver } })
     }
 
-    /// Requests a container, and returns at once. Its progress is reported; a rejection by the cell
-    /// completes it with [`Ended::Refused`].
+    /// Requests a container, and returns at once. Changes are reported later; a rejection by the
+    /// cell completes the container with [`Ended::Refused`].
     ///
     /// # Errors
-    /// If a container of this name has not ended, the name has a `#`, or there are as many containers as
-    /// the settings allow.
+    ///
+    /// If a container of this name has not ended, the name has a `#`, or there are as many
+    /// containers as the settings allow.
     pub fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Container, ApiError> {
         self.state.create(name.into(), spec).map(|slot| self.handle(slot))
     }
@@ -206,13 +210,12 @@ impl Container {
         self.slot.state()
     }
 
-    /// Registers a callback, which gets the machine's name whenever the container begins to run:
-    /// soon, if it runs now, and again if it is displaced and runs elsewhere. It replaces an
-    /// earlier one.
+    /// Registers a callback, which gets the machine's name each time the container starts to run;
+    /// it is also called if the container runs already. It replaces the earlier callback.
     ///
-    /// All callbacks are called one after the other on one thread, without locks; they may use the
-    /// application freely. One that panics is not called again, which is reported as
-    /// [`Change::CallbackPanicked`].
+    /// All callbacks are called one after the other on one thread, without locks, and may use the
+    /// application freely. A callback that panics is reported as [`Change::CallbackPanicked`] and
+    /// not called again.
     #[must_use = "it is the same container, for the next callback: drop it if there is none"]
     pub fn on_running(self, call: impl FnMut(&Container, &str) + Send + 'static) -> Container {
         self.application.state.push(Item::OnRunning(self.slot.clone(), Box::new(call)));

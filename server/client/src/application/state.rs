@@ -264,7 +264,7 @@ impl State {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         inner.listener = None;
-        // Callbacks may hold handles of their own containers: nothing would end them.
+        // Callbacks may contain handles of their own containers, which would then never be dropped.
         let items = std::mem::take(&mut inner.items);
         let slots = std::mem::take(&mut inner.slots);
         drop(inner);
@@ -296,7 +296,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.state.close();
         if let Some(runtime) = self.runtime.take() {
-            // Whoever drops the last handle may be a task of another runtime, which must not block.
+            // The last handle may be dropped by a task of another runtime, which must not block.
             runtime.shutdown_background();
         }
     }

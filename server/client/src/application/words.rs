@@ -22,8 +22,9 @@ pub struct ApplicationSettings {
 }
 
 impl ApplicationSettings {
-    /// For the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers
-    /// and 64 calls at once: enough to fill the entries of a log, and far from what a server lets in.
+    /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred
+    /// thousand containers and 64 calls at once: enough to fill log entries, and far below the
+    /// server's limit.
     pub fn new(name: impl Into<Text>) -> ApplicationSettings {
         ApplicationSettings {
             name: name.into(),
@@ -57,7 +58,7 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// One that runs to its end, with this request, anywhere.
+    /// A container with this request that runs to its end on any machine.
     #[must_use]
     pub fn new(request: Amounts) -> ContainerSpec {
         ContainerSpec {

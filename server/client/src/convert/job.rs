@@ -224,6 +224,7 @@ impl From<TaskReport> for proto::TaskReport {
             TaskReport::Finished => proto::TaskReport::Finished,
             TaskReport::Failed => proto::TaskReport::Failed,
             TaskReport::Lost => proto::TaskReport::Lost,
+            TaskReport::Restarted => proto::TaskReport::Restarted,
         }
     }
 }
@@ -231,7 +232,8 @@ impl From<TaskReport> for proto::TaskReport {
 /// The report of a message.
 ///
 /// # Errors
-/// If it says nothing.
+///
+/// If it is unspecified.
 pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
     Ok(match variant(value, "report")? {
         proto::TaskReport::Unspecified => return Err(Malformed::Missing("report")),
@@ -239,5 +241,6 @@ pub fn task_report(value: i32) -> Result<TaskReport, Malformed> {
         proto::TaskReport::Finished => TaskReport::Finished,
         proto::TaskReport::Failed => TaskReport::Failed,
         proto::TaskReport::Lost => TaskReport::Lost,
+        proto::TaskReport::Restarted => TaskReport::Restarted,
     })
 }

@@ -1,8 +1,8 @@
-//! A large delta travels in pieces, so that no message is larger than a receiver takes.
+//! A large delta is sent in pieces, so that no message exceeds the receiver's limit.
 //!
-//! A piece has the next items of each list, as many as its bytes allow; put together again in order, the pieces are
-//! the delta. An item that is larger than a piece is a piece by itself: the bounds of jobs and machines in
-//! [`omega_core::limits`] keep it below what a message may have.
+//! A piece has the next items of each list, as many as fit into its bytes. Joined in order, the
+//! pieces are the delta. A larger item is a piece by itself: the bounds of jobs and machines in
+//! [`omega_core::limits`] keep it below the limit of a message.
 
 use crate::proto;
 use prost::Message;
@@ -57,7 +57,7 @@ impl<M: Message> Item for M {
     }
 }
 
-/// Takes items off the front of a list while there is room; a piece always gets its first item.
+/// Takes items from the front of a list while there is room. A piece always gets its first item.
 fn take<T>(from: &mut IntoIter<T>, room: &mut Room, bytes: impl Fn(&T) -> usize) -> Vec<T> {
     let mut fitting = 0;
     for item in from.as_slice() {

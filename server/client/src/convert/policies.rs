@@ -34,10 +34,11 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
     message.tenant_counts = tasks_per_machine.counts.iter().map(count).collect();
 }
 
-/// Takes the columns of all policies out of a message of a delta with so many rows.
+/// Takes the policy columns from the message of a delta with this number of rows.
 ///
 /// # Errors
-/// If they are not some.
+///
+/// If they are not valid.
 pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColumns, Malformed> {
     let reservations = message.reservations.take().map(|given| all(given.all)).transpose()?;
     let calendars = message.peaks.take().map(|given| all(given.all)).transpose()?;

@@ -1,9 +1,9 @@
 //! The commit stream: transactions are sent and answered in order, and sent again if the stream
 //! breaks.
 //!
-//! Invariant: every transaction is queued until it is answered, and its `sent` says whether a
-//! replica may have seen it, which is set before it is passed to a connection. A caller that got an
-//! unknown outcome and sends it again finds it marked as sent: see `doubts`.
+//! Invariant: every transaction is queued until it is answered. Its `sent` tells whether a replica
+//! may have received it, and is set before it is passed to a connection. If a caller resends a
+//! transaction with an unknown outcome, it is marked as sent: see `doubts`.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -23,9 +23,9 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Silence of a replica with unanswered transactions after which the client switches to the next
-/// one: most of an election, so that the client learns of its result soon. The time doubles with
-/// each switch, so that a slow cell does not get the same transactions again and again.
+/// Time without an answer to sent transactions until the client switches to the next replica: most
+/// of an election, so that the client learns of its result soon. The time doubles with each switch,
+/// so that a slow cell does not get the same transactions again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
@@ -84,7 +84,7 @@ struct Line {
     wanted: Arc<AtomicU64>,
     /// Time since which a reply is expected.
     heard: Instant,
-    /// Time that it may take.
+    /// Maximum silence of this connection.
     silence: Duration,
     /// The replica that was silent last, and when it was left.
     silent: Option<(String, Instant)>,
@@ -151,7 +151,7 @@ impl Line {
             let mut request = CommitRequest::from(&waiting.txn);
             request.retry = waiting.sent;
             waiting.sent = true;
-            // Its other end is held here.
+            // The receiver exists in this function.
             let _ = to_stream.send(request);
         }
         let opened = client.commit_stream(UnboundedReceiverStream::new(requests));
@@ -195,7 +195,7 @@ impl Line {
     fn answer(&mut self, answer: CommitStreamResponse) -> bool {
         let Some(first) = self.waiting.front() else { return false };
         if first.txn.id.number != answer.number {
-            // The replica does not keep to the order: begin anew.
+            // The replica broke the order: open a new stream.
             return false;
         }
         let result = match answer.answer {
@@ -219,7 +219,7 @@ impl Line {
             self.wanted.fetch_max(commit.version.0, Ordering::Relaxed);
         }
         if let Some(first) = self.waiting.pop_front() {
-            // Nobody may wait any more.
+            // The caller may have stopped waiting.
             let _ = first.reply.send(result);
         }
         true

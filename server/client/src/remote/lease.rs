@@ -25,8 +25,8 @@ use tonic::transport::Channel;
 /// Renewals in each lease time: two may be lost, or one and an election.
 const RENEWALS: u32 = 3;
 
-/// Time that one replica may take to answer: an answer takes some milliseconds, and the next replica may
-/// be the leader.
+/// Time limit of one replica's answer: an answer takes milliseconds, and the next replica may be
+/// the leader.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Time to try to revoke the leases. They end by themselves, too.
@@ -35,15 +35,15 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// Settings of the leases of the names that a process registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Time that the process may be silent before another one may take its names: from one second to one
-    /// minute, in whole milliseconds.
+    /// Maximum silence of this process before another one may take its names: from one second to
+    /// one minute, in whole milliseconds.
     pub lease: Duration,
     /// Name of the process, such as `node7:4711`.
     pub process: String,
 }
 
 impl Default for LeaseSettings {
-    /// Ten seconds: a leader that is lost and another one elected take two.
+    /// Ten seconds: an election after the loss of a leader takes two.
     fn default() -> LeaseSettings {
         let process = format!("process {}", std::process::id());
         LeaseSettings { lease: Duration::from_secs(10), process }
@@ -136,7 +136,7 @@ impl Lease {
             });
             let Err(error) = renewed.await else { continue };
             let mut held = self.held.lock();
-            // What was given up meanwhile is not lost, and certificates may be changed under way.
+            // Released names are not lost, and certificates may be renewed while it runs.
             if !may_be_tried_again(&error) && error.code != ErrorCode::Tls && !held.names.is_empty()
             {
                 held.lost = Some(error);
@@ -192,7 +192,7 @@ where
             connections.leave(&connection);
             continue;
         }
-        // A lease runs out meanwhile, so nobody waits for longer than he was told to.
+        // The lease is running out, so do not wait longer than the given delay.
         let pause = before_another_try(&error, 0);
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);

@@ -1,4 +1,4 @@
-//! A cell at the other end of a network: the same handle as a cell in this process.
+//! A remote cell, with the same handle as a cell in this process.
 //!
 //! ```text
 //!   scheduler's threads                    one thread for the network
@@ -7,13 +7,13 @@
 //!              answer ◀─────────────────── in the order in which they were sent ◀──
 //! ```
 //!
-//! What changes in the cell is pushed, so a sync costs what came since the last one and asks nobody.
-//! Commits go down one stream, as many at once as the scheduler has on the way. When a connection
-//! breaks, both go on at the next replica: the deltas from the last version that came, and the
-//! transactions that were not answered, under the same ids and marked as sent before, so that nothing is
-//! done twice. Only when that fails for ten seconds does the scheduler hear of it.
+//! The replica pushes changes, so a sync only reads what has arrived, without a request. Commits
+//! use one stream, with all of a scheduler's in-flight transactions. When a connection breaks, both
+//! continue at the next replica: the deltas from the last received version, and the unanswered
+//! transactions with the same ids and marked as sent, so that nothing is applied twice. The
+//! scheduler gets an error only if that fails for ten seconds.
 //!
-//! With leases (`lease.rs`), a thread of the network tells the leader all along that this process lives.
+//! With leases (`lease.rs`), a network thread renews the leases of this process.
 
 mod commits;
 mod lease;
@@ -40,7 +40,7 @@ pub use lease::LeaseSettings;
 /// Time of retries before the scheduler gets an error: ten seconds, enough for many elections.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time before the next try: a tenth of the time that an election takes.
+/// Delay before the next attempt: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A cell at the other end of a network. Clones share its connections.
@@ -105,21 +105,23 @@ impl RemoteCell {
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
-    /// Registers a scheduler and returns its id. With leases, this process then owns the name;
-    /// while another one does, retry until it is free: see [`RemoteCell::stand_by`].
+    /// Registers a scheduler and returns its id. With leases, this process then owns the name.
+    /// While another process owns it, retry until it is free: see [`RemoteCell::stand_by`].
     ///
     /// # Errors
+    ///
     /// If the name is rejected or another process holds it, this process has lost its leases, or no
     /// replica answers for ten seconds.
     pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         self.hold_within(name, PATIENCE)
     }
 
-    /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time,
-    /// and delays the next attempt, for instance by a quarter of a second; if it gives up, the
+    /// Connects as a standby: retries until the name is free. `wait` gets the obstacle each time
+    /// and delays the next attempt, for instance by a quarter of a second. If it gives up, the
     /// result is `None`.
     ///
     /// # Errors
+    ///
     /// If the name is rejected for another reason than its holder.
     pub fn stand_by(
         &self,

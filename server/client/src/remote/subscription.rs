@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 /// Deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
-/// Interval at which a stream checks whether commits have left its replica: it may be silent because
-/// nothing changes, or because it has stopped, which only those notice who wait for an answer.
+/// Interval at which a stream checks whether commits have left its replica. A silent stream may
+/// mean no changes or a stopped replica; only commits that get no answer show the latter.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Longest wait of a sync for the version that its scheduler requires.
@@ -38,7 +38,7 @@ pub(super) struct Subscription {
     watcher: Watcher,
 }
 
-/// Function that wakes the reader when a delta has come. Shared with the thread of the network.
+/// Function that wakes the reader when a delta has arrived. Shared with the network thread.
 #[derive(Clone, Default)]
 struct Watcher(Arc<Mutex<Option<Wake>>>);
 
@@ -78,7 +78,7 @@ impl Subscription {
         }
     }
 
-    /// Calls `wake` whenever a delta has come, or the connection was lost.
+    /// Calls `wake` whenever a delta has arrived or the connection was lost.
     pub(super) fn watch(&mut self, wake: Wake) {
         *self.watcher.0.lock() = Some(wake);
     }
@@ -121,7 +121,7 @@ impl Subscription {
                 *delta = read;
                 Ok(())
             }
-            // What the reader was told last is still so.
+            // Nothing has changed since the reader's last delta.
             None if goes_on && delta.to == since && self.is_connected() => {
                 *delta = delta.nothing_since();
                 Ok(())
@@ -221,7 +221,7 @@ impl Source {
                 begun = Some(whole);
                 continue;
             }
-            // What cannot be read, or does not go on where the last one ended, is asked for again.
+            // If the delta is malformed or does not continue the last one, the stream is reopened.
             let Ok(delta) = convert::delta(whole) else { return };
             let goes_on = delta.from == self.since && delta.lineage == self.lineage;
             if !delta.full && !goes_on {

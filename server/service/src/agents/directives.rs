@@ -1,5 +1,4 @@
-//! Messages for an agent out of its orders: equal programs are sent once, and what is too large for one message goes
-//! in several.
+//! Encoding of directives for an agent: equal programs are sent once, and long lists are split into several messages.
 
 use super::orders::{Orders, Start};
 use omega_client::{convert, proto};
@@ -7,11 +6,11 @@ use omega_core::{JobKind, MachineId, TaskId};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// Bytes of programs from which on a message is continued by another one: with the largest program, and the starts
-/// of a machine, far below what clients take.
+/// Bytes of programs after which a message is continued by another one: with the largest program, and the starts of a
+/// machine, far below the message limit of clients.
 const PROGRAM_BYTES: usize = 1 << 20;
 
-/// Makes the messages of some orders. All but the last say that there is more.
+/// Encodes orders as messages. All but the last say that more follow.
 pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
     let stop = |(task, machine): (TaskId, MachineId)| proto::StopTask {
         task: Some(task.into()),
@@ -39,18 +38,18 @@ pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
     messages.finish()
 }
 
-/// Messages that belong together.
+/// The messages of one set of orders.
 struct Messages {
     done: Vec<proto::AgentDirectives>,
     open: proto::AgentDirectives,
-    /// Bytes of what is open.
+    /// Bytes of the open message.
     bytes: usize,
     /// Number of programs in all of them.
     programs: u32,
 }
 
 impl Messages {
-    /// Adds the program of a task's group; the answer is its position, from 1.
+    /// Adds the program of a task's group. Returns its position, from 1.
     fn program(&mut self, start: &Start) -> u32 {
         let group = &start.job.groups[start.group];
         let program = proto::Program {

@@ -24,15 +24,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// Time for which changes are batched before they are routed, as for schedulers.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval at which leadership is checked: a tenth of the time that an election takes, at the least.
+/// Interval at which leadership is checked: a tenth of the shortest election timeout.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Interval of the check for silent machines: half a second of a timeout of forty.
+/// Interval of the check for silent machines: short compared with a timeout of 40 s.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Longest interval at which the cell's time is advanced. While something in the cell depends on
-/// it, such as gangs that keep places, it is advanced at every [`LOOK`]; a leader also does so with
-/// commands that depend on it.
+/// Longest interval at which the cell's time is advanced. While something in the cell depends on it, such as a waiting
+/// gang, it is advanced at every [`LOOK`]; a leader also does so with commands that depend on it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
 /// Timeout of a command about the whole cell. The next tick repeats it.
@@ -45,21 +44,21 @@ pub(crate) enum Event {
     Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
     /// The agent manages machines, and sends heartbeats for some.
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
-    /// Ends of tasks are settled.
+    /// The recorded ends of tasks.
     Confirmed(Vec<Confirmed>),
-    /// A log is to be read by the agent of a machine; by all of them where the task has none any more.
+    /// A task's log is requested from the agent of a machine, or from all agents if the task has no machine any more.
     ReadLog {
         machine: Option<MachineId>,
         read: proto::ReadLog,
         answer: oneshot::Sender<proto::LogPart>,
     },
-    /// Its agent answers reads.
+    /// An agent's replies to log requests.
     Logs { stream: StreamId, parts: Vec<proto::LogPart> },
     /// The agent disconnected, or sent an invalid message.
     Close { stream: StreamId, error: Option<ApiError> },
 }
 
-/// The end of a task that was reported, and was recorded or rejected at this version or later.
+/// A reported end of a task that was recorded or rejected at this version or later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmed {
     pub(crate) task: TaskId,
@@ -67,7 +66,7 @@ pub(crate) struct Confirmed {
     pub(crate) version: Version,
 }
 
-/// An agent's stream, seen from here.
+/// An agent's stream, on the hub's side.
 #[derive(Debug)]
 struct Connected {
     to: mpsc::Sender<Sent>,
@@ -82,16 +81,16 @@ struct Lead {
     routes: Routes,
     streams: BTreeMap<StreamId, Connected>,
     reads: LogReads,
-    /// Version up to which changes were routed.
+    /// Version up to which changes are routed.
     since: Version,
-    /// Actions in progress: the monitor is called again after them.
+    /// Actions in progress; the monitor is called again after them.
     carried: Option<JoinHandle<Vec<Step>>>,
     was_mass_loss: bool,
     next_step: Instant,
     next_expire: Instant,
 }
 
-/// Connected agents; see the head of the file.
+/// Connected agents. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Hub {
     host: Host,
@@ -110,12 +109,12 @@ impl Hub {
         Hub { host, settings, began: Instant::now(), lead: None }
     }
 
-    /// Runs until the service and its streams have gone, or the replica has.
+    /// Runs until the service and its streams are gone, or the replica is.
     pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         let mut versions = self.host.versions();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // When the changes that were seen have gathered.
+        // Set while changes are being batched.
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -146,7 +145,7 @@ impl Hub {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else {
             if let Event::Open { to, .. } = event {
-                // Nothing was sent before, so there is room.
+                // The channel is new, so it has room.
                 let _ = to.try_send(Err(no_leader(&self.host)));
             }
             return;
@@ -241,7 +240,7 @@ impl Lead {
             carried: None,
             was_mass_loss: false,
             next_step: now + STEP,
-            // A cell that has just begun knows no time.
+            // A new cell has no time yet.
             next_expire: now,
         }
     }
@@ -249,7 +248,7 @@ impl Lead {
     /// Ends all streams.
     fn end(self, host: &Host) {
         for connected in self.streams.into_values() {
-            // A stream that is full ends without a word.
+            // A full stream ends without a message.
             let _ = connected.to.try_send(Err(no_leader(host)));
         }
     }
@@ -266,7 +265,7 @@ impl Lead {
         }
     }
 
-    /// Asks the agents that may keep a log.
+    /// Asks the agents that may have a log.
     fn read_log(
         &mut self,
         machine: Option<MachineId>,
@@ -287,7 +286,7 @@ impl Lead {
     fn close(&mut self, stream: StreamId, error: Option<ApiError>) {
         self.routes.close(stream);
         if let (Some(connected), Some(error)) = (self.streams.remove(&stream), error) {
-            // A stream that is full ends without a word.
+            // A full stream ends without a message.
             let _ = connected.to.try_send(Err(error));
         }
     }
@@ -295,7 +294,7 @@ impl Lead {
     /// Calls the monitor once its previous actions are done.
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
-            // It has no way to panic, but if it did, the steps would be taken as done.
+            // It cannot panic; if it did, the steps would count as done.
             let failed = carried.await.unwrap_or_default();
             host.read(|cell| note_failed(&mut self.monitor, cell, failed, now_ms));
         }
@@ -320,7 +319,7 @@ impl Lead {
     }
 }
 
-/// Watches a machine that was attached, and counts it as a heartbeat.
+/// Monitors a machine that an agent manages now, which counts as a heartbeat.
 fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     if let Some(state) = cell.machine(id) {
         monitor.watch(id, has_taint(state.machine), now_ms);
@@ -328,8 +327,8 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Records failed steps. A step of unknown outcome may be done all the same, and its change may have been read before this: so
-/// the machines are read again, or one could keep a taint that the monitor does not know.
+/// Records failed steps. A step of unknown outcome may have been applied, and its change already read. So the machines
+/// are read again; otherwise one could keep a taint unknown to the monitor.
 fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
     for step in failed {
         monitor.failed(step);
@@ -358,7 +357,7 @@ fn note_all(
     }
 }
 
-/// Submits a command that is repeated later if it fails.
+/// Submits a command in the background; a failure is repaired by a later repetition.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {
@@ -386,7 +385,7 @@ mod tests {
         monitor.watch(id, false, 0);
         let silent = monitor.step(timeout);
         assert_eq!(silent, [Step::Taint(id)], "all machines are silent");
-        // It is committed, and read; then its sender gives up, and says that nobody knows.
+        // The command is committed and read, and then its sender times out with an unknown outcome.
         monitor.watch(id, true, timeout);
         note_failed(&mut monitor, &cell, silent, timeout);
         monitor.heartbeat(id, timeout);

@@ -1,21 +1,21 @@
-//! Logs of tasks that are being read: which agents were asked, and who waits for the answer. A plain structure.
+//! Log requests in progress: the agents that were asked, and the waiting callers. A plain structure.
 
 use super::orders::StreamId;
 use omega_client::proto;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 
-/// Reads that are under way at once. Beyond it, a read is as one that nobody answers.
+/// Maximum number of concurrent requests. Further ones get no reply.
 const READS_MAX: usize = 1000;
 
-/// A read, and the agents that have not answered.
+/// A request, with the agents that have not replied.
 #[derive(Debug)]
 struct Read {
     asked: BTreeSet<StreamId>,
     answer: oneshot::Sender<proto::LogPart>,
 }
 
-/// See the head of the file.
+/// The requests in progress. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct LogReads {
     reads: BTreeMap<u64, Read>,
@@ -23,7 +23,7 @@ pub(super) struct LogReads {
 }
 
 impl LogReads {
-    /// Notes a read of some agents; the answer is its number. Without any agent, nobody waits.
+    /// Adds a request to some agents, and returns its number. Without any agent there is no reply.
     pub(super) fn begin(
         &mut self,
         asked: BTreeSet<StreamId>,
@@ -38,7 +38,7 @@ impl LogReads {
         Some(self.next)
     }
 
-    /// Takes the answer of an agent. Whoever waits gets the first that has the log; what was not asked is left out.
+    /// Handles an agent's reply. The caller gets the first one that has the log; unrequested replies are ignored.
     pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
         let number = part.read;
         let Some(read) = self.reads.get_mut(&number) else { return };

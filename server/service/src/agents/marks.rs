@@ -1,7 +1,7 @@
-//! Decisions of the monitor, applied to the cell: taints, and the reports of lost tasks.
+//! Application of the monitor's decisions to the cell: taints, and reports of lost tasks.
 //!
-//! A taint with the effect `no_execute` keeps new tasks off, and those that tolerate it stay: their owners
-//! would rather have them wait for the machine than start elsewhere.
+//! A taint with the effect `no_execute` keeps new tasks off a machine. Running tasks that tolerate it stay, because
+//! their owners prefer waiting for the machine to a start elsewhere.
 
 use super::monitor::Step;
 use crate::host::Host;
@@ -18,10 +18,10 @@ use tokio::time::Instant;
 /// Timeout of one command, after which the monitor repeats it.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
-/// Machines that are marked at once.
+/// Number of machines that are changed concurrently.
 const AT_ONCE: usize = 64;
 
-/// The taint of a machine whose agent is silent.
+/// The taint of a machine whose agent is silent (unreachable).
 pub(crate) fn taint() -> Taint {
     Taint { key: UNREACHABLE.into(), value: "".into(), effect: TaintEffect::NoExecute }
 }
@@ -79,7 +79,7 @@ async fn change_taint(
     noted(host.apply(Command::UpdateMachine { id, machine }, Instant::now() + COMMAND_MAX).await)
 }
 
-/// Reports a machine's tasks lost. Nothing new is placed there: the taint is on it.
+/// Reports a machine's tasks lost. Nothing new is placed there, because of the taint.
 async fn take(host: &Host, machine: MachineId) -> Result<(), ApiError> {
     let tasks: Vec<TaskId> = host.read(|cell| {
         let all = cell.machine(machine).map_or(&[][..], |state| state.tasks);

@@ -1,17 +1,17 @@
-//! Agents: what they are told, and what their silence means.
+//! Agents: their streams, heartbeats and directives.
 //!
 //! ```text
 //!   agent ═══ Attach ═══▶ one task per stream ── commands ──▶ Host ──▶ the log
-//!     ▲                          │ heartbeats, attached machines              │
-//!     │                          ▼                                       │ one delta for all agents
-//!     └──── orders ◀──── hub: routes, monitor ◀──────────────────────────┘
+//!     ▲                          │ heartbeats, attached machines          │
+//!     │                          ▼                                        │ one delta for all agents
+//!     └─── directives ◀─── hub: routes, monitor ◀─────────────────────────┘
 //!                                └── taints, lost tasks, time ──▶ Host
 //! ```
 //!
-//! One reader of the cell's deltas serves all streams: a change costs its own agent something, and the
-//! others nothing. Heartbeats stay in the memory of the leader; they are not worth a write. So agents must be
-//! attached to the leader, and a new leader gives every machine a full timeout before it says anything of
-//! it. The rules by which machines are lost are in docs/agents.md.
+//! A single reader of the cell's deltas serves all streams, so a change costs only the agent that it concerns.
+//! Heartbeats stay in the leader's memory, because they are not worth a write. So agents connect to the leader, and a
+//! new leader gives every machine a full timeout before it changes its state. docs/agents.md has the rules for
+//! unreachable machines.
 //!
 //! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
 
@@ -21,7 +21,7 @@ mod log_reads;
 mod marks;
 pub mod monitor;
 mod orders;
-mod reports;
+pub(crate) mod reports;
 mod routes;
 
 use crate::grants;
@@ -45,20 +45,20 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages that wait for a slow agent: with at most some 500 tasks each, a million. Beyond it the
-/// stream ends, and the agent gets the full state.
+/// Messages that wait for a slow agent: with some 500 tasks each, a million tasks. Beyond it the stream ends, and the
+/// agent gets the full state when it reconnects.
 const ORDERS_MAX: usize = 2048;
 
-/// Events that wait for the hub. Streams wait when it is behind.
+/// Events that wait for the hub. Streams block while it is behind.
 const EVENTS_MAX: usize = 1024;
 
-/// Longest wait of this replica to learn of a machine that an agent manages.
+/// Longest wait until this replica knows a machine that an agent manages.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Time that an agent may take to read a log.
 const READ_MAX: Duration = Duration::from_secs(3);
 
-/// Item of a stream. It becomes a message only when it is sent.
+/// Item of a stream, encoded as a message only when it is sent.
 type Sent = Result<Orders, ApiError>;
 
 /// The service.
@@ -66,13 +66,12 @@ type Sent = Result<Orders, ApiError>;
 pub struct Agents {
     host: Host,
     events: mpsc::Sender<Event>,
-    /// Numbers streams; nothing else is read from it.
+    /// Source of stream numbers.
     next: Arc<AtomicU64>,
 }
 
 impl Agents {
-    /// The service of a cell, and what watches its machines while this replica leads. Needs a tokio
-    /// runtime.
+    /// The service of a cell, with the monitor of its machines while this replica leads. Needs a tokio runtime.
     #[must_use]
     pub fn start(host: Host, settings: MonitorSettings) -> Agents {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
@@ -80,10 +79,10 @@ impl Agents {
         Agents { host, events, next: Arc::default() }
     }
 
-    /// Has a log read by the agent of a machine; by all agents where the task has none any more.
+    /// Reads a task's log from the agent of a machine, or from all agents if the task has no machine any more.
     ///
     /// # Errors
-    /// If this replica does not lead, or no agent answers that has the log.
+    /// If this replica does not lead, or no agent with the log replies.
     pub(crate) async fn read_log(
         &self,
         machine: Option<MachineId>,
@@ -148,7 +147,7 @@ impl Stream {
             listened = self.listen(reports) => listened.err(),
             _ = over => None,
         };
-        // Without a hub there is nobody to tell.
+        // Without a hub the event is not needed.
         let _ = self.events.send(Event::Close { stream: self.id, error }).await;
     }
 
@@ -182,7 +181,7 @@ impl Stream {
     }
 }
 
-/// The messages of what is sent.
+/// The messages of one item.
 fn messages(sent: Sent) -> impl Messages<Item = Result<proto::AgentDirectives, Status>> {
     let all = match sent {
         Ok(orders) => directives::directives(orders).into_iter().map(Ok).collect(),

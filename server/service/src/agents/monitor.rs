@@ -1,20 +1,18 @@
-//! Which machines are lost: a plain state machine, told the time from outside.
+//! The monitor of machines' heartbeats: a plain state machine that gets the time as an argument.
 //!
 //! ```text
 //!                 silent for a timeout, within the rate
 //!        alive ───────────────────────────────────────▶ tainted ──▶ taken: its tasks are lost
-//!          ▲                                               │ tasks are left alone while more than
-//!          │                heartbeats again                    │ a third of the machines are silent
-//!          └───────────────────────────────────────────────┴─────────────────┘
+//!          ▲                                               │   │ not while more than a third
+//!          │                heartbeats again               │   │ of the machines are silent
+//!          └───────────────────────────────────────────────┴───┘
 //! ```
 //!
-//! A network that breaks looks like many machines that die at once. To start all their tasks elsewhere
-//! would be worse than to wait: the machines that are left would be swamped, and when the network is back,
-//! everything would run twice. So machines are marked at a bounded rate, and beyond a third of them none
-//! loses its tasks.
+//! A network failure looks like the death of many machines at once. Starting all their tasks elsewhere would be worse
+//! than waiting: it would swamp the remaining machines, and everything would run twice when the network is back. So
+//! machines are tainted at a bounded rate, and while more than a third is silent, no task is reported lost.
 //!
-//! Invariant: `silent` counts the watched machines that have not beaten for a timeout, as of the last
-//! step.
+//! Invariant: `silent` is the number of monitored machines without a heartbeat for a timeout, as of the last step.
 
 use omega_core::MachineId;
 use std::time::Duration;
@@ -22,9 +20,9 @@ use std::time::Duration;
 /// The operator's settings of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorSettings {
-    /// Time for which a machine may be silent.
+    /// Time without a heartbeat after which a machine is unreachable.
     pub timeout: Duration,
-    /// Number of machines that may be marked in a second, or lose their tasks.
+    /// Number of machines per second that may be tainted or lose their tasks.
     pub eviction_rate: u32,
 }
 
@@ -39,18 +37,18 @@ impl Default for MonitorSettings {
 /// A network failure is assumed if more than one in this many machines is silent.
 const SILENT_PART: usize = 3;
 
-/// Machines that return in one step: each is one command, and a step's commands are to take less than a
-/// second.
+/// Maximum number of machines that return in one step: each is one command, and a step's commands should take less than
+/// a second.
 const RETURNS_MAX: usize = 500;
 
-/// An action on a machine. The monitor is told if it fails.
+/// An action on a machine. The caller reports failures to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Put the taint on it, and leave its tasks.
+    /// Add the taint, and leave the tasks.
     Taint(MachineId),
-    /// Put the taint on it if it has none, and report its tasks lost.
+    /// Add the taint if it is missing, and report the tasks lost.
     Take(MachineId),
-    /// Take the taint off it.
+    /// Remove the taint.
     Return(MachineId),
 }
 
@@ -66,22 +64,21 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Alive,
-    /// The taint is on it, its tasks are where they were.
+    /// It has the taint; its tasks are unchanged.
     Tainted,
-    /// Its tasks were reported lost as well.
+    /// Its tasks were reported lost, too.
     Taken,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// Time of its last heartbeat; `None` if a taint shows that it was silent before this leader
-    /// led.
+    /// Time of its last heartbeat; `None` if it was unreachable before this leader's term, as its taint shows.
     heartbeat_ms: Option<u64>,
     condition: Condition,
 }
 
-/// Knowledge of the leader of the machines' heartbeats.
+/// The heartbeats of machines, as the leader received them.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     settings: MonitorSettings,
@@ -91,7 +88,7 @@ pub struct Monitor {
     silent: usize,
     /// Start of its leadership: no machine is marked before one full timeout.
     began_ms: u64,
-    /// Thousandths of a machine that may still be marked, and when that was reckoned.
+    /// The left budget of taints, in thousandths, and the time when it was computed.
     allowance_milli: u64,
     reckoned_ms: u64,
 }
@@ -111,9 +108,8 @@ impl Monitor {
         }
     }
 
-    /// Begins to watch a machine with an agent; one with the taint of an earlier leader is watched
-    /// from that state. For a machine that is watched already, it records whether it has the taint,
-    /// which an operator may have removed.
+    /// Begins to monitor a machine with an agent; one with the taint of an earlier leader starts as tainted. For a
+    /// machine that is monitored already, records whether it has the taint, which an operator may have removed.
     pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
         let row = id.row();
         if self.watched.len() <= row {
@@ -137,14 +133,14 @@ impl Monitor {
         }
     }
 
-    /// Notes that a machine is alive. One that is not watched is not.
+    /// Records a heartbeat of a monitored machine.
     pub fn heartbeat(&mut self, id: MachineId, now_ms: u64) {
         if let Some(known) = self.known(id) {
             known.heartbeat_ms = Some(now_ms);
         }
     }
 
-    /// Records the machine of a row: another one that had it was removed.
+    /// Records which machine has a row, and stops monitoring the previous one.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
         if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
@@ -214,14 +210,13 @@ impl Monitor {
         self.silent * SILENT_PART > self.count
     }
 
-    /// Number of machines that are watched, and how many of them were silent at the last step.
+    /// Number of monitored machines, and of those silent at the last step.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.count, self.silent)
     }
 
-    /// Adds to the budget of markings in proportion to the elapsed time, at most one second's
-    /// worth.
+    /// Adds to the budget of taints in proportion to the elapsed time, at most one second's worth.
     fn earn(&mut self, now_ms: u64) {
         let rate = u64::from(self.settings.eviction_rate);
         let passed = now_ms.saturating_sub(self.reckoned_ms);
@@ -281,7 +276,7 @@ mod tests {
         assert_eq!(said.len(), 40);
         assert!(said.iter().all(|step| matches!(step, Step::Taint(_))), "{said:?}");
         assert!(monitor.is_mass_loss());
-        // Seven come back: 33 of 100 are no mass loss.
+        // Seven return, so only 33 of 100 are silent: no mass loss.
         let alive: Vec<u32> = (0..67).collect();
         let said = run(&mut monitor, 60..70, &alive);
         let taken: Vec<u32> = said
@@ -317,7 +312,7 @@ mod tests {
         assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
     }
 
-    /// History of a machine, from the steps.
+    /// History of a machine, built from the steps.
     #[derive(Clone, Copy, Default)]
     struct Told {
         is_marked: bool,
@@ -325,8 +320,8 @@ mod tests {
     }
 
     proptest! {
-        /// Random heartbeats: a machine with heartbeats is not marked, marks respect rate and
-        /// timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
+        /// With random heartbeats: a machine with heartbeats is not tainted, taints respect rate and timeout, no tasks
+        /// are lost in a mass loss, and each step follows from the one before.
         #[test]
         fn marks_are_true_and_bounded(
             machines in 1u32..60,
@@ -368,7 +363,7 @@ mod tests {
                     marked_at.push(now);
                 }
             }
-            // In any time span: what it earned, and at most a second's worth that was saved before.
+            // In any time span: at most what was earned in it, plus one second's saved budget.
             for (i, from) in marked_at.iter().enumerate() {
                 for (j, to) in marked_at.iter().enumerate().skip(i) {
                     let most = u64::from(rate) * (to - from) / 1000 + u64::from(rate) + 1;

@@ -58,8 +58,8 @@ impl Outbox {
         &mut all[last]
     }
 
-    /// Within a message, stops come before starts: a stop after a start of the same task opens a
-    /// new message.
+    /// Adds a stop. Within a message, stops precede starts, so a stop after a start of the same task opens a new
+    /// message.
     pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
         let begun = self.of(stream);
         if begun.starts.iter().any(|start| start.task == task) {
@@ -69,7 +69,7 @@ impl Outbox {
     }
 }
 
-/// The start directive of a placed task; none for a task of an incomplete gang.
+/// The start directive of a placed task; `None` for a task of an incomplete gang.
 pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
     let state = cell.task(task).filter(|_| cell.gang_hold(task.job).is_none())?;
     Some(Start {

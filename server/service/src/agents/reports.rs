@@ -1,14 +1,14 @@
-//! Reports of an agent, read and made into commands.
+//! Decoding of an agent's reports into commands.
 
 use super::hub::Confirmed;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, MachineId, Outcome, TaskId, TaskReport};
+use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most values of a column.
+/// Maximum number of values in a column.
 const COLUMN_MAX: usize = 4096;
 
 /// Timeout of the commands of one message. Then the stream ends, and the agent repeats them.
@@ -28,7 +28,9 @@ impl Report {
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
         let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
-            Command::ReportTask { machine, .. } => Some(*machine),
+            Command::ReportTask { machine, .. } | Command::ReportEnd { machine, .. } => {
+                Some(*machine)
+            }
             _ => None,
         });
         self.attach.iter().chain(&self.alive).copied().chain(commanded)
@@ -58,13 +60,31 @@ impl TryFrom<proto::AgentReport> for Report {
                 "the columns of tasks differ in length",
             ));
         }
+        let has_ends = !said.task_ends.is_empty();
+        if has_ends && said.task_ends.len() != rows {
+            let say = format!("task_ends: {} values for {rows} reports", said.task_ends.len());
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
         for (row, machine) in reporters.into_iter().enumerate() {
             let task = proto::TaskId { job: said.task_jobs[row], index: said.task_indices[row] };
             let report = convert::task_report(reports[row])?;
-            commands.push(Command::ReportTask { task: task.into(), machine, report });
+            let end = said.task_ends.get(row).and_then(convert::run_end);
+            commands.push(command((task.into(), machine), report, end));
         }
         bounded("logs", said.logs.len())?;
         Ok(Report { attach, alive, commands, logs: said.logs })
+    }
+}
+
+/// The command of a report, with the end of a run if the agent knows it.
+pub(crate) fn command(
+    (task, machine): (TaskId, MachineId),
+    report: TaskReport,
+    end: Option<RunEnd>,
+) -> Command {
+    match end {
+        Some(end) => Command::ReportEnd { task, machine, report, end },
+        None => Command::ReportTask { task, machine, report },
     }
 }
 
@@ -91,10 +111,10 @@ fn machines(
     Ok(slots.into_iter().zip(incarnations).map(id).collect())
 }
 
-/// Applies reports in order, and returns which ends of tasks are settled.
+/// Applies reports in order, and returns the recorded ends of tasks.
 ///
 /// # Errors
-/// If it is not known that all was done: the stream is to end.
+/// If it is not known that all were applied: then the stream must end.
 pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;
     let before = host.read(|cell| cell.version());
@@ -107,7 +127,7 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
             Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
                 return Err(error);
             }
-            // Refused: the task had left the machine, at a version that is not known.
+            // Rejected: the task had left the machine, at an unknown version.
             Ok(_) | Err(_) => before,
         };
         confirmed.extend(end.map(|(task, machine)| Confirmed { task, machine, version }));
@@ -117,9 +137,11 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
 
 /// The task whose end a command reports.
 fn end(command: &Command) -> Option<(TaskId, MachineId)> {
-    match command {
-        Command::ReportTask { report: TaskReport::Started, .. } => None,
-        Command::ReportTask { task, machine, .. } => Some((*task, *machine)),
-        _ => None,
-    }
+    let (Command::ReportTask { task, machine, report }
+    | Command::ReportEnd { task, machine, report, .. }) = command
+    else {
+        return None;
+    };
+    let is_over = !matches!(report, TaskReport::Started | TaskReport::Restarted);
+    is_over.then_some((*task, *machine))
 }

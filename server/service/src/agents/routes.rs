@@ -1,18 +1,18 @@
-//! The agent of each machine, and the directives sent to it: a plain structure from which further
-//! directives follow.
+//! Routes: the agent of each machine, and the directives sent to it. A plain structure, which computes further
+//! directives.
 //!
-//! The directive sent for each task is kept with its version of the cell, so a task that has left a
-//! machine and returned is distinguished from one that has stayed.
+//! The directive sent for each task is stored with its version of the cell. So a task that left a machine and returned
+//! is distinguished from one that stayed.
 //!
-//! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
-//! stream's set; nothing else is in them.
+//! Invariant: a task that is known on a machine is in that machine's set, and the machine in its stream's set; nothing
+//! else is in them.
 
 use super::orders::{Outbox, Start, StreamId, start};
 use omega_cellstate::{Cell, Changed};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The routes; see the head of the file.
+/// The routes. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
@@ -66,7 +66,7 @@ impl Routes {
         }
     }
 
-    /// The stream that speaks for a machine.
+    /// The stream that manages a machine.
     pub(crate) fn stream_of(&self, id: MachineId) -> Option<StreamId> {
         self.machines.get(&id).map(|attached| attached.stream)
     }
@@ -86,8 +86,8 @@ impl Routes {
         }
     }
 
-    /// Sends directives for the changes since the last call; `changes` is `None` if the list no
-    /// longer reaches back that far.
+    /// Computes directives for the changes since the last call; `changes` is `None` if the log no longer reaches back
+    /// that far.
     pub(crate) fn apply(
         &mut self,
         cell: &Cell,
@@ -118,7 +118,7 @@ impl Routes {
         let Some(attached) = self.machines.get(&machine) else { return };
         let stream = attached.stream;
         match self.tasks.get(&task) {
-            // Told to run after that: it is another run.
+            // Started again after that: it is another run.
             Some(known) if known.machine == machine && known.since >= version => return,
             Some(known) if known.machine == machine => self.forget(task),
             _ => {}
@@ -140,8 +140,8 @@ impl Routes {
         }
         let Some(machine) = now else { return };
         match before == now {
-            // Where it is already, but the cell does not know that it runs: the agent says it again.
-            // So it is told what a task holds that was resized.
+            // The agent runs the task, and the cell does not know that yet: the agent reports it again. A resized task
+            // gets its new allocation.
             true if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) => {
                 let stream = self.machines[&machine].stream;
                 out.of(stream).starts.extend(start(cell, task));
@@ -152,7 +152,7 @@ impl Routes {
         }
     }
 
-    /// Sends directives for the tasks of a gang that is complete now.
+    /// Computes directives for the tasks of a gang that has become complete.
     fn gang_changed(&mut self, cell: &Cell, job: JobId, out: &mut Outbox) {
         let may_hold = cell.job(job).is_some_and(|job| job.gang_timeout_ms.is_some());
         if may_hold && cell.gang_hold(job).is_none() {
@@ -161,7 +161,7 @@ impl Routes {
         }
     }
 
-    /// Sends directives for all differences.
+    /// Computes directives for all differences.
     fn compare_all(&mut self, cell: &Cell, out: &mut Outbox) {
         let all: Vec<MachineId> = self.machines.keys().copied().collect();
         for id in all {
@@ -172,7 +172,7 @@ impl Routes {
         }
     }
 
-    /// Sends directives for the difference between a machine's agent and the cell.
+    /// Computes directives for the difference between a machine's agent and the cell.
     fn compare(&mut self, cell: &Cell, id: MachineId, out: &mut Outbox) {
         let Some(state) = cell.machine(id) else { return };
         let Some(attached) = self.machines.get(&id) else { return };
@@ -183,7 +183,7 @@ impl Routes {
         let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
         let stayed: Vec<Start> =
             wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
-        // They may have left and come back: the agent says again that they run.
+        // These may have left and returned: the agent reports again that they run.
         for start in stayed {
             if !start.is_running || self.is_resized(cell, start.task) {
                 self.note_held(cell, start.task);
@@ -314,12 +314,12 @@ mod tests {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// Tasks of each stream's agent: running ones, and ended ones that are not yet confirmed.
+        /// Tasks of each stream's agent: running ones (`None`), and ended ones that are not yet confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
         holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
-        /// Number of transactions there were.
+        /// Number of transactions so far.
         resizes: u64,
         names: u32,
     }
@@ -349,7 +349,7 @@ mod tests {
             match step {
                 Step::Place(index, slot) => {
                     let machine = self.machine(slot);
-                    // A task that is placed already stays.
+                    // A placed task stays.
                     drop(self.cell.apply(Command::AdoptTask { task: task(index), machine }));
                 }
                 Step::Evict(index) => {
@@ -393,7 +393,7 @@ mod tests {
             self.cell.commit(&txn).unwrap();
         }
 
-        /// The machine that has a row now.
+        /// The machine in a row.
         fn machine(&self, slot: u32) -> MachineId {
             self.cell.machines().find(|state| state.id.slot == slot).unwrap().id
         }
@@ -412,7 +412,7 @@ mod tests {
             self.confirmations.push((task, machine, version));
         }
 
-        /// Ends a task on an agent.
+        /// Ends a task on its agents.
         fn end(&mut self, task: TaskId, report: TaskReport) {
             let routes = &self.routes;
             let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
@@ -425,7 +425,7 @@ mod tests {
             }
         }
 
-        /// Follows directives as agents do.
+        /// Carries out directives as agents do.
         fn obey(&mut self, out: Outbox) {
             for (stream, messages) in out.0 {
                 for orders in messages {
@@ -460,7 +460,7 @@ mod tests {
             }
         }
 
-        /// Lets everything arrive, and compares the agents with the cell.
+        /// Delivers all messages, and compares the agents with the cell.
         fn check(&mut self) {
             for _ in 0..3 {
                 self.step(Step::Confirm);
@@ -499,8 +499,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any sequence of events, once all messages have arrived, each agent runs the tasks
-        /// that the cell has there.
+        /// After any sequence of events, once all messages have arrived, each agent runs the tasks that the cell has
+        /// there.
         #[test]
         fn agents_run_what_the_cell_says(
             steps in prop::collection::vec(step(), 0..120),

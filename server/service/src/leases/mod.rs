@@ -1,19 +1,19 @@
-//! Leases of schedulers' names: who is heard, who is silent, and who takes over.
+//! Leases of scheduler names: renewal, expiry and takeover.
 //!
 //! ```text
-//!   scheduler A ── Renew ──▶ leader's memory: heard of A just now
-//!   standby B ─── Register ─▶ held by A: is A's lease over?
+//!   scheduler A ── Renew ──▶ leader's memory: last heartbeat of A
+//!   standby B ─── Register ─▶ owned by A: has A's lease expired?
 //!                               no:  LEASE_HELD, ask again
 //!                               yes: EndHolder A ─▶ HoldScheduler B ─▶ the log     A is fenced from here
 //! ```
 //!
-//! Time is here alone, and is only a reason to *try*: what counts is the log, in which a name has one holder
-//! at a time and the last one's numbers are refused. So a clock that is wrong, a leader that does not know
-//! yet that it was deposed, or a holder that was stopped and wakes cost a change of hands that was not needed,
-//! and never two that commit. Renewals stay in memory: they are not worth a write.
+//! The time of a lease only decides when a takeover is *tried*. Safety comes from the log, in which a name has one
+//! owner at a time, and the former owner's numbers are rejected. So a wrong clock, a deposed leader that does not know
+//! it yet, or a paused owner that wakes up can cause an unnecessary takeover, but never two processes that commit.
+//! Renewals stay in memory, because they are not worth a write.
 //!
-//! A lease that is over is not ended before somebody wants the name: a scheduler that was stopped for a
-//! minute without a standby goes on as if nothing had been. All names of a process go at once, so that a
+//! An expired lease is not ended before another process requests the name: a scheduler that was paused for a minute
+//! without a standby continues as if nothing had happened. All names of a process are released together, so that a
 //! standby with other workers leaves none of the old ones behind.
 
 mod table;
@@ -35,8 +35,7 @@ use table::{LOOK_MS, Table};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Retry interval of a standby: short enough that it takes over soon after an orderly end, long
-/// enough to cost little.
+/// Retry interval of a standby: short enough for a prompt takeover after an orderly end, long enough to cost little.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The leases known to this replica. Clones share them.
@@ -48,9 +47,9 @@ pub struct Leases {
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    /// Locked for a look-up or a change of one holder.
+    /// Locked for a look-up or a change of one owner.
     table: Mutex<Table>,
-    /// Holders that were ended because they were silent. A count: it orders nothing.
+    /// Number of owners whose lease was ended because it had expired. It orders nothing.
     silenced: AtomicU64,
 }
 
@@ -97,7 +96,7 @@ impl Leases {
         loop {
             tokio::select! {
                 _ = &mut end => return,
-                // Who does not lead has nothing to do.
+                // Nothing to do without leadership.
                 _ = looks.tick() => drop(host.leases().look(&host)),
             }
         }
@@ -106,7 +105,7 @@ impl Leases {
     /// Leases a name to a process, if no process owns it, or its lease has expired.
     ///
     /// # Errors
-    /// If another one holds it, this replica is not the leader, or the outcome is unknown.
+    /// If another process owns it, this replica is not the leader, or the outcome is unknown.
     pub(crate) async fn hold(
         &self,
         host: &Host,
@@ -125,7 +124,7 @@ impl Leases {
             let (name, silent) = (&*wish.name, who(&held));
             tracing::warn!(name, silent, by = &*wish.process, "a silent scheduler is replaced");
         }
-        // Whoever else asks for the name must find a lease that runs as soon as it is given.
+        // The new lease runs from now on, before anyone else asks for the name.
         self.hear(host, wish.hold.holder, wish.process);
         let Hold { holder, lease_ms } = wish.hold;
         let command = Command::HoldScheduler { name: wish.name, holder, lease_ms };
@@ -137,10 +136,10 @@ impl Leases {
         }
     }
 
-    /// Renews a holder's leases of these names.
+    /// Renews a process's leases of these names.
     ///
     /// # Errors
-    /// If it no longer has one of them, or this replica is not the leader.
+    /// If it no longer owns one of them, or this replica is not the leader.
     pub(crate) async fn renew(
         &self,
         host: &Host,
@@ -150,7 +149,7 @@ impl Leases {
     ) -> Result<(), ApiError> {
         self.look(host)?;
         if lost(host, holder, names).is_some() {
-            // A new leader may not have heard yet of what the last one did.
+            // A new leader may not yet have applied everything of the last one.
             host.refresh(until).await?;
         }
         if let Some(name) = lost(host, holder, names) {
@@ -164,10 +163,10 @@ impl Leases {
         Ok(())
     }
 
-    /// Revokes all names of a holder.
+    /// Revokes all names of a process.
     ///
     /// # Errors
-    /// If no leader takes it in time, or the outcome is unknown.
+    /// If no leader accepts it in time, or the outcome is unknown.
     pub(crate) async fn end(
         &self,
         host: &Host,
@@ -204,7 +203,7 @@ impl Leases {
         self.look(host).is_err() || self.held(hold).left_ms > 0
     }
 
-    /// Number of holders that were ended by this replica because they were silent.
+    /// Number of owners whose lease this replica ended because it had expired.
     pub(crate) fn silenced(&self) -> u64 {
         self.shared.silenced.load(Ordering::Relaxed)
     }
@@ -213,12 +212,12 @@ impl Leases {
         self.shared.began.elapsed().as_millis() as u64
     }
 
-    /// Looks whether this replica leads.
+    /// Checks whether this replica leads.
     fn look(&self, host: &Host) -> Result<(), ApiError> {
         let leadership = host.leadership();
         let term = leadership.is_leader.then_some(leadership.term);
         {
-            // The time is taken with the lock held, so that it never goes back.
+            // The time is read under the lock, so that it never goes back.
             let mut table = self.shared.table.lock();
             table.look(term, self.now_ms());
         }
@@ -236,7 +235,7 @@ impl Leases {
             table.len() > 2 * SCHEDULERS_MAX
         };
         if is_full {
-            // Those that were refused, or ended since.
+            // Processes that were rejected, or whose leases have ended.
             let known: BTreeSet<HolderId> = host.read(|cell| {
                 cell.schedulers().filter_map(|state| Some(state.hold?.holder)).collect()
             });
@@ -251,15 +250,15 @@ impl Leases {
     }
 }
 
-/// Mark of a holder, for callers who may not know its number: whoever has the number can act as the
-/// process. A 32-bit one-way hash leaves as many bits unknown.
+/// A short mark of a process, for callers that may not know its number, because whoever has the number can act as the
+/// process. The 32-bit one-way hash does not reveal it.
 pub(crate) fn mark(holder: HolderId) -> u32 {
     let hash = digest(&SHA256, &holder.0.to_le_bytes());
     let first = hash.as_ref().first_chunk().expect("a hash has 32 bytes");
     u32::from_le_bytes(*first)
 }
 
-/// The holder of a name, if it still has this mark.
+/// The owner of a name, if it still has this mark.
 ///
 /// # Errors
 /// If no scheduler has the name.
@@ -292,7 +291,7 @@ fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n St
     })
 }
 
-/// Sends one attempt: another attempt begins with another look at leadership and leases.
+/// Sends one attempt; further attempts check leadership and leases again.
 async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
     let asked = host.begin(command, Try::Again).answers();
     match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {

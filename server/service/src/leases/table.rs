@@ -1,7 +1,7 @@
-//! Expiry of each holder's lease: a plain state machine that gets the time as an argument.
+//! The table of leases: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader knows it, from received renewals. A new leader, or one that was paused, cannot
-//! distinguish a dead holder from an unheard one, and grants each a full lease.
+//! Only a leader has it, from received renewals. A new leader, or one that was paused, cannot distinguish a dead owner
+//! from one whose renewals it missed, and gives each a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
@@ -13,7 +13,7 @@ pub(super) const LOOK_MS: u64 = 100;
 /// Time without a check after which this replica must have been paused: ten missed checks.
 const STOPPED_MS: u64 = 10 * LOOK_MS;
 
-/// Heartbeats of lease holders at the leader.
+/// Last renewals by owner, at the leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// The term in which this replica leads.
@@ -44,17 +44,17 @@ impl Table {
         self.looked_ms = now_ms;
     }
 
-    /// Notes that a holder lives.
+    /// Records a sign of life of an owner.
     pub(super) fn hear(&mut self, holder: HolderId, process: Text, now_ms: u64) {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Drops all other holders. The number of names bounds the rest.
+    /// Keeps only these owners, so that the number of names bounds the table.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }
 
-    /// Number of known holders.
+    /// Number of known owners.
     pub(super) fn len(&self) -> usize {
         self.heard.len()
     }
@@ -66,7 +66,7 @@ impl Table {
         (since_ms + u64::from(hold.lease_ms)).saturating_sub(now_ms)
     }
 
-    /// Name of a holder, if it has sent one.
+    /// Description of an owner's process, if it has sent one.
     pub(super) fn process(&self, holder: HolderId) -> Option<&Text> {
         self.heard.get(&holder).map(|heard| &heard.process)
     }
@@ -93,8 +93,8 @@ mod tests {
         ]
     }
 
-    /// Expected time left, from all events: a lease expires after its full length without renewal,
-    /// while this replica led in one term and missed no checks.
+    /// The expected remaining time, from all events: a lease expires after its full length without renewal, while this
+    /// replica led in one term and missed no checks.
     fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
         let mut since_ms = 0;
         let (mut term, mut looked_ms) = (None, 0);

@@ -1,6 +1,5 @@
-//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first
-//! ones are reported, with the number of all.
-//!
+//! Metrics of tenants: usage, limits and guarantees. Each tenant is a series, so only the first ones are reported, with
+//! the number of all.
 
 use crate::openmetrics::{Figure, MetricWriter};
 use omega_cellstate::Cell;
@@ -8,10 +7,10 @@ use omega_core::limits::QUOTA_MAX;
 use omega_core::{Kinds, Text};
 use std::fmt;
 
-/// Tenants with series of their own.
+/// Maximum number of tenants with series of their own.
 const TOLD_MAX: usize = 200;
 
-/// A tenant, by kind.
+/// A tenant's values, by kind.
 #[derive(Debug)]
 struct Told {
     name: Text,
@@ -22,7 +21,7 @@ struct Told {
     admitted: Vec<u64>,
 }
 
-/// Report on all tenants.
+/// Values of all tenants.
 #[derive(Debug)]
 pub(super) struct TenantFigures {
     kinds: Kinds,
@@ -31,7 +30,7 @@ pub(super) struct TenantFigures {
 }
 
 impl TenantFigures {
-    /// The figures of a cell.
+    /// The values of a cell.
     pub(super) fn of(cell: &Cell) -> TenantFigures {
         let kinds = cell.kinds().clone();
         let amounts = |amounts: &omega_core::Amounts| {

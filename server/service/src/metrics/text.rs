@@ -39,7 +39,7 @@ pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> 
     })
 }
 
-/// All metrics.
+/// Values of all metrics.
 #[derive(Debug)]
 struct Now {
     host: Host,

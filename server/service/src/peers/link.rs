@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Messages to one peer that wait. More are dropped: raft sends again.
+/// Number of messages that wait for one peer. More are dropped, and raft sends them again.
 const MESSAGES_MAX: usize = 4096;
 
-/// Frames that were made and not sent.
+/// Number of encoded frames that wait to be sent.
 const FRAMES_MAX: usize = 4;
 
-/// Pause before a peer that does not answer is tried again.
+/// Pause before reconnecting to a peer that does not respond.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream to one peer.
@@ -71,7 +71,7 @@ impl Link {
                 };
                 let frame = self.frame(message);
                 tokio::select! {
-                    // Where nobody takes frames any more, the call has ended.
+                    // If nothing accepts frames any more, the call has ended.
                     sent = frames.send(frame) => if sent.is_err() { break call.await },
                     ended = &mut call => break ended,
                 }
@@ -80,7 +80,7 @@ impl Link {
                 self.note(status.into());
             }
             tokio::time::sleep(PAUSE).await;
-            // What has gathered meanwhile is old: raft says anew what matters.
+            // Messages collected meanwhile are outdated; raft sends the important ones again.
             while let Ok(message) = self.messages.try_recv() {
                 first = Some(message);
             }

@@ -24,7 +24,7 @@ impl PeersHeard {
         self.0.lock().insert(peer, Instant::now());
     }
 
-    /// Time since a peer's last message; `None`: none since this process began.
+    /// Time since a peer's last message; `None` if there was none since this process began.
     #[must_use]
     pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
         self.0.lock().get(&peer).map(Instant::elapsed)

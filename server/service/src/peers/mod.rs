@@ -1,8 +1,9 @@
-//! The network between replicas: a stream to each peer ([`Peers`]), and a service that takes theirs ([`PeerListener`]).
+//! The network between replicas: a stream to each peer ([`Peers`]), and a service that receives theirs
+//! ([`PeerListener`]).
 //!
-//! Raft retransmits lost messages, so nothing waits here: messages that a slow peer does not take
-//! are dropped, the newest first. The messages are in the replicas' own format; the frame around
-//! them names sender and receiver, and is checked before they are read.
+//! Raft retransmits lost messages, so nothing waits here: messages that a slow peer does not accept are dropped, the
+//! newest first. Messages have the replicas' own encoding; the frame around them names sender and receiver, and is
+//! checked before the messages are decoded.
 
 mod link;
 mod listener;
@@ -29,7 +30,7 @@ pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 /// Endpoint of the peer at an address, or an error if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
 
-/// Addresses of a replica. Clones share what is set later.
+/// Addresses of a replica. Clones share the values set later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reached {
     /// Address for its peers.

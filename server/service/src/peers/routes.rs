@@ -68,7 +68,7 @@ impl Routes {
 }
 
 impl Peers {
-    /// Sends for a replica that is reached at `address`, to peers at the addresses that the settings give.
+    /// Connections of the replica reached at `address`, to peers at the addresses in the settings.
     #[must_use]
     pub fn new(
         me: Whoami,
@@ -82,7 +82,7 @@ impl Peers {
         Peers(Arc::new(Inner { me, reached, dialer, runtime, routes }))
     }
 
-    /// The replica that sends.
+    /// This replica.
     pub(super) fn me(&self) -> Whoami {
         self.0.me
     }
@@ -149,7 +149,7 @@ impl Transport for Peers {
             routes.open.insert(to, open);
         }
         if let Some(open) = routes.open.get(&to) {
-            // A full line drops it: see the head of the module.
+            // A full queue drops it: see the module documentation.
             drop(open.messages.try_send(message));
         }
     }

@@ -1,4 +1,4 @@
-//! Answers to requests: JSON, or an error that has a code for programs and a sentence.
+//! Replies to requests: JSON, or an error with a code for programs and a sentence for people.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;

@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 
 #[derive(Serialize)]
 struct CellShape {
-    /// Its id.
+    /// Id of the cell.
     cell: String,
     version: u64,
-    /// The replica that answers, and the leader if known.
+    /// The replica that answers; the leader, if known, follows.
     replica: u64,
     leader: Option<u64>,
-    /// Empty: the cell is in memory alone.
+    /// Empty for a cell in memory.
     replicas: Vec<ReplicaShape>,
-    /// Random number of this start: the counters begin at 0 with it.
+    /// Random number of this start, at which the counters began at 0.
     started: u64,
     uptime_ms: u64,
     machines: u32,

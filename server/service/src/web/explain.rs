@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(3);
 /// Maximum number of cached explanations.
 const KEPT_MAX: usize = 64;
 
-/// Recent explanations.
+/// Cached explanations.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// Locked during an explanation, so that one is computed at a time.

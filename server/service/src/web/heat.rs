@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// each.
 const MACHINES_MAX: usize = 10_000;
 
-/// Maximum number of domains in an answer: a level with more is no better than machines.
+/// Maximum number of domains in a reply: a level with more is no clearer than single machines.
 const DOMAINS_MAX: usize = 2_000;
 
 /// Sample of machines read to find the levels.
@@ -54,7 +54,7 @@ struct DomainShape {
     taken: Vec<Option<u32>>,
 }
 
-/// One entry of each list for each machine.
+/// Columns with one entry for each machine.
 #[derive(Default, Serialize)]
 struct MachinesShape {
     name: Vec<String>,
@@ -68,7 +68,7 @@ struct MachinesShape {
 
 pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
     let summary = summary(&shown.web.host).await;
-    // Of a hundred thousand machines it takes a while, in which others are served.
+    // It takes a while for a hundred thousand machines, so it runs on another thread.
     let told = tokio::task::spawn_blocking(move || json(&shape(&summary, &asked))).await;
     Ok(told.expect("counting machines does not panic"))
 }
@@ -98,7 +98,7 @@ fn levels(summary: &Summary) -> Vec<String> {
     shared.map(|(key, _)| key.to_owned()).collect()
 }
 
-/// The level that people mean: the smallest one with a well-known name.
+/// The default level: the smallest one with a well-known name.
 fn usual(levels: &[String]) -> Option<&String> {
     let named = |word: &str| levels.iter().find(|level| level.contains(word));
     named("rack").or_else(|| named("zone")).or_else(|| levels.first())

@@ -1,9 +1,10 @@
-//! Jobs: `/api/v1/jobs`, a page of them, and `/api/v1/job`, one with its groups and tasks.
+//! Jobs: `/api/v1/jobs` lists them in pages, and `/api/v1/job` shows one with its groups and tasks.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
 use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
+use crate::names;
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
 use crate::summary::Counts;
@@ -14,20 +15,20 @@ use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tasks, and jobs, that are read under the cell's lock at once.
+/// Number of tasks, and of jobs, that are read per lock of the cell.
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting`: jobs with pending tasks; `live`: jobs with tasks that have not ended; else all.
+    /// `waiting`: jobs with pending tasks; `live`: jobs with unfinished tasks; else all.
     state: Option<String>,
-    /// Only items whose name contains this.
+    /// Only jobs whose name contains this.
     name: Option<String>,
-    /// Only this scheduler's.
+    /// Only jobs of this scheduler.
     scheduler: Option<String>,
     limit: Option<usize>,
-    /// Last item of the page before.
+    /// Last job of the previous page.
     page: Option<String>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct AskedOne {
 struct ListShape {
     version: u64,
     items: Vec<JobShape>,
-    /// `null`: that was all.
+    /// `null` on the last page.
     next_page: Option<String>,
 }
 
@@ -63,10 +64,10 @@ struct JobShape {
     scheduler: String,
     precedence: i32,
     kind: &'static str,
-    /// Number of tasks that must run together; `null` if they need not.
+    /// Number of tasks that must run together; `null` without a gang.
     gang_min: Option<u32>,
     tasks: TasksShape,
-    /// Time since it was submitted, as far as this replica saw it: at most its uptime.
+    /// Time since it was submitted, as far as this replica knows: at most its uptime.
     age_ms: u64,
 }
 
@@ -79,7 +80,7 @@ struct GroupShape {
     tasks: TasksShape,
 }
 
-/// A task, and where it is.
+/// A task with its machine.
 #[derive(Serialize)]
 pub(super) struct TaskShape {
     task: String,
@@ -110,7 +111,7 @@ pub(super) fn task(cell: &Cell, id: TaskId) -> Option<TaskShape> {
     let machine = machine.and_then(|id| cell.machine(id));
     let group = cell.task_group(id).and_then(|group| job.groups.get(group));
     Some(TaskShape {
-        task: id.to_string(),
+        task: names::task(cell, id),
         job: job.name.to_string(),
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         state,
@@ -159,7 +160,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
-    // The cell is let go after some jobs, however few of them are wanted.
+    // The lock is released after some jobs, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;

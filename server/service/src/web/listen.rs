@@ -1,6 +1,6 @@
-//! HTTP/1.1 on a connection, with the bounds that the other listeners have.
+//! HTTP/1.1 on a connection, with the limits of the other listeners.
 //!
-//! Headers come within five seconds (`Limits::handshake`) and are short; nothing that is sent with a request is read.
+//! Headers must arrive within five seconds (`Limits::handshake`) and be short; request bodies are not read.
 
 use crate::connection::{Connection, Door, incoming_http1};
 use crate::identity::Caller;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::{Service, ServiceExt};
 
-/// Headers of one request: browsers send some twenty.
+/// Maximum number of headers of one request: browsers send some twenty.
 const HEADERS_COUNT_MAX: usize = 64;
 
 /// Serves until `end` resolves, and completes open requests.
@@ -61,7 +61,7 @@ async fn speak(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // A connection may be idle for as long: browsers open another one.
+        // A connection may be idle for as long; browsers then open another one.
         .header_read_timeout(limits.handshake)
         .max_buf_size(limits.header_bytes.max(HEADER_BYTES_MIN) as usize)
         .max_headers(HEADERS_COUNT_MAX);
@@ -69,9 +69,9 @@ async fn speak(
         builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
     let mut speaking = pin!(speaking);
     tokio::select! {
-        // Whoever speaks badly, or goes away, has been told or is gone.
+        // Clients that violate the protocol have got an error, or are gone.
         _ = &mut speaking => return,
-        // It fails only where the server is gone.
+        // It fails only if the server is gone.
         _ = ended.wait_for(|ended| *ended) => speaking.as_mut().graceful_shutdown(),
     }
     let _ = speaking.await;

@@ -1,4 +1,4 @@
-//! Machines: `/api/v1/machines`, a page of them, and `/api/v1/machine`, one with its tasks.
+//! Machines: `/api/v1/machines` lists them in pages, and `/api/v1/machine` shows one with its tasks.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
@@ -15,15 +15,15 @@ use std::collections::BTreeMap;
 pub(super) const PAGE: usize = 100;
 pub(super) const PAGE_MAX: usize = 1000;
 
-/// Machines that are read under the cell's lock at once.
+/// Number of machines that are read per lock of the cell.
 const AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// Only items whose name contains this.
+    /// Only machines whose name contains this.
     name: Option<String>,
     limit: Option<usize>,
-    /// Last item of the page before.
+    /// Last machine of the previous page.
     page: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct AskedOne {
 struct ListShape {
     version: u64,
     items: Vec<MachineShape>,
-    /// `null`: that was all.
+    /// `null` on the last page.
     next_page: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
         .unwrap_or(usize::MAX);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
     let part = asked.name.unwrap_or_default();
-    // The cell is let go after some machines, however few of them are wanted.
+    // The lock is released after some machines, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;

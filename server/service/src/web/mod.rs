@@ -1,17 +1,18 @@
 //! Web server for browsers, Prometheus and probes, on a listener of its own.
 //!
 //! ```text
-//!   connection ──▶ listen.rs: HTTP/1.1, bounds ──▶ guard.rs: whose host, who calls, headers ──▶ routes
+//!   connection ──▶ listen.rs: HTTP/1.1, limits ──▶ guard.rs: host, caller, headers ──▶ routes
 //!                                                   /           assets.rs: the page, in the binary
-//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs
+//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs, events.rs
 //!                                                   /metrics, /healthz, /readyz
 //! ```
 //!
-//! Nothing here changes anything: every route is a GET. docs/web.md has the routes and their fields.
+//! All routes are read-only (GET). docs/web.md has the routes and their fields.
 
 mod answer;
 mod assets;
 mod cell;
+mod events;
 mod explain;
 mod guard;
 mod heat;
@@ -53,14 +54,14 @@ struct Shown {
     deadlines: Deadlines,
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
-    /// One explanation at a time: each reads the whole cell.
+    /// Cached explanations.
     kept: Arc<explain::Kept>,
-    /// Whether only this machine reaches the listener, and everyone does so without a certificate.
+    /// Whether only this machine reaches the listener, so that no certificate is needed.
     is_local: bool,
 }
 
-/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a
-/// leader answers), until `end` resolves. Without certificates every caller is an operator.
+/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers),
+/// until `end` resolves. Without certificates every caller is an operator.
 ///
 /// # Errors
 /// I/O errors of the listener.
@@ -93,11 +94,12 @@ fn routes(shown: Shown) -> Router {
         .route("/api/v1/machine", get(machines::one))
         .route("/api/v1/jobs", get(jobs::list))
         .route("/api/v1/job", get(jobs::one))
+        .route("/api/v1/events", get(events::events))
         .route("/api/v1/explain", get(explain::explain))
         .merge(assets::routes())
         .fallback(answer::nothing_here)
         .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::admit))
-        // Those that nobody in particular may ask.
+        // Routes that need no certificate.
         .route("/healthz", get(probes::healthy))
         .route("/readyz", get(probes::ready))
         .layer(axum::middleware::from_fn_with_state(shown.is_local, guard::protect))

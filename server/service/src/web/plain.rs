@@ -1,4 +1,4 @@
-//! The figures of a process that serves no cell: `/metrics` and `/healthz`, and no page.
+//! Metrics of a process that serves no cell: `/metrics` and `/healthz`, without a page.
 
 use super::guard;
 use super::listen;
@@ -15,11 +15,11 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Makes the text that Prometheus reads.
+/// Writer of the metrics text.
 pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
 
-/// Serves `/metrics` and `/healthz` until `end` resolves, to everyone who reaches it. On a loopback
-/// address, requests must name a local host, as those for the web page.
+/// Serves `/metrics` and `/healthz` until `end` resolves, to everyone who reaches the listener. On a loopback address,
+/// requests must name a local host, like those for the web page.
 ///
 /// # Errors
 /// I/O errors of the listener.

@@ -9,7 +9,7 @@ use omega_core::Kinds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Timeout of one replica of several, whose counters are then missing in this sample.
+/// Timeout of each of several replicas. Without an answer its counters are missing in the sample.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Maximum number of pending jobs shown.
@@ -53,10 +53,11 @@ impl Watched {
         Ok(Watched { all: ask.caller()?, each })
     }
 
-    /// Looks once.
+    /// Takes one sample.
     ///
     /// # Errors
-    /// If the cell does not answer, or refuses.
+    ///
+    /// If the cell does not answer, or rejects the request.
     pub(super) fn look(&self) -> Result<Look, AskError> {
         let told = self.all.describe()?;
         let request = proto::ListJobsRequest {

@@ -1,10 +1,10 @@
-//! `omega top`: what a cell does, looked at once a second.
+//! `omega top`: the activity of a cell, updated once a second.
 //!
 //! ```text
-//!   look.rs: every replica's counters ──▶ shape.rs: two looks make rates ──▶ screen.rs: text ──▶ terminal.rs
+//!   look.rs: counters of all replicas ──▶ shape.rs: rates of two samples ──▶ screen.rs: text ──▶ terminal.rs
 //! ```
 //!
-//! A replica counts what came through it, so all replicas are asked, and what they say is added up.
+//! Each replica counts its own traffic, so the counters of all replicas are summed.
 
 mod look;
 mod reasons;
@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use terminal::{Event, Terminal};
 
-/// Refresh interval, and the time over which one reading makes rates.
+/// Refresh interval; rates are means over it.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The cell, and whether to repeat.
@@ -82,7 +82,7 @@ fn live(args: &TopArgs) -> Result<(), AskError> {
                     page = screen::text(&after.kinds, &shape);
                     before = after;
                 }
-                // The page stays: what was seen last is better than nothing.
+                // The page stays, because old figures are better than none.
                 Err(error) => page = screen::with_trouble(&page, &error.to_string()),
             },
         }

@@ -22,7 +22,7 @@ type Known = BTreeMap<String, (Instant, Option<String>)>;
 /// The explainer, and its last output.
 #[derive(Debug)]
 pub(super) struct Reasons {
-    /// The lock is taken for a look-up.
+    /// Locked for one look-up.
     known: Arc<Mutex<Known>>,
     to: SyncSender<String>,
 }
@@ -54,7 +54,7 @@ impl Reasons {
             let told = known.get(&job.job);
             job.why = told.and_then(|(_, why)| why.clone());
             if !is_asked && told.is_none_or(|(since, _)| since.elapsed() > FRESH) {
-                // It fails while another one is being explained; then this one's turn comes later.
+                // It fails while another job is being explained; then this job is tried later.
                 is_asked = self.to.try_send(job.job.clone()).is_ok();
             }
         }

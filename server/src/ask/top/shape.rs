@@ -20,7 +20,7 @@ pub(super) struct TopShape {
     pub(super) schedulers: Vec<SchedulerShape>,
     pub(super) waiting: Vec<WaitingShape>,
     pub(super) replicas: Vec<ReplicaShape>,
-    /// Addresses of replicas that did not answer, whose traffic is not counted.
+    /// Addresses of replicas that did not answer. Their traffic is not counted.
     pub(super) silent: Vec<String>,
 }
 
@@ -72,12 +72,12 @@ pub(super) struct ReplicaShape {
     pub(super) replica: u64,
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// `null`: no replica that answered knows.
+    /// `null`: unknown to all answering replicas.
     pub(super) lag_entries: Option<u64>,
 }
 
 impl TopShape {
-    /// Event between two looks, and how it was at the second one.
+    /// Differences between two samples, and the state at the second.
     pub(super) fn between(before: &Look, after: &Look) -> TopShape {
         let newest = after.statistics.values().max_by_key(|one| one.version);
         let newest = newest.cloned().unwrap_or_default();
@@ -135,7 +135,8 @@ fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     passed.max().unwrap_or(0)
 }
 
-/// Each scheduler: what all replicas counted of it, and what waits for it by the one that knows most.
+/// Each scheduler: the sum of all replicas' counters, and its pending tasks by the replica that
+/// knows most of them.
 fn schedulers(
     before: &Look,
     after: &Look,
@@ -184,7 +185,7 @@ fn schedulers(
     all.into_iter().map(finish).collect()
 }
 
-/// The oldest replica knows waiting times best.
+/// The replica that runs longest has the most accurate waiting times.
 fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
     let all = after.statistics.values().flat_map(|one| &one.schedulers);
     let waits = all.filter(|one| one.name == name).map(|one| one.oldest_wait_ms);
@@ -193,7 +194,7 @@ fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
 
 fn replicas(after: &Look) -> Vec<ReplicaShape> {
     let Some(members) = &after.told.members else { return Vec::new() };
-    // The leader's list is the long one; others know of themselves.
+    // The leader's list has all members; others know only part of them.
     let mut known: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     for one in after.statistics.values() {
         for progress in &one.progress {

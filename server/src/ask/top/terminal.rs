@@ -1,4 +1,4 @@
-//! The terminal of `omega top`: a page of its own, unbuffered keys, and the former state at the
+//! The terminal of `omega top`: the alternate screen, unbuffered keys, and the former state at the
 //! end.
 
 use crate::signals::Signals;
@@ -37,7 +37,7 @@ impl Terminal {
     pub(super) fn take() -> io::Result<Terminal> {
         let before = tcgetattr(io::stdin())?;
         let mut ours = before.clone();
-        // Ctrl-C comes as a key, so that the terminal is given back before the end.
+        // Ctrl-C is read as a key, so that the terminal is restored before the end.
         ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         let (to, events) = mpsc::channel();
         let signals = to.clone();
@@ -103,7 +103,7 @@ fn keys(to: &Sender<Event>) {
             return;
         }
     }
-    // Whoever waits may have gone.
+    // The receiver may be gone.
     let _ = to.send(Event::End);
 }
 
@@ -113,7 +113,7 @@ fn signal(to: &Sender<Event>) {
     runtime.block_on(async {
         if let Ok(mut signals) = Signals::listen() {
             signals.end().await;
-            // Whoever waits may have gone.
+            // The receiver may be gone.
             let _ = to.send(Event::End);
         }
     });

@@ -1,4 +1,4 @@
-//! Files of RocksDB that it would read for ever, found before it does.
+//! Detection of damaged RocksDB files on which RocksDB would loop forever.
 //!
 //! ```text
 //!      4       2       1
@@ -7,16 +7,16 @@
 //! └───────┴────────┴──────┴─────────┘        blocks of 32 KiB
 //! ```
 //!
-//! RocksDB 11.8 takes a record of a kind that only a file that is used twice can have, in one that is
-//! not, for a bad one, does not step over it, and reads it again, without end. No file of ours is used
-//! twice (see the options in `open.rs`), so such a kind is damage: one bit is enough.
+//! Some record kinds occur only in recycled files. RocksDB 11.8 treats such a record in any other file as bad, does not
+//! advance past it, and reads it again forever. This log recycles no files (see the options in `open.rs`), so such a
+//! kind is damage, and one flipped bit can cause it.
 
 use std::io;
 use std::path::Path;
 
 const BLOCK: usize = 32 << 10;
 
-/// Checks the kinds of all records. Returns the name of such a file, if any.
+/// Checks the kinds of all records. Returns the name of a damaged file, if any.
 pub(super) fn find(folder: &Path) -> io::Result<Option<String>> {
     for file in std::fs::read_dir(folder)? {
         let file = file?;
@@ -29,13 +29,13 @@ pub(super) fn find(folder: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// It follows the lengths and leaves the checksums to RocksDB: from a record that is damaged
-/// otherwise, RocksDB goes on with the next block, and so do we, at the latest.
+/// Follows the lengths and leaves checksums to RocksDB: after any other damage RocksDB continues with the next block,
+/// and so does this function.
 fn is_endless(bytes: &[u8]) -> bool {
     bytes.chunks(BLOCK).any(|block| {
         let mut rest = block;
         while let Some(([_, _, _, _, low, high, kind], content)) = rest.split_first_chunk() {
-            // Parts of a record, timestamps, and the file before, in a file that is used twice.
+            // Kinds of recycled files: parts of a record, timestamps, and the previous file.
             if matches!(kind, 5..=8 | 11 | 131) {
                 return true;
             }

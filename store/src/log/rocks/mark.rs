@@ -1,14 +1,13 @@
-//! `SYNCED`: how many batches of a log in RocksDB were synced; see the head of `mod.rs`.
+//! The file `SYNCED`: the number of synced batches of a log in RocksDB; see the head of `mod.rs`.
 //!
 //! ```text
 //!      8        4
 //! ┌────────┬───────┐
-//! │ number │ crc32 │    written in place: so few bytes are there as a whole, or as they were
+//! │ number │ crc32 │    written in place: so few bytes are written completely or not at all
 //! └────────┴───────┘
 //! ```
 //!
-//! It never says more than is true. If it is missing or damaged, it says nothing: the log itself may
-//! be whole.
+//! The number is never too high. A missing or damaged file proves nothing: the log itself may be intact.
 
 use crate::disk::{Disk, DiskFile, RealDisk};
 use std::io;
@@ -24,7 +23,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Opens it to be written, and makes it if there is none.
+    /// Opens the file for writing, and creates it if there is none.
     pub(super) fn open(folder: &Path) -> io::Result<Mark> {
         let path = path(folder);
         let file = match RealDisk.open(&path) {

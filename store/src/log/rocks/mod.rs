@@ -1,34 +1,32 @@
-//! The log in RocksDB, for those who want all that a replica keeps in one well-known store.
+//! The log in RocksDB, for operators who prefer one well-known store.
 //!
 //! ```text
 //!   "e" + index, big-endian ── checksum · checksum of the entry before · kind · term · data
-//!   "s" ── state: which batch, base, last entry, hard state; in every batch
+//!   "s" ── state: batch number, base, last entry, hard state; in every batch
 //!   "o" ── owner
 //!
-//!   SYNCED, a file of ours beside RocksDB's: the last batch that was synced
+//!   SYNCED, a file of this module beside RocksDB's: the number of the last synced batch
 //! ```
 //!
-//! A batch is one write to RocksDB's own log (the WAL), with all that it replaces and the state after
-//! it, so it is there as a whole or not at all; [`LogEngine::sync`] syncs the WAL.
+//! A batch is one write to RocksDB's write-ahead log (WAL), with all that it replaces and the state after it, so it is
+//! atomic; [`LogEngine::sync`] syncs the WAL.
 //!
-//! RocksDB's defaults are not fit for this: its usual way to recover drops synced writes behind a
-//! damaged one without a word, and a voter with a shorter log breaks Raft's promise. Here the tail
-//! alone may be torn, and all checks are on. That is not enough: where the length of a record is
-//! damaged in the last 32 KiB of a file, of the WAL as of the list of files (the MANIFEST), RocksDB
-//! takes all from there on for a torn tail. So we look ourselves, before RocksDB may change anything:
+//! RocksDB's defaults do not suffice: its usual recovery silently drops synced writes behind a damaged one, and a voter
+//! with a shorter log breaks Raft. Here only the tail may be torn, and all checks are on. That is still not enough: if
+//! the length of a record is damaged in the last 32 KiB of the WAL or of the list of files (the MANIFEST), RocksDB
+//! treats everything from there on as a torn tail. So this module checks before RocksDB may change anything:
 //!
-//! - the state says how many batches there were, and `SYNCED` how many must be there: a log whose
-//!   end was lost is refused. `SYNCED` is written after each sync and not synced itself: at worst it
-//!   says too little, and then RocksDB's word is all there is.
-//! - no file is one that RocksDB would read for ever: see `endless.rs`.
-//! - every entry from the base to the last one is read and checked, and holds the checksum of the
-//!   one before it: nothing in the midst can be missing, or be what another leader replaced.
+//! - The state has the number of batches, and `SYNCED` the number that must be there: a log that lost its end is
+//!   rejected. `SYNCED` is written after each sync and not synced itself, so at worst its number is too low, and then
+//!   RocksDB's recovery decides alone.
+//! - No file is one that RocksDB would read forever: see `endless.rs`.
+//! - Every entry from the base to the last one is read and checked, and has the checksum of the one before it, so no
+//!   entry in between can be missing or outdated.
 //!
-//! RocksDB begins a new WAL when a table in memory is full, and syncs the old one later: a loss of
-//! power could keep the new one and tear the old one. So we have the table written, right after a
-//! sync, before RocksDB would.
+//! RocksDB starts a new WAL when a table in memory is full, and syncs the old one later: a loss of power could keep the
+//! new one and tear the old one. So this module has the table written right after a sync, before RocksDB would.
 //!
-//! It writes data twice, at least, and takes longer for it: see ARCHITECTURE.md.
+//! RocksDB writes data at least twice, and takes longer for it: see BENCHMARKS.md.
 
 mod endless;
 mod mark;
@@ -46,8 +44,8 @@ use rocksdb::{DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes after which a table in memory is written: so many that most entries are forgotten before
-/// they are written a second time, few enough for a replica among other processes.
+/// Bytes after which a table in memory is written: so many that most entries are compacted before they are written a
+/// second time, but little enough for the memory of a replica.
 const TABLE_BYTES: u64 = 32 << 20;
 
 /// A log in RocksDB.
@@ -56,7 +54,7 @@ pub struct RocksLog {
     path: PathBuf,
     state: State,
     access: Access,
-    /// The record of synced batches; `None` if the log is only read.
+    /// The record of synced batches; `None` if the log is read-only.
     mark: Option<Mark>,
     written: u64,
     /// Bytes in the table in memory.
@@ -70,18 +68,18 @@ impl std::fmt::Debug for RocksLog {
     }
 }
 
-/// Operations on it.
+/// Permitted operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     All,
     /// The log is only read.
     ReadOnly,
-    /// A write failed: nobody knows what the files hold.
+    /// A write failed, so the content of the files is unknown.
     Failed,
 }
 
 impl RocksLog {
-    /// Makes an empty log in a folder that has none. What an interrupted creation left is finished.
+    /// Creates an empty log in a folder without one. An interrupted creation is completed.
     ///
     /// # Errors
     /// If there is a log, or the disk fails.
@@ -90,17 +88,17 @@ impl RocksLog {
         Ok(RocksLog::new(db, folder, State::default(), Some(mark)))
     }
 
-    /// Opens a log: reads and checks all of it before anything is changed.
+    /// Opens a log, after reading and checking all of it.
     ///
     /// # Errors
-    /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.
+    /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
         let (db, state, mark) = open::open(folder, owner)?;
         Ok(RocksLog::new(db, folder, state, Some(mark)))
     }
 
-    /// Opens a log for reading: no file is changed, and writes are rejected. The caller ensures
-    /// that no process has the log open, as [`crate::directory`] does.
+    /// Opens a log read-only: no file is changed, and writes are rejected. The caller ensures that no process has the
+    /// log open, as [`crate::directory`] does.
     ///
     /// # Errors
     /// As [`RocksLog::open`].
@@ -126,7 +124,7 @@ impl RocksLog {
         WriteError::Unknown { path: self.path.clone(), source }
     }
 
-    /// Writes a batch, and the state after it.
+    /// Writes a batch with the state after it.
     fn write(&mut self, mut batch: WriteBatch, state: State) -> Result<(), WriteError> {
         let state = State { number: self.state.number + 1, ..state };
         batch.put(STATE, state.to_bytes());
@@ -138,7 +136,7 @@ impl RocksLog {
         Ok(())
     }
 
-    /// State of an entry in the log, or of the base.
+    /// Term and checksum of an entry in the log, or of the base.
     fn known(&self, index: LogIndex) -> io::Result<Known> {
         for known in [self.state.base, self.state.last] {
             if known.position.index == index {
@@ -263,13 +261,13 @@ impl LogEngine for RocksLog {
         files.flatten().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
     }
 
-    /// Without what RocksDB writes again in the background.
+    /// Excludes RocksDB's background writes.
     fn bytes_written(&self) -> u64 {
         self.written
     }
 }
 
-/// The position of the entry in RocksDB's files is unknown.
+/// An error for a damaged entry, whose place in RocksDB's files is unknown.
 fn corrupt(path: &Path, index: LogIndex) -> ReadError {
     ReadError::Corrupt { path: path.to_owned(), offset: 0, index }
 }

@@ -11,9 +11,8 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// Options of RocksDB. By default it writes its WAL with each batch and reuses no file of it;
-/// manual flushes would keep batches in memory, and old content after the end of a reused file
-/// could not be distinguished from damage.
+/// Options of RocksDB. By default it writes its WAL with each batch and recycles no WAL files; manual flushes would
+/// keep batches in memory, and old content at the end of a recycled file could not be distinguished from damage.
 fn options() -> Options {
     let mut options = Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
@@ -21,7 +20,7 @@ fn options() -> Options {
     options.set_track_and_verify_wals_in_manifest(true);
     options.set_manual_wal_flush(false);
     options.set_compression_type(DBCompressionType::None);
-    // So that it is us who have tables written; see the head of `mod.rs`.
+    // Large, so that only this module has tables written; see the head of `mod.rs`.
     options.set_write_buffer_size(4 * TABLE_BYTES as usize);
     options.set_max_write_buffer_number(3);
     options.set_max_background_jobs(2);
@@ -86,14 +85,14 @@ pub(super) fn look(folder: &Path, owner: LogOwner) -> Result<(DB, State), OpenEr
     Ok((db, state))
 }
 
-/// Opens a log that was checked.
+/// Opens a checked log.
 pub(super) fn open(folder: &Path, owner: LogOwner) -> Result<(DB, State, Mark), OpenError> {
     let (looked_at, state) = look(folder, owner)?;
     drop(looked_at);
     let failed = |error| open_error(folder, &error);
     let db = DB::open(&options(), folder).map_err(failed)?;
-    // What the last process wrote and did not sync is here now: nobody may act on it before it is
-    // safe, and RocksDB does not say that it is. A table that is written is synced.
+    // Writes of the last process may be here unsynced, and RocksDB does not sync them. Writing the table does, before
+    // anything depends on them.
     db.flush().map_err(failed)?;
     let found = db.get(STATE).map_err(failed)?;
     if found.and_then(|bytes| State::read(&bytes)) != Some(state) {
@@ -143,7 +142,7 @@ fn open_error(folder: &Path, error: &rocksdb::Error) -> OpenError {
     }
     let detail = error.to_string();
     match error.kind() {
-        // That a file is gone is no fault of the disk.
+        // A missing file is not a disk error.
         ErrorKind::IOError if !detail.starts_with("IO error: No such file") => {
             OpenError::Io { path, source: io::Error::other(detail) }
         }
@@ -151,7 +150,7 @@ fn open_error(folder: &Path, error: &rocksdb::Error) -> OpenError {
     }
 }
 
-/// Whether it is open already, here or in another process.
+/// Whether it is open already, in this or another process.
 fn is_lock(error: &rocksdb::Error) -> bool {
     let text = error.to_string();
     ["IO error: While lock file", "IO error: lock hold by"]

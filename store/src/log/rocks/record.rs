@@ -1,5 +1,4 @@
-//! Contents of a log in RocksDB, as bytes. RocksDB has checksums over all of it; those here are there
-//! to find what is missing or out of date.
+//! Encoding of a log in RocksDB. RocksDB has checksums of its own; those here detect missing and outdated entries.
 
 use super::super::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use super::LogOwner;
@@ -17,14 +16,14 @@ const HEAD: usize = 17;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) position: Position,
-    /// Of the entry; 0 where a log begins.
+    /// Checksum of the entry; 0 at the beginning of a log.
     pub(super) checksum: u32,
 }
 
-/// All that is in a log but the entries themselves.
+/// Everything in a log except its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// Number of batches there were.
+    /// Number of batches written so far.
     pub(super) number: u64,
     pub(super) base: Known,
     pub(super) last: Known,
@@ -38,14 +37,14 @@ pub(super) struct Checks {
     pub(super) before: u32,
 }
 
-/// The key of an entry: ascending keys are ascending indices.
+/// The key of an entry; keys are in the order of indices.
 pub(super) fn key(index: LogIndex) -> [u8; 9] {
     let mut key = [ENTRY; 9];
     key[1..].copy_from_slice(&index.0.to_be_bytes());
     key
 }
 
-/// Encodes the value of an entry after one with a given checksum, and returns its own checksum.
+/// Encodes an entry that follows one with checksum `before`, and returns its own checksum.
 pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     out.clear();
     out.extend([0; 4]);
@@ -61,7 +60,7 @@ pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     own
 }
 
-/// Reads an entry, which must be that of an index.
+/// Decodes the entry with an index.
 pub(super) fn read_entry(found: &[u8], value: &[u8], index: LogIndex) -> Option<(Entry, Checks)> {
     let (head, data) = value.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u32::from_le_bytes(*head[at..].first_chunk()?));

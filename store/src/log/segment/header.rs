@@ -7,9 +7,9 @@
 //! └───────┴────────┴──────┴─────────┴──────────┴────────┴───────┴─────────┘
 //! ```
 //!
-//! Integers are little-endian. The header has a block of the disk for itself, so that no later write
-//! touches it. Its checksum is the *salt*: the checksum of every record begins with it, so that a
-//! record of another log, or of the segment that this file was before, is no record of this one.
+//! Integers are little-endian. The header fills a block of the disk, so that no later write touches it. Its checksum is
+//! the *salt* of every record's checksum, so that records of another log, or of the segment that this file was before
+//! its reuse, are never accepted.
 
 use super::record::HIGHEST;
 use crate::log::ReplicaId;
@@ -22,7 +22,7 @@ const MAGIC: [u8; 8] = *b"OMEGALOG";
 /// The version of the layout of segments and records.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of a header: a block of the disk, which is the most that one bad block takes with it.
+/// Bytes of a header: a disk block, the most that one bad block destroys.
 pub(super) const BYTES: usize = 4096;
 
 /// Used bytes of a header.
@@ -35,7 +35,7 @@ pub(super) struct Header {
     pub(super) replica: ReplicaId,
     /// Sequence number of the segment. No two segments of a log ever share one.
     pub(super) sequence: u64,
-    /// Number of bytes the file has.
+    /// Length of the file in bytes.
     pub(super) length: u64,
 }
 

@@ -1,17 +1,17 @@
-//! The positions of entries: sixteen bytes for each in memory. Terms and segments change seldom, so
-//! they are lists of the changes.
+//! The index of entries: sixteen bytes per entry in memory. Terms and segments rarely change, so only their changes are
+//! stored.
 
 use super::record::Slot;
 use crate::log::{LogIndex, Position, Term};
 use std::collections::VecDeque;
 
-/// Values that hold from an index to that of the next value.
+/// Values by the index from which each holds, until the next one.
 type Run<T> = VecDeque<(LogIndex, T)>;
 
 /// The entries of a log, by index.
 ///
-/// Invariant: `slots` are the entries from the one after `before` on, without a gap; each run
-/// begins at or below the first of them, if there is one.
+/// Invariant: `slots` are the entries after `before`, without a gap; each run begins at or below the first of them, if
+/// there is one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     before: Position,
@@ -21,7 +21,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An empty index; the next entry comes after this position.
+    /// An empty index, whose next entry follows this position.
     pub(super) fn after(before: Position) -> Index {
         Index { before, ..Index::default() }
     }
@@ -50,13 +50,13 @@ impl Index {
         Some((at(&self.segments, index)?, self.slot(index)?))
     }
 
-    /// The segment of the first entry after this index, which is not below the one before the first.
+    /// The segment of the first entry after this index, which is at least `before`.
     pub(super) fn segment_after(&self, index: LogIndex) -> Option<u64> {
         self.find(index.next()).map(|(segment, _)| segment)
     }
 
-    /// Adds an entry at its index; those that were there and after it are gone. An index below the
-    /// first makes it the first.
+    /// Adds an entry at its index, removing the one there and all later ones. An index below the first makes it the
+    /// first.
     pub(super) fn put(&mut self, position: Position, segment: u64, slot: Slot) {
         let index = position.index;
         if index <= self.before.index {
@@ -78,7 +78,7 @@ impl Index {
         extend(&mut self.segments, index, segment);
     }
 
-    /// Forgets all up to a position at or after the one before the first.
+    /// Drops all entries up to a position at or after `before`.
     pub(super) fn forget(&mut self, base: Position) {
         let count = base.index.0.saturating_sub(self.before.index.0);
         if count >= self.slots.len() as u64 {

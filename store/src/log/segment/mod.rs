@@ -1,46 +1,44 @@
-//! The log in files of our own: segments that have their room before they are written to.
+//! The log in segment files, whose space is allocated in advance.
 //!
 //! ```text
-//!   needed no more     sealed                  current                          spare
+//!   obsolete           sealed                  current                          spare
 //!  ┌──┬──┬──┬──┬──┐  ┌──┬───┬──┬──┬──┬────┐  ┌──┬───┬──┬──┬──┬─ ─ ─ ─ ─ ─┐  ┌──┬─ ─ ─ ─ ─ ─ ─┐
 //!  │h │  │  │  │  │  │h │ c │41│42│43│seal│  │h │ c │46│47│m │           │  │h │             │
 //!  └──┴──┴──┴──┴──┘  └──┴───┴──┴──┴──┴────┘  └──┴───┴──┴──┴──┴─ ─ ─ ─ ─ ─┘  └──┴─ ─ ─ ─ ─ ─ ─┘
-//!    h: header, a block of its own     c: checkpoint, all that came before     m: marker
+//!    h: header, a block of its own     c: checkpoint of all segments before     m: marker
 //! ```
 //!
-//! One write is one *record* (`record.rs`): a batch, a new base, a restart. Records are numbered
-//! without a gap through all segments, and each says up to which number everything was known to be
-//! safe when it was written. A new segment is written to when the one before it is sealed and
-//! synced. After each sync a *marker* is written where the next record will be, and not waited for.
+//! One write is one *record* (`record.rs`): a batch, a new base, or a restart. Records are numbered without a gap
+//! through all segments, and each contains the number of the last record known to be synced when it was written. A new
+//! segment is used once the one before it is sealed and synced. After each sync a *marker* is written at the place of
+//! the next record, and not waited for.
 //!
-//! # What is found at opening
+//! # Opening
 //!
-//! Let `k` be the first record that is not whole. Either it was never safe, and nobody was told
-//! that it is: its remains are a torn tail. Or it was safe and was damaged since: the log must not
-//! go on without it. It was safe, if
+//! Let `k` be the first record that is not intact. Either it was never synced, and so never acknowledged: its remains
+//! are a torn tail. Or it was synced and damaged since: then the log must not be used without it. It was synced if
 //!
-//! - a whole record or marker anywhere behind it says so, or has a number that is not above `k`
-//!   (nothing but the hand of somebody puts it there); or
-//! - it is in a segment before the last one that was written to, because that was synced before.
+//! - an intact record or marker behind it contains a synced number of at least `k`, or has itself a number of at most
+//!   `k` (which only manual changes of the file cause); or
+//! - it is in a segment before the last used one, because that was synced before.
 //!
-//! Otherwise it is cut: what of it could ever be taken for a record is overwritten with zeros, and
-//! synced before anything is acted upon. What lies before `k` is written again where it was not
-//! known to be safe, and synced: after a sync that failed in an earlier process, the system may
-//! take for clean what the disk never got.
+//! Otherwise the tail is truncated: everything in it that could be taken for a record is overwritten with zeros and
+//! synced before the log is used. Records before `k` that were not known to be synced are written again and synced:
+//! after a failed sync of an earlier process, the operating system may consider pages clean that never reached the
+//! disk.
 //!
-//! *What is in doubt*: the very last records, if they are damaged and there is nothing behind them that
-//! knows them to be safe, because the power went before the system wrote the marker, or one fault took
-//! both. They may have been torn or damaged. Every sync covers a second copy of what it promises, in the
-//! block of the header (`promise.rs`): [`LogEngine::doubt`] tells what the log may have lost, and the
-//! replica does not vote against it. The copy is kept up to date until the log holds as much again.
+//! *Doubt*: the very last records may be damaged with nothing behind them that proves a sync, because the power failed
+//! before the marker was written, or one fault damaged both. They may have been torn or damaged later. So every sync
+//! includes a second copy of its promise, in the block of the header (`promise.rs`). [`LogEngine::doubt`] returns the
+//! promise that the log may have lost, and the replica does not vote against it. The copy is kept until the log reaches
+//! as far again.
 //!
-//! Headers, missing segments, and files that became shorter are always found.
+//! Damaged headers, missing segments, and shortened files are always detected.
 //!
 //! # Full disks
 //!
-//! Only a new segment needs room. If there is none, nothing was written. The end of each segment is
-//! kept for compactions and restarts, so that a full log can be made shorter; the segments that
-//! this frees are the room for the next ones.
+//! Only a new segment needs space; without space nothing is written. The end of each segment is reserved for
+//! compactions and restarts, so that a full log can be shortened; the segments freed by that are reused next.
 
 mod header;
 mod index;
@@ -69,27 +67,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes at the end of a segment that no batch may take: a seal, a marker, and a dozen new bases.
+/// Bytes at the end of a segment that no batch may use: for a seal, a marker, and a dozen new bases.
 const RESERVE: u64 = 1024;
 
 /// Largest size of a new base or a restart, with a checkpoint before it.
 const SMALL: u64 = 256;
 
-/// Bytes of memory that are kept between appends: a batch of four thousand small entries.
+/// Capacity of a buffer that is kept between appends: a batch of four thousand small entries.
 const BUFFER: usize = 2 << 20;
 
-/// Layout of a log's files. A log can be opened with other options than those it was created with.
+/// Layout of a log's files. A log can be opened with options other than those of its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
-    /// Time for which segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.
+    /// Size of a segment, from 8 KiB to 1 GiB. A larger batch gets a segment of its own.
     pub segment_bytes: u64,
     /// Number of free segments kept for reuse.
     pub reused_max: usize,
 }
 
 impl Default for SegmentOptions {
-    /// 16 MiB: a replica seldom waits for a new segment, and one that is empty takes little. Four
-    /// of them to use again are what is written while a snapshot is taken.
+    /// 16 MiB: large enough that a replica seldom waits for a new segment, small enough for an idle one. Four free
+    /// segments hold what is written while a snapshot is taken.
     fn default() -> SegmentOptions {
         SegmentOptions { segment_bytes: 16 << 20, reused_max: 4 }
     }
@@ -106,9 +104,8 @@ pub struct LogOwner {
 
 /// A log in segment files.
 ///
-/// Invariant: while `trust` is `Sound`, `segments` are the needed ones without a gap, the last of
-/// them is written to at `end`, and they hold the records up to `next - 1`; `spares` follow them in
-/// order, and hold none.
+/// Invariant: while `trust` is `Sound`, `segments` are the needed ones without a gap, the last of them is written at
+/// `end`, and they hold the records up to `next - 1`; `spares` follow them in order and are empty.
 #[derive(Debug)]
 pub struct SegmentLog {
     disk: Arc<dyn Disk>,
@@ -117,24 +114,24 @@ pub struct SegmentLog {
     options: SegmentOptions,
     segments: VecDeque<Segment>,
     spares: VecDeque<Segment>,
-    /// Needed no more, to be used again.
+    /// Obsolete segments, kept for reuse.
     free: Vec<Segment>,
     unfinished: Option<Unfinished>,
     end: u64,
     next: u64,
     synced: u64,
-    /// The first segment that is needed when all that was written is safe.
+    /// The first segment that is needed once all writes are synced.
     first_segment: u64,
     index: Index,
     hard_state: HardState,
     trust: Trust,
     torn: Option<(PathBuf, u64)>,
-    /// State that may have been acknowledged and is missing.
+    /// The promise that may have been made and that the log does not keep.
     doubt: Option<Promise>,
-    /// Number of promises that were written.
+    /// Number of promises written so far.
     promises: u64,
     written: u64,
-    /// Kept between appends for its memory.
+    /// Reused between appends.
     buffer: Vec<u8>,
 }
 
@@ -145,7 +142,7 @@ struct Data {
     in_buffer: usize,
 }
 
-/// Whether it is known what the files hold.
+/// Whether the content of the files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Sound,
@@ -153,8 +150,7 @@ enum Trust {
 }
 
 impl SegmentLog {
-    /// Makes an empty log in a folder that has none. When this returns, it survives a loss of power
-    /// as far as the folder does.
+    /// Creates an empty log in a folder without one. It is durable on return, if the folder is.
     ///
     /// # Errors
     /// If there is a log, or the disk is full or fails.
@@ -191,7 +187,7 @@ impl SegmentLog {
             let stamp = Stamp { salt, number: 1, synced: 0 };
             record::write(&mut out, stamp, Written::Checkpoint(checkpoint));
             end += out.len() as u64;
-            // It has its name when it is synced: who sees the name may know the record to be safe.
+            // The segment is synced before it is named, so that a named one proves that its record is durable.
             record::write(&mut out, Stamp { salt, number: 2, synced: 1 }, Written::Marker);
             out
         };
@@ -220,11 +216,10 @@ impl SegmentLog {
         })
     }
 
-    /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable
-    /// when this returns.
+    /// Opens a log: reads and checks all of it, and truncates a torn tail. Its content is durable on return.
     ///
     /// # Errors
-    /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.
+    /// If there is none, it belongs to another replica, is in use or is damaged, or the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -282,8 +277,7 @@ impl SegmentLog {
         if self.trust == Trust::Unknown { Err(WriteError::Refused) } else { Ok(()) }
     }
 
-    /// Writes a record, after a checkpoint where the segment is new. The answer is where the data of
-    /// a batch are.
+    /// Writes a record, preceded by a checkpoint in a new segment. Returns the position of a batch's data.
     fn write(&mut self, content: Written<'_>) -> Result<Data, WriteError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -326,8 +320,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// A segment to follow the current one at once. Where there were spares, they were too short,
-    /// and it takes the name of the first of them; the others are used in their turn.
+    /// Creates a segment to follow the current one at once. Existing spares are too short; it takes the name of the
+    /// first of them, and they follow it.
     fn new_spare(&mut self, length: u64) -> Result<Segment, WriteError> {
         let sequence = self.current().header.sequence + 1;
         if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
@@ -375,8 +369,7 @@ impl SegmentLog {
         }
     }
 
-    /// Does a part of what the next segment needs, if it is behind `due`: how many of its bytes
-    /// there are to be.
+    /// Extends the next segment by one step if it has fewer than `due` bytes.
     fn step(&mut self, due: u64) -> Result<(), WriteError> {
         if !self.spares.is_empty() {
             return Ok(());
@@ -412,11 +405,10 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// A step if the next segment is behind the present one. That there is no room yet is nobody's
-    /// trouble before it is needed.
+    /// Extends the next segment if it lags behind the current one. A full disk is ignored until the space is needed.
     fn keep_pace(&mut self) -> Result<(), WriteError> {
         let (end, length) = (self.end, self.current().header.length);
-        // A quarter ahead, so that it is whole before the last batch comes.
+        // A quarter ahead, so that it is complete before the last batch.
         let due = self.options.segment_bytes * end / length * 5 / 4;
         match self.step(due) {
             Err(WriteError::Full { .. }) => Ok(()),
@@ -437,8 +429,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Writes a marker by which the next opening knows that everything before it was synced. The
-    /// marker itself is not synced.
+    /// Writes a marker that proves at the next opening that everything before it was synced. The marker itself is not
+    /// synced.
     fn mark(&mut self) -> Result<(), WriteError> {
         if self.end + record::HEAD as u64 > self.current().header.length {
             return Ok(());
@@ -452,8 +444,8 @@ impl SegmentLog {
         self.on_current(|file| file.write_at(end, &marker))
     }
 
-    /// Removes unneeded segments, or keeps them for reuse. A file whose removal fails is removed at
-    /// the next opening.
+    /// Deletes obsolete segments, or keeps them for reuse. A file that cannot be deleted is deleted at the next
+    /// opening.
     fn free_segments(&mut self) {
         while self.segments.front().is_some_and(|s| s.header.sequence < self.first_segment) {
             failpoint!("log-free");
@@ -495,7 +487,7 @@ impl LogEngine for SegmentLog {
         }
         self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
         self.settle_doubt();
-        // A batch that was unusually large does not keep its memory.
+        // Frees the memory of an unusually large batch.
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER);
         self.keep_pace()
@@ -551,7 +543,7 @@ impl LogEngine for SegmentLog {
         self.index = Index::after(base);
         self.hard_state = hard_state;
         self.first_segment = first_segment;
-        // Entries that the snapshot holds, or that another leader replaced before it, are not missing.
+        // Entries in the snapshot, or replaced by another leader before it, are not missing.
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.last.index <= base.index) {
             doubt.last = base;
         }

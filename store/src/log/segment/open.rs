@@ -1,7 +1,7 @@
-//! Contents of the files of a log when it is opened. The rules are in the head of `mod.rs`.
+//! Opening a log: the files are read and checked by the rules in the head of `mod.rs`.
 //!
-//! The last segment that was written to is read first, because its last word on which segments are
-//! needed is what counts: others may be left over, or come back after a crash.
+//! The last used segment is read first, because its newest record determines which segments are needed: others may be
+//! left over, or reappear after a crash.
 
 use super::header::{self, Header, HeaderError};
 use super::index::Index;
@@ -23,7 +23,7 @@ struct Replay {
     base: Position,
     hard_state: HardState,
     first_segment: u64,
-    /// The record that is next; 0 before the first.
+    /// Number of the next record; 0 before the first.
     number: u64,
     /// Number of the last record known to be synced.
     synced: u64,
@@ -33,7 +33,7 @@ struct Replay {
 /// End of a segment's records.
 struct End {
     offset: usize,
-    /// Reason for which there is no record, or `None` at a marker.
+    /// Reason why no record follows; `None` at a marker.
     damage: Option<Damage>,
     /// Offset of the first record that was not known to be synced.
     unsafe_from: usize,
@@ -94,7 +94,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The first checkpoint gives the start; the others must agree with the records before them.
+    /// Applies a checkpoint. The first one gives the start; the others must agree with the records before them.
     fn start(&mut self, checkpoint: &Checkpoint) -> Result<(), Damage> {
         if self.number == 0 {
             *self = Replay {
@@ -146,7 +146,7 @@ pub(super) fn open(
     }
     let salt = opening.segment(last)?.salt;
     let again = walk(&mut replay, &bytes, salt, last);
-    // What the last segment says of itself, it must say after the others, too.
+    // The last segment must give the same result after the others as alone.
     if again.offset != end.offset || replay.base.index < replay.index.before().index {
         return Err(opening.corrupt(last, &replay, again.offset, again.damage));
     }
@@ -160,7 +160,7 @@ pub(super) fn open(
 }
 
 impl Opening {
-    /// A segment with a good header.
+    /// A segment with a valid header.
     fn segment(&mut self, sequence: u64) -> Result<&mut Segment, OpenError> {
         if !self.segments.contains_key(&sequence) {
             let segment = self.opened(sequence)?;
@@ -196,7 +196,7 @@ impl Opening {
         Ok(Segment { file, path, header, salt })
     }
 
-    /// All bytes of a segment. Its length is that of the file, so no claim reserves memory.
+    /// All bytes of a segment. Memory is reserved by the file's length, not by a claim in it.
     fn bytes(&mut self, sequence: u64) -> Result<Vec<u8>, OpenError> {
         let segment = self.segment(sequence)?;
         let mut bytes = vec![0; segment.header.length as usize];
@@ -208,7 +208,7 @@ impl Opening {
         Ok(bytes)
     }
 
-    /// The last segment whose first record is whole. Those behind it are spares, or damaged.
+    /// The last segment whose first record is intact. Later ones are spares, or damaged.
     fn last_used(&mut self, sequences: &[u64], highest: u64) -> Result<u64, OpenError> {
         for (expected, sequence) in (0..=highest).rev().zip(sequences.iter().rev()) {
             if expected != *sequence {
@@ -225,24 +225,23 @@ impl Opening {
                 return Ok(*sequence);
             }
         }
-        // The first segment of a log has a whole record before it has its name.
+        // The first segment of a log has an intact record before it is named.
         Err(OpenError::BadSegment(room::path_of(&self.folder, highest)))
     }
 
-    /// Error for a missing segment: either its own first record was damaged, or the file is
-    /// missing.
+    /// The error for a missing segment: either its first record is damaged, or the file is missing.
     fn missing(&mut self, sequence: u64) -> Result<OpenError, OpenError> {
         let bytes = self.bytes(sequence + 1)?;
         let salt = self.segment(sequence + 1)?.salt;
         let damage = record::read(&bytes, header::BYTES, salt).err();
-        // Whatever is whole there was written after a first record that was whole.
+        // An intact record there was written after an intact first record.
         Ok(match behind(&bytes, header::BYTES, salt, 1) {
             Behind::Proof => self.corrupt(sequence + 1, &Replay::default(), header::BYTES, damage),
             Behind::Debris(_) => OpenError::SegmentMissing(room::path_of(&self.folder, sequence)),
         })
     }
 
-    /// Contents of the last written segment by itself.
+    /// Reads the last used segment alone.
     fn tail(&mut self, last: u64) -> Result<(Replay, End, Vec<u8>), OpenError> {
         let bytes = self.bytes(last)?;
         let salt = self.segment(last)?.salt;
@@ -251,7 +250,7 @@ impl Opening {
         Ok((replay, end, bytes))
     }
 
-    /// Looks for proof that more was safe than was found, in the last segment and in the spares.
+    /// Searches the last segment and the spares for proof that more was synced than was found.
     fn check_behind(
         &mut self,
         tail: &Replay,
@@ -284,12 +283,12 @@ impl Opening {
         Ok(())
     }
 
-    /// Reads a segment before the last one: all of it was safe.
+    /// Reads a segment before the last one, all of which was synced.
     fn whole(&mut self, sequence: u64, replay: &mut Replay) -> Result<(), OpenError> {
         let bytes = self.bytes(sequence)?;
         let salt = self.segment(sequence)?.salt;
         let end = walk(replay, &bytes, salt, sequence);
-        // Where not even the first record can be read, it is the segment before that is sealed.
+        // If not even the first record can be read, the segment before has the seal.
         if replay.sealed && end.offset > header::BYTES {
             return Ok(());
         }
@@ -312,7 +311,7 @@ impl Opening {
         }
     }
 
-    /// Syncs all records found, and removes the rest. Returns the position of a torn tail.
+    /// Syncs all records found, and overwrites the rest. Returns the position of a torn tail.
     fn clean(
         &mut self,
         replay: &Replay,
@@ -355,7 +354,7 @@ impl Opening {
         Ok(newest)
     }
 
-    /// Overwrites a part of a segment with zeros, safely.
+    /// Overwrites a part of a segment with zeros, durably.
     fn zero(&mut self, sequence: u64, from: usize, to: usize) -> Result<(), OpenError> {
         if from == to {
             return Ok(());
@@ -375,7 +374,7 @@ impl Opening {
     ) -> Result<SegmentLog, OpenError> {
         self.segments.retain(|sequence, _| *sequence >= replay.first_segment);
         for sequence in sequences.iter().filter(|sequence| **sequence < replay.first_segment) {
-            // If it stays, nobody reads it, and the next opening tries again.
+            // If it stays, it is ignored, and the next opening tries again.
             drop(self.disk.remove(&room::path_of(&self.folder, *sequence)));
         }
         let mut spares: VecDeque<Segment> =
@@ -418,7 +417,7 @@ impl Opening {
     }
 }
 
-/// Applies the records of a segment from the first on, to where they end.
+/// Applies the records of a segment in order, up to the first that is missing.
 fn walk(replay: &mut Replay, segment: &[u8], salt: u32, sequence: u64) -> End {
     let mut offset = header::BYTES;
     let mut begins = Vec::new();
@@ -453,7 +452,7 @@ fn behind(segment: &[u8], from: usize, salt: u32, missing: u64) -> Behind {
     let mut debris = from;
     let mut offset = from;
     while offset + record::HEAD <= segment.len() {
-        // Most of it is zeros, and no record has the number 0.
+        // Most of it is zeros, and no record has number 0.
         let Some(head) = Head::at(segment, offset) else { break };
         let sensible = head.number > head.synced;
         if sensible && let Ok(record) = record::read(segment, offset, salt) {

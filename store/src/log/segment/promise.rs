@@ -1,4 +1,4 @@
-//! A second copy of the promise that a sync makes: the end of the log, the term and the vote.
+//! Promises: a second copy of what a sync promises, which is the end of the log, the term and the vote.
 //!
 //! ```text
 //!   0 ─ header ─ 56 ··· 1024 ─ slot ─ 1077 ··· 2048 ─ slot ─ 2101 ··· 4096 ─ records ─ ─
@@ -9,15 +9,14 @@
 //!   └──────────┴──────┴────────────┴───────┘
 //! ```
 //!
-//! A damaged record at the end of a log may have been torn by a loss of power, and then nobody was
-//! told that it is safe; or it was synced, acknowledged, and damaged since. The record alone cannot
-//! tell. So every sync covers a slot, too, far away from the records: one fault damages one of the two.
-//! Where the log goes as far as the slot, nothing is lost. Where the slot goes further, the log may
-//! have lost what it promised, and the slot says how much that is at the most.
+//! A damaged record at the end of a log was either torn by a loss of power, and then never acknowledged; or it was
+//! synced, acknowledged, and damaged since. The record alone does not show which. So every sync also includes a slot,
+//! far from the records: one fault damages only one of the two. If the log reaches as far as the slot, nothing is lost.
+//! If the slot is ahead, the log may have lost entries up to the slot's position.
 //!
-//! The two slots are written in turn, so that a write that is torn leaves the one before it. Each is in
-//! a sector of its own, which a disk writes whole or not at all; a block that is lost with the header is
-//! found when the log is opened.
+//! The two slots are written alternately, so that a torn write leaves the previous one. Each is in a sector of its own,
+//! which a disk writes completely or not at all; a block that is lost with the header is detected when the log is
+//! opened.
 
 use super::SegmentLog;
 use super::record::{HIGHEST, Reader, put_hard_state, put_position};
@@ -30,7 +29,7 @@ const PLACES: [usize; 2] = [1024, 2048];
 /// Bytes of a slot before its checksum.
 const USED: usize = 8 + 16 + 25;
 
-/// A promise as it is written, with its number among all that were.
+/// A promise as written, with its sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PromiseSlot {
     pub(super) sequence: u64,
@@ -38,7 +37,7 @@ pub(super) struct PromiseSlot {
 }
 
 impl PromiseSlot {
-    /// Its place in a segment.
+    /// Its offset in a segment.
     pub(super) fn place(&self) -> u64 {
         PLACES[(self.sequence % 2) as usize] as u64
     }
@@ -52,7 +51,7 @@ impl PromiseSlot {
         out
     }
 
-    /// The newest slot that is whole in the first block of a segment.
+    /// The newest intact slot in the first block of a segment.
     pub(super) fn newest(block: &[u8], salt: u32) -> Option<PromiseSlot> {
         let slots =
             PLACES.iter().filter_map(|place| PromiseSlot::decode(block.get(*place..)?, salt));
@@ -84,13 +83,13 @@ impl SegmentLog {
         Promise { last: self.index.last(), hard_state: self.hard_state }
     }
 
-    /// Clears a doubt once the log contains the entries.
+    /// Clears the doubt once the log reaches the promise.
     pub(super) fn settle_doubt(&mut self) {
         let held = self.held();
         self.doubt.take_if(|doubt| doubt.is_kept_by(held));
     }
 
-    /// Writes the second copy of what the next sync promises.
+    /// Writes the second copy of the next sync's promise.
     pub(super) fn write_promise(&mut self) -> Result<(), WriteError> {
         let held = self.held();
         let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));

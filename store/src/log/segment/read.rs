@@ -1,15 +1,15 @@
-//! Entries, read back in as few pieces as may be, and checked one by one.
+//! Reading entries: in as few reads as possible, with a check of each entry.
 
 use super::SegmentLog;
 use super::record::Slot;
 use crate::log::{Entry, LogIndex, Position, ReadError};
 use bytes::Bytes;
 
-/// Gaps in what is read that are read with it rather than left out: a second read costs more.
+/// Gaps between entries that are read along, because a second read costs more.
 const GAP: u64 = 4096;
 
 impl SegmentLog {
-    /// As [`crate::log::LogEngine::read`].
+    /// Implements [`crate::log::LogEngine::read`].
     pub(super) fn read_entries(
         &mut self,
         from: LogIndex,
@@ -36,7 +36,7 @@ impl SegmentLog {
     fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
         let (segment, slot) = self.index.find(from)?;
         let mut found = Vec::new();
-        // The entries share the memory of what is read: at most about twice what they need.
+        // The entries share the memory of one read, which has at most about twice their size.
         let span_max = (bytes_max as u64).saturating_mul(2).saturating_add(GAP);
         let (mut index, mut slot, mut bytes) = (from, slot, 0);
         let (found_from, mut end) = (slot.offset, u64::from(slot.offset));
@@ -73,7 +73,7 @@ impl SegmentLog {
         let mut bytes = vec![0; (last.offset + last.length - start) as usize];
         let path = &segment.path;
         let failed = |source| ReadError::Io { path: path.clone(), source };
-        // What is missing stays zero, and no checksum fits.
+        // Missing bytes stay zero and fail the checksum.
         segment.file.read_at(u64::from(start), &mut bytes).map_err(failed)?;
         let bytes = Bytes::from(bytes);
         for (position, slot) in stretch {

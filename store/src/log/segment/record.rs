@@ -1,4 +1,4 @@
-//! One record of a segment: what was written at once, and what was known to be safe by then.
+//! A record of a segment: one write, with the number of the last record known to be synced by then.
 //!
 //! ```text
 //!     4       4        8        8        1
@@ -10,13 +10,13 @@
 //!   entry head:  term · length · crc32 of the data · kind
 //! ```
 //!
-//! Integers are little-endian, records begin at multiples of 8. The checksum is of the salt, of all
-//! that comes before the data, and so of the data's checksums: every byte is under it, and an entry
-//! can be read and checked without its neighbours. A record without a kind (`length` 0) is a
-//! *marker*: it takes no number, says what was safe, and the next record is written over it.
+//! Integers are little-endian, and records begin at multiples of 8. The checksum covers the salt and everything before
+//! the data, including the data's own checksums. So every byte is covered, and an entry can be read and checked without
+//! its neighbours. A record without a kind (`length` 0) is a *marker*: it has no number of its own, gives the synced
+//! number, and is overwritten by the next record.
 //!
-//! Nothing that is read is trusted: a length beyond the segment, a count beyond the length, or a
-//! rest of another size is damage, and no memory is reserved by what a record claims.
+//! Reading trusts nothing: a length beyond the segment, a count beyond the length, or a rest of another size is damage,
+//! and memory is never reserved by a claim in a record.
 
 use crate::log::{Batch, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use crc32fast::Hasher;
@@ -27,7 +27,7 @@ pub(super) const HEAD: usize = 24;
 /// Bytes before the data of an entry, for each.
 const ENTRY_HEAD: usize = 17;
 
-/// Beyond this no log gets, and what is read can be counted on from.
+/// Bound of all numbers: no log reaches it, and counting from it cannot overflow.
 pub(super) const HIGHEST: u64 = 1 << 62;
 
 const CHECKPOINT: u8 = 1;
@@ -36,28 +36,28 @@ const BASE: u8 = 3;
 const RESTART: u8 = 4;
 const SEAL: u8 = 5;
 
-/// Error in a record.
+/// Damage of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// It claims to be longer than its segment.
+    /// Its length exceeds its segment.
     #[error("it claims to be longer than its segment")]
     Length,
     /// The checksum does not match.
     #[error("it does not match its checksum")]
     Checksum,
-    /// It is whole, but has another number than expected.
+    /// It is intact, but has another number than expected.
     #[error("record {0} stands in its place")]
     Number(u64),
-    /// It is whole, but does not follow from the state of the log.
+    /// It is intact, but does not follow from the state of the log.
     #[error("it does not follow from the records before it")]
     Order,
-    /// It is whole, but its kind is unknown.
+    /// It is intact, but its kind is unknown.
     #[error("it is of a kind that this version does not know")]
     Kind,
 }
 
-/// Checkpoint of a segment: the result of all segments before it, which may be gone.
+/// Checkpoint of a segment: the result of all segments before it, which may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checkpoint {
     pub(super) base: Position,
@@ -98,7 +98,7 @@ pub(super) struct Record {
     pub(super) end: usize,
 }
 
-/// Record writer: the salt of the segment, the number that is next, and what is safe.
+/// Values that every record contains: the salt of the segment, the next number, and the synced number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) salt: u32,
@@ -138,7 +138,7 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: Stamp, content: Written<'_>) -> us
     data
 }
 
-/// The checksums of the data of a batch that was written, of which `meta` is all before the data.
+/// The checksums of a batch's data; `meta` are the bytes before the data.
 pub(super) fn checksums(meta: &[u8], count: usize) -> impl Iterator<Item = u32> {
     let heads = &meta[meta.len() - count * ENTRY_HEAD..];
     heads.chunks_exact(ENTRY_HEAD).map(|head| {
@@ -159,7 +159,7 @@ pub(super) enum Written<'b> {
 }
 
 impl Written<'_> {
-    /// All but the data.
+    /// Writes everything except the data.
     fn meta(self, out: &mut Vec<u8>) {
         match self {
             Written::Marker => {}
@@ -278,7 +278,7 @@ pub(super) fn read(segment: &[u8], offset: usize, salt: u32) -> Result<Record, D
     Ok(Record { number: head.number, synced: head.synced, content, end })
 }
 
-/// Number of bytes that come before the data, if that makes sense.
+/// The number of bytes before the data, if valid.
 fn meta_bytes(payload: &[u8]) -> Option<usize> {
     if payload.first() != Some(&BATCH) {
         return Some(payload.len());
@@ -319,7 +319,7 @@ fn batch(reader: &mut Reader<'_>, data: usize) -> Option<Content> {
     };
     let first = LogIndex(reader.number()?);
     let count = reader.u32()? as usize;
-    // The heads were found to be there, so a false count reserves no more than they take.
+    // The heads are known to be there, so a wrong count reserves no more than they take.
     let mut entries = Vec::with_capacity(count.min(reader.0.len() / ENTRY_HEAD));
     let mut offset = u32::try_from(data).ok()?;
     for _ in 0..count {

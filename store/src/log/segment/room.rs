@@ -12,7 +12,7 @@ use crate::disk::{Disk, DiskFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of a segment while it is made.
+/// Name of a segment while it is created.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
 /// Bytes of zeros written and synced at once, which bounds the delay of an append.
@@ -27,7 +27,7 @@ pub(super) struct Segment {
     pub(super) salt: u32,
 }
 
-/// A segment that has not all its zeros yet.
+/// A segment that is not yet filled with zeros.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     file: Box<dyn DiskFile>,
@@ -45,7 +45,7 @@ pub(super) fn sequence_of(name: &str) -> Option<u64> {
 }
 
 impl Unfinished {
-    /// Begins a segment. What an earlier attempt left is removed.
+    /// Begins a segment. The remains of an earlier attempt are removed.
     pub(super) fn begin(disk: &dyn Disk, folder: &Path) -> io::Result<Unfinished> {
         let path = folder.join(UNFINISHED);
         match disk.remove(&path) {
@@ -55,12 +55,12 @@ impl Unfinished {
         Ok(Unfinished { file: disk.create(&path)?, length: 0 })
     }
 
-    /// Number of bytes it has.
+    /// Present length in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Makes it longer by a step, at most to `length`.
+    /// Extends it by one step, at most to `length`.
     pub(super) fn step(&mut self, length: u64) -> io::Result<()> {
         let next = length.min(self.length + STEP);
         self.grow(next)?;
@@ -74,7 +74,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Writes the header and these records, and gives the file its name.
+    /// Writes the header and these records, and renames the file.
     pub(super) fn finish(
         self,
         (disk, folder): (&dyn Disk, &Path),
@@ -85,7 +85,7 @@ impl Unfinished {
     }
 }
 
-/// Makes a free segment into a new one of the same length.
+/// Turns a free segment into a new one of the same length.
 pub(super) fn reuse(
     (disk, folder): (&dyn Disk, &Path),
     old: Segment,

@@ -1,4 +1,4 @@
-//! Flooding clients: schedulers whose calls each move one task.
+//! Flooding clients: schedulers that move one task per call.
 
 use super::server::channel;
 use super::{Counts, SCHEDULERS};
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tonic::transport::Channel;
 
-/// Connections of each: a connection has at most 128 calls, and all together are more than a server answers
+/// Connections of each scheduler: a connection has at most 128 calls, and all together have more than a server answers
 /// at once.
 const CONNECTIONS: usize = 6;
 
-/// Tasks of each scheduler; each call moves one.
+/// Tasks of each scheduler.
 const TASKS: u32 = 256;
 
 /// Maximum number of open calls of the clients: more would measure the clients' memory.
@@ -66,7 +66,7 @@ pub(super) async fn prepare(dir: &Path, to: SocketAddr) -> Result<Vec<Caller>, S
 }
 
 impl Caller {
-    /// Moves a task to where it is.
+    /// Moves a task to the machine where it is.
     pub(super) async fn call(&self) -> Result<(), tonic::Status> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let index = number as u32 % TASKS;
@@ -86,8 +86,8 @@ impl Caller {
     }
 }
 
-/// Closed-loop calls, a number for each scheduler at once. Rejected ones are retried as by this
-/// project's clients.
+/// Closed-loop calls, with a number of concurrent ones for each scheduler. Rejected calls are retried like in the
+/// client library.
 pub(super) async fn closed(
     callers: &[Caller],
     (in_flight, span): (usize, Duration),
@@ -113,7 +113,7 @@ pub(super) async fn closed(
         }
     }
     for call in calls {
-        // One that panics is missed in the count.
+        // A panic shows as a missing count.
         let _ = call.await;
     }
     began.elapsed()
@@ -126,7 +126,7 @@ pub(super) async fn open(callers: &[Caller], (rate, span): (u64, Duration), coun
     while began.elapsed() < span {
         let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
         counts.offered.fetch_add(due - made, Ordering::Relaxed);
-        // Beyond what may be open the caller has given up before it has called.
+        // Calls beyond the maximum of open ones count as given up.
         let free = places.available_permits().min((due - made) as usize);
         for _ in 0..free {
             let Ok(place) = places.clone().try_acquire_owned() else { break };

@@ -1,13 +1,13 @@
-//! Question: what does a server do when it is asked for ten times as much as it can do?
+//! Measures a server that gets ten times the load that it can serve.
 //!
-//! Schedulers with certificates of their own move tasks, each call by itself. First each waits for its answers:
-//! that is the peak. Then there are ten times as many, who come again when they are told to; then calls come at ten
-//! times the peak's rate whether or not there are answers, and nobody heeds a refusal. All the while an operator
-//! asks what the cell is, and agents say that a thousand machines are alive.
+//! Schedulers with certificates move tasks, with one call each. First each waits for its replies: that is the peak.
+//! Then there are ten times as many, which respect retry delays. Then calls are made at ten times the peak rate
+//! regardless of replies and rejections. Meanwhile an operator describes the cell, and agents send heartbeats for a
+//! thousand machines.
 //!
-//! Clients have processors of their own where the system lets them be chosen (`taskset`), so that what they
-//! burn is not taken from the server. Where other programs run beside it, what the server did for each second
-//! that its processors worked tells more than rates.
+//! If the system allows it (`taskset`), clients run on separate processors, so that they take no time from the server.
+//! If other programs run on the machine, replies per second of the server's processor time are more meaningful than
+//! rates.
 
 mod flood;
 mod server;
@@ -26,37 +26,38 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 
-/// Schedulers, and how many calls each has on the way at the peak: a few connections with many calls.
+/// Number of schedulers, followed by the number of concurrent calls of each at the peak: few connections with many
+/// calls.
 const SCHEDULERS: usize = 8;
 const IN_FLIGHT: usize = 32;
 
 /// Multiple of the peak rate.
 const TIMES: usize = 10;
 
-/// Share of the peak that counts as recovered, and the longest wait for it.
+/// Share of the peak rate that counts as recovered, followed by the longest wait for it.
 const RECOVERED: f64 = 0.8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Interval at which the operator asks.
+/// Interval of the operator's calls.
 const OPERATOR: Duration = Duration::from_millis(50);
 
-/// Actions of a server for schedulers during a span of time.
+/// Work of a server for schedulers during a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Calls made per second.
     pub offered: f64,
-    /// Answers a second.
+    /// Replies per second.
     pub answered: f64,
-    /// Rate for each second that the server's processors worked.
+    /// Replies per second of the server's processor time.
     pub per_core: f64,
     /// Rejected calls per second.
     pub refused: f64,
-    /// Number of processors the server kept busy.
+    /// Number of busy processors of the server.
     pub cores: f64,
 }
 
 impl Done {
-    /// Ratio of this span's replies to another's, and the same per server work.
+    /// Ratio of this span's reply rate to another's, and the ratio per processor time.
     #[must_use]
     pub fn of(&self, peak: &Done) -> (f64, f64) {
         (self.answered / peak.answered, self.per_core / peak.per_core)
@@ -74,18 +75,18 @@ impl fmt::Display for Done {
     }
 }
 
-/// Latency of other callers meanwhile.
+/// Latency of other callers in the same span.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Median and 99th percentile of the operator's response times, in milliseconds.
     pub operator_ms: (f64, f64),
     /// Operator's calls that failed.
     pub operator_failed: usize,
-    /// The most memory of the server, in mebibytes.
+    /// Maximum memory of the server, in mebibytes.
     pub resident_mib: f64,
 }
 
-/// Measurement.
+/// Results of the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// Clients that wait for their replies.
@@ -96,10 +97,9 @@ pub struct Told {
     pub hostile: Done,
     /// Latency of an operator at the peak, and in both overloads.
     pub seen: (Seen, Seen),
-    /// Machines whose agents heartbeat all the while, and were lost nevertheless.
+    /// Machines whose agents sent heartbeats throughout, and that were declared unreachable nevertheless.
     pub machines_lost: u32,
-    /// Time from the end of the overload until a second had four fifths of the peak rate, by server
-    /// work.
+    /// Time from the end of the overload until a second reached four fifths of the peak rate, by processor time.
     pub recovery: Duration,
     /// Whether clients and server ran on separate processors.
     pub apart: bool,
@@ -128,16 +128,16 @@ impl fmt::Display for Told {
     }
 }
 
-/// Starts a server, and asks far too much of it for a span of time, twice.
+/// Starts a server, and overloads it for a span of time, twice.
 ///
 /// # Errors
-/// If it does not start, is not there any more, or does not recover for long.
+/// If it does not start, has died, or does not recover for long.
 pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, String> {
     let text = |error: std::io::Error| error.to_string();
     let dir = tempfile::tempdir_in(place).map_err(text)?;
     let server = Server::start(program, dir.path())?;
     let apart = Apart::begin(server.child.id());
-    // Threads that are made from here on run where this one does.
+    // Threads created from here on run on the same processors.
     let runtime = Runtime::new().map_err(text)?;
     let callers = runtime.block_on(prepare(dir.path(), server.listen))?;
     let _agents = AgentProcess::start(program, dir.path(), server.listen)?;
@@ -160,7 +160,7 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     let channel =
         measured.entered(|| channel(dir.path(), measured.server.listen, "operator-ann"))?;
     let cell = measured.runtime.block_on(describe(&channel))?;
-    // One machine more is that of the schedulers.
+    // One further machine is that of the schedulers.
     told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
     Ok(told)
 }
@@ -234,7 +234,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // It could be done before.
+        // It was possible before.
         let _ = pin(std::process::id(), &self.all);
     }
 }

@@ -1,4 +1,4 @@
-//! The processes of an overload: a server that asks for certificates, and agents; and where they run.
+//! The processes of an overload: a server that requires certificates, and agents; and their processors.
 
 use super::SCHEDULERS;
 use crate::fire::watchdog;
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tonic::transport::{Channel, Endpoint};
 
-/// Machines of agents, how often each heartbeats, and after how long a silent one is lost: four times as
-/// strict as a server is by itself.
+/// Number of agents' machines, followed by the interval of heartbeats and the timeout: four times as strict as the
+/// defaults.
 pub(super) const MACHINES: u32 = 1000;
 const HEARTBEAT_S: u32 = 2;
 const SILENCE_S: u32 = 10;
 
-/// A server that requires certificates. It is killed in the end.
+/// A server that requires certificates. Killed on drop.
 pub(super) struct Server {
     pub(super) child: Child,
     pub(super) listen: SocketAddr,
@@ -53,7 +53,7 @@ impl Server {
             .args(["--tls-key=certs/replica-1.key", "--client-ca=certs/ca.pem"])
             .arg(format!("--listen={listen}"))
             .arg(format!("--machine-timeout={SILENCE_S}"))
-            // All at once, if they were: what is lost must not be hidden by slowness.
+            // A high eviction rate, so that lost machines are not hidden by slow marking.
             .arg(format!("--eviction-rate={MACHINES}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,4 +1,5 @@
-//! The plots of a sweep: busyness, waits and conflicts of a part of its points, a line for each combination of settings.
+//! The plots of a sweep: busyness, waits and conflicts for a part of its points, with a line for each combination of
+//! settings.
 
 use super::file::SETTINGS;
 use super::groups::{Combination, Figures, Spread, Whose};
@@ -8,7 +9,7 @@ use crate::sheet::Cell;
 
 /// Ratio of the largest to the smallest number above which an axis is logarithmic.
 const DECADES: f64 = 20.0;
-/// Decades on the axis of waits, which spread further.
+/// Like [`DECADES`], for the axis of waits, which vary more.
 const DECADES_OF_WAITS: f64 = 100.0;
 /// Smallest drawn wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
@@ -67,7 +68,7 @@ pub(super) struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    /// The plots of a figure, with the ends of their names; none if it is nothing everywhere.
+    /// The plots of a figure, with the suffixes of their names; none if it is zero everywhere.
     pub(super) fn plots(&self, figure: &Shown) -> Vec<(&'static str, Plot)> {
         let all = || self.lines.iter().flat_map(|(_, line)| line);
         let whole = all().all(|it| it.figures.contains_key(&Whose::All));
@@ -116,7 +117,7 @@ impl Drawn<'_> {
         Line::new(name(self.settings, key), means).spread(spread)
     }
 
-    /// The level axis.
+    /// The horizontal axis.
     fn level(&self) -> Axis {
         let all = self.lines.iter().flat_map(|(_, line)| line);
         let values: Vec<f64> = all.filter_map(|it| it.settings[self.across].number()).collect();
@@ -125,7 +126,7 @@ impl Drawn<'_> {
     }
 }
 
-/// The upright axis of the plots of a figure: logarithmic for both kinds of jobs, or for neither.
+/// The vertical axis of the plots of a figure: logarithmic for both kinds of jobs, or for neither.
 fn upright(figure: &Shown, heights: &[f64]) -> Axis {
     match figure.file {
         "busy" => Axis { least: Some(0.0), ..Axis::share(figure.label) },
@@ -155,7 +156,7 @@ fn scale(values: &[f64], times: f64) -> Scale {
     if least > 0.0 && most >= times * least { Scale::Log } else { Scale::Linear }
 }
 
-/// Definition of a setting, in words.
+/// Label of a setting.
 fn label(setting: &str) -> &str {
     match setting {
         "batch" => "schedulers of batch jobs",

@@ -1,4 +1,4 @@
-//! File of a sweep: an input, and the values of each setting; and the points that these make.
+//! File of a sweep: an input and the values of each setting, and the points that result.
 
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -8,7 +8,7 @@ use omega_workload::input::{InputArgs, InputError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Points of a sweep: a day of runs of a second each.
+/// Maximum number of points of a sweep: a day of runs of a second each.
 const POINTS_MAX: usize = 100_000;
 
 /// The file.
@@ -40,7 +40,7 @@ impl<T: Clone> Values<T> {
     }
 }
 
-/// A value in the form of the results.
+/// A value in its form in results.
 trait Shown {
     /// Kind of all values of its type.
     const KIND: Kind;
@@ -72,7 +72,7 @@ impl Shown for f64 {
     }
 }
 
-/// Choices go by the names that they have on a command line.
+/// Choices have their names from the command line.
 macro_rules! chosen {
     ($($type:ty),*) => {
         $(impl Shown for $type {
@@ -87,7 +87,7 @@ macro_rules! chosen {
 
 chosen!(ArchitectureKind, CheckArg, GranularityArg);
 
-/// Declares each field once: the list in a file, its default, and the value of a point.
+/// Declares each setting once: its list in a file, its default, and its value in a point.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
         /// The values of each setting of `omega-sim run`; others have their defaults.
@@ -99,7 +99,7 @@ macro_rules! swept {
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub(super) struct Point { $($name: $type,)* }
 
-        /// The names of the settings, in order, and what their values are; the seed is the last.
+        /// The names of the settings in order, with the kinds of their values; the seed is the last.
         pub(super) const SETTINGS: &[(&str, Kind)] =
             &[$((stringify!($name), <$type as Shown>::KIND),)*];
 
@@ -160,12 +160,12 @@ impl Point {
         self.how().settings(end_hours.map(|hours| hours * 3600.0))
     }
 
-    /// The seed of all chance of the run.
+    /// The seed of the run.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The first invalid setting, with the message.
+    /// The first invalid setting, with the error message.
     fn fault(&self) -> Option<(&'static str, &'static str)> {
         let times = [
             ("t_job_batch", self.t_job_batch),

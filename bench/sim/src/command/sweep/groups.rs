@@ -1,4 +1,4 @@
-//! Result of each combination of settings, averaged over the seeds that it was run with.
+//! Results of each combination of settings, averaged over the seeds.
 
 use super::file::SETTINGS;
 use super::kept::Done;
@@ -6,10 +6,10 @@ use crate::scenario::{Report, SchedulerReport};
 use crate::sheet::Cell;
 use std::collections::BTreeMap;
 
-/// Jobs that schedulers decide on.
+/// The jobs of a group of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
-    /// One scheduler has all.
+    /// One scheduler has all jobs.
     All,
     Batch,
     Service,
@@ -26,7 +26,7 @@ impl Whose {
     }
 }
 
-/// A figure over all seeds.
+/// A value over all seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -54,7 +54,7 @@ pub(super) struct Figures<T> {
     pub(super) busy: T,
     /// The mean wait of their jobs for the first attempt, in seconds.
     pub(super) wait_s: T,
-    /// Transactions with a conflict for each without one.
+    /// Ratio of transactions with a conflict to those without.
     pub(super) conflicts: T,
     /// The share of their jobs all of whose tasks were placed.
     pub(super) placed: T,
@@ -105,7 +105,7 @@ impl Combination {
     }
 }
 
-/// Result of a run, of all schedulers of a kind together.
+/// Results of a run, with all schedulers of a kind together.
 fn of_run(report: &Report) -> BTreeMap<Whose, Figures<Option<f64>>> {
     let mut kinds: BTreeMap<Whose, Vec<&SchedulerReport>> = BTreeMap::new();
     for scheduler in &report.schedulers {
@@ -120,7 +120,7 @@ fn together(schedulers: &[&SchedulerReport]) -> Figures<Option<f64>> {
     let (failed, succeeded) = (sum(&|s| s.failed as f64), sum(&|s| s.succeeded as f64));
     Figures {
         busy: share(sum(&|s| s.busy), schedulers.len() as f64),
-        // Every job counts the same, whoever has it.
+        // Every job counts equally, whichever scheduler has it.
         wait_s: share(sum(&|s| s.wait.mean_s * s.jobs_tried as f64), sum(&|s| s.jobs_tried as f64)),
         conflicts: (failed + succeeded > 0.0).then(|| failed / succeeded.max(1.0)),
         placed: share(sum(&|s| s.jobs_placed as f64), sum(&|s| s.jobs as f64)),

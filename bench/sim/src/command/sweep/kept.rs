@@ -21,12 +21,12 @@ pub(super) struct Done {
 /// The folder of a sweep.
 pub(super) struct Folder {
     dir: PathBuf,
-    /// Ending of files that are not whole yet. Shards that share a folder have different ones.
+    /// Suffix of incomplete files, different for shards that share a folder.
     part: String,
 }
 
 impl Folder {
-    /// Makes the folder, or sees that it belongs to this sweep.
+    /// Creates the folder, or checks that it belongs to this sweep.
     pub(super) fn own(dir: &Path, text: &str, shard: Option<Shard>) -> Result<Folder, SimError> {
         std::fs::create_dir_all(dir).map_err(|why| failed(dir, &why))?;
         let part = shard.map_or("part".to_owned(), |shard| {
@@ -39,7 +39,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A folder that is there, and belongs to this sweep.
+    /// Opens an existing folder of this sweep.
     pub(super) fn of(dir: &Path, text: &str) -> Result<Folder, SimError> {
         let folder = Folder { dir: dir.to_owned(), part: "part".to_owned() };
         if folder.belongs(text)? {
@@ -48,7 +48,7 @@ impl Folder {
         Err(LoadError::new(dir, "is not the folder of a sweep or of a shard").into())
     }
 
-    /// Whether it belongs to this sweep; if not, it belongs to none. One of another sweep is refused.
+    /// Whether it belongs to this sweep; `false` if it is new. A folder of another sweep is an error.
     fn belongs(&self, text: &str) -> Result<bool, SimError> {
         let mine = self.dir.join("sweep.toml");
         match std::fs::read_to_string(&mine) {
@@ -73,14 +73,14 @@ impl Folder {
         (done.point == *point).then_some(done)
     }
 
-    /// Keeps a point.
+    /// Stores the result of a point.
     pub(super) fn keep(&self, number: usize, done: &Done) -> Result<(), SimError> {
         let text = serde_json::to_vec_pretty(done).map_err(std::io::Error::from)?;
         self.write(&file_name(number), &text)?;
         Ok(())
     }
 
-    /// Writes a file of the folder. Returns where it is.
+    /// Writes a file of the folder. Returns its path.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, SimError> {
         let file = self.dir.join(name);
         let part = self.dir.join(format!("{name}.{}", self.part));

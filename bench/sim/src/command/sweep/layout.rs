@@ -1,9 +1,9 @@
-//! Layout of a sweep's plots: the setting on the x axis, which combinations are lines of one plot, and which have
-//! plots of their own.
+//! Layout of a sweep's plots: the setting on the horizontal axis, the combinations that are lines of one plot, and
+//! those that have plots of their own.
 //!
-//! The numeric setting with most values is the level axis. The others make lines, as many as a plot has colours for; where
-//! they are more, the first of them divide the results into parts. Architectures come last, so that they are compared in one
-//! plot as long as possible.
+//! The numeric setting with most values is on the horizontal axis. The others distinguish lines, as many as a plot has
+//! colours; if there are more, the first of these settings divide the results into parts. Architectures come last, so
+//! that they stay in one plot for as long as possible.
 
 use super::file::SETTINGS;
 use super::groups::Combination;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// Maximum number of lines of a plot: the number of colours.
 pub(super) const LINES_MAX: usize = 8;
-/// Parts of a page: 36 plots.
+/// Maximum number of parts of a page: 36 plots.
 pub(super) const PARTS_MAX: usize = 6;
 
 /// Roles of the settings, by their numbers in [`SETTINGS`].
@@ -42,7 +42,7 @@ impl Layout {
     fn by(values: &[usize], kinds: &[Kind]) -> Layout {
         let swept: Vec<usize> = (0..values.len()).filter(|setting| values[*setting] > 1).collect();
         let numbers = swept.iter().copied().filter(|setting| kinds[*setting] != Kind::Text);
-        // Of several with as many values the first; and `max_by_key` takes the last.
+        // The first of several with as many values; `max_by_key` returns the last.
         let across = numbers.rev().max_by_key(|setting| values[*setting]);
         let mut others: Vec<usize> = swept.into_iter().filter(|it| Some(*it) != across).collect();
         if others.first() == Some(&0) {
@@ -93,7 +93,7 @@ pub(super) fn sample<T>(all: Vec<T>, most: usize) -> Vec<T> {
     all.into_iter().enumerate().filter(|(nth, _)| taken.contains(nth)).map(|(_, it)| it).collect()
 }
 
-/// Values as people name them: `omega, batch 4`.
+/// Values in the form for people: `omega, batch 4`.
 pub(super) fn name(settings: &[usize], values: &[Cell]) -> String {
     let one = |(setting, value): (&usize, &Cell)| match (SETTINGS[*setting], value) {
         ((_, Kind::Text), value) => value.text(),

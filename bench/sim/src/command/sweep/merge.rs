@@ -1,7 +1,7 @@
-//! Shards of a sweep made one: `--merge DIR...`.
+//! Merging the shards of a sweep: `--merge DIR...`.
 //!
-//! Nothing is run. Each point must be in exactly one of the folders, all of which must be of this sweep and of one version of
-//! the simulator; so the results are, byte for byte, those of a sweep that one process ran.
+//! Nothing is run. Each point must be in exactly one of the folders, all of which must belong to this sweep and to one
+//! version of the simulator. Then the results equal those of a sweep in one process, byte for byte.
 
 use super::file::Point;
 use super::kept::{Done, Folder};
@@ -9,7 +9,7 @@ use crate::command::SimError;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Points that a message names one by one.
+/// Number of points that a message lists.
 const NAMED_MAX: usize = 5;
 
 /// Collects all points from the folders of the shards, in order.
@@ -59,7 +59,7 @@ fn gap(missing: &[usize], all: usize) -> SimError {
     SimError::Lacks(message)
 }
 
-/// Refuses results of several versions of the simulator: their difference may not be one of settings.
+/// Rejects results of different versions of the simulator, whose differences may not come from the settings.
 fn same_version(done: &[Done]) -> Result<(), SimError> {
     let Some(first) = done.first() else { return Ok(()) };
     match done.iter().position(|it| it.report.version != first.report.version) {

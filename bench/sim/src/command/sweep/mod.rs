@@ -88,7 +88,7 @@ fn told(line: String) -> std::io::Result<()> {
     writeln!(std::io::stdout().lock(), "{line}")
 }
 
-/// Runs the points that are not in the folder yet. Returns all in order, and how many were there.
+/// Runs the points that are not in the folder yet. Returns all in order, and the number that existed before.
 fn run_points(
     folder: &Folder,
     sweep: &SweepFile,
@@ -126,7 +126,7 @@ fn write(folder: &Folder, text: &str, done: &[Done]) -> Result<PathBuf, SimError
     folder.write("results.csv", sheet.print(Output::Csv).as_bytes())
 }
 
-/// The workload of each seed; a trace is the same for all.
+/// The workload of each seed; equal for all seeds of a trace.
 fn workloads<'a>(
     input: &InputArgs,
     points: impl Iterator<Item = &'a Point>,

@@ -1,23 +1,23 @@
 //! Progress of a sweep, on a terminal only.
 //!
-//! The remaining time is estimated from the points of this run. Several run in parallel and finish
-//! in bursts, so the estimate is made when a point is done, and counts down from there.
+//! The remaining time is estimated from the points of this run. Points run in parallel and finish in bursts, so the
+//! estimate is updated when a point is done, and counts down in between.
 
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Interval at which the bar is drawn again while no point is done: it should be seen to live.
+/// Interval of redrawing while no point is done, to show that the sweep is running.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The bar of a sweep; gone with its value.
+/// The progress bar of a sweep, removed on drop.
 pub(super) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Progress of `all` points, `there` of them done before.
+    /// Progress of `all` points, `there` of which were done before.
     pub(super) fn new(all: usize, there: usize) -> Progress {
         if all == there {
             return Progress { bar: ProgressBar::hidden() };
@@ -32,7 +32,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// One more is done.
+    /// Counts a finished point.
     pub(super) fn done(&self) {
         self.bar.inc(1);
     }
@@ -80,7 +80,7 @@ impl ProgressTracker for Left {
     fn reset(&mut self, _: &ProgressState, _: Instant) {}
 
     fn write(&self, state: &ProgressState, to: &mut dyn fmt::Write) {
-        // A bar that cannot be written is not worth a word.
+        // Errors of writing the bar are ignored.
         let _ = match self.of(state.len().unwrap_or(0), state.elapsed()) {
             None => write!(to, "time left not known yet"),
             Some(left) if left.as_secs() == 0 => write!(to, "nearly done"),

@@ -1,4 +1,4 @@
-//! Result of a sweep, as a page: plots over the setting that was swept most, and a table of everything.
+//! Result of a sweep as a page: plots over the setting with most values, and a table of everything.
 
 use super::drawn::{Drawn, FIGURES};
 use super::file::SETTINGS;
@@ -55,7 +55,7 @@ fn lead(done: &[Done], combinations: usize) -> String {
         count if count == combinations => format!("{count} points, all with seed"),
         count => format!("{count} points, {combinations} combinations of settings by seeds"),
     };
-    // Hundredths of an hour at most: a run of a trace ends when its last job has come.
+    // Rounded to hundredths of an hour: a run of a trace ends with its last arrival.
     let hours = |it: &Done| ((it.report.seconds / 36.0).round() / 100.0).to_string();
     format!(
         "{points} {}, simulated by omega-sim {}. The workload: {}, on {} machines; a run ends after {} h.",
@@ -78,7 +78,7 @@ fn told(values: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Explanation for readers of the plots.
+/// Explanation of the plots.
 fn how_to_read(all: &[&Combination], layout: &Layout) -> Vec<String> {
     let mut prose = Vec::new();
     if layout.across.is_some() && all.iter().any(|it| it.seeds > 1) {

@@ -1,14 +1,14 @@
-//! A part of a sweep's points, for one process of many: `--shard 3/64`.
+//! A shard of a sweep, for one process of many: `--shard 3/64`.
 //!
-//! Points are dealt in turn, so that the costly ones, which lie beside each other, are spread over all shards.
+//! Points are assigned round-robin, so that expensive points, which are close together, are spread over all shards.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Shards that a sweep may have.
+/// Maximum number of shards of a sweep.
 const SHARDS_MAX: usize = 100_000;
 
-/// One of several parts, counted from 0.
+/// One of several parts, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shard {
     index: usize,

@@ -6,7 +6,7 @@ use super::kept::Done;
 use crate::scenario::SchedulerReport;
 use crate::sheet::{Cell, Kind, Sheet};
 
-/// Result of a scheduler, in the order of [`figures`].
+/// Names and kinds of a scheduler's results, in the order of [`figures`].
 const FIGURES: [(&str, Kind); 18] = [
     ("scheduler", Kind::Text),
     ("jobs", Kind::Count),
@@ -28,7 +28,7 @@ const FIGURES: [(&str, Kind); 18] = [
     ("placed_mean_s", Kind::NumberIfAny),
 ];
 
-/// Result of the whole cell.
+/// Names and kinds of the whole cell's results.
 const OF_CELL: [(&str, Kind); 2] = [("cpu_used", Kind::Number), ("memory_used", Kind::Number)];
 
 /// All columns.
@@ -55,7 +55,7 @@ pub(super) fn sheet(done: &[Done]) -> Sheet {
     sheet
 }
 
-/// Result of a scheduler. A mean of nothing is nothing, not zero.
+/// Results of a scheduler. The mean of no values is empty, not zero.
 fn figures(s: &SchedulerReport) -> [Cell; 18] {
     let if_any = |any: bool, cell: Cell| if any { cell } else { Cell::None };
     let share = |share| Cell::Number(share, 6);

@@ -10,12 +10,12 @@ impl Chance {
         Chance(Pcg64::seed_from_u64(seed))
     }
 
-    /// Even from 0 to `bound`, without it.
+    /// Uniform from 0 to `bound`, without it.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// The numbers below `count` in a random order.
+    /// The numbers below `count` in random order.
     fn order(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for i in (1..order.len()).rev() {
@@ -59,7 +59,7 @@ pub(super) struct Draws<'a, T> {
 }
 
 impl<'a, T> Draws<'a, T> {
-    /// Draws from a list that is not empty.
+    /// Draws from a non-empty list.
     pub(super) fn new(of: &'a [T]) -> Draws<'a, T> {
         assert!(!of.is_empty(), "there is nothing to draw from");
         Draws { of, order: Vec::new() }

@@ -1,15 +1,15 @@
-//! The curve of the day, and a clock that runs by it.
+//! The curve of the day, and a clock with its speed.
 //!
-//! Jobs come more often by day than by night. On a clock that runs fast when many come and slowly when few
-//! do, they come evenly but for bursts; gaps are measured, drawn and put together on it, and then read off
-//! on the real one. All in integers, so that it gives the same everywhere.
+//! More jobs arrive by day than by night. On a clock that runs fast when many jobs arrive and slowly when few do,
+//! arrivals are even except for bursts. Gaps are measured, drawn and added on this clock, and then converted to real
+//! time. All values are integers, so the result is equal on all platforms.
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The least span that has a curve: a day but for its last, quiet hour.
+/// The shortest span with a curve: a day without its last, quiet hour.
 const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
 
-/// Lowest speed, so that an hour without arrivals is still passed.
+/// Lowest speed, so that the clock also passes an hour without arrivals.
 const SPEED_MIN: u64 = 50;
 
 /// Rate of arrivals in each hour of the day.
@@ -19,7 +19,7 @@ pub(super) struct Curve {
     speeds: [u64; 24],
 }
 
-/// Jobs counted by the hour of the day.
+/// Numbers of jobs by hour of the day.
 #[derive(Default)]
 pub(super) struct Hours([u64; 24]);
 
@@ -36,7 +36,7 @@ impl Hours {
         }
         let mut speeds = [SPEED_MIN; 24];
         for ((hour, speed), count) in (0..).zip(&mut speeds).zip(self.0) {
-            // How much of the span was in this hour of its days.
+            // Time of the span that lies in this hour of its days.
             let (days, rest) = (span_ms / (24 * HOUR_MS), span_ms % (24 * HOUR_MS));
             let seen_ms = days * HOUR_MS + rest.saturating_sub(hour * HOUR_MS).min(HOUR_MS);
             if let Some(seen_ms) = std::num::NonZeroU64::new(seen_ms) {
@@ -106,7 +106,7 @@ mod tests {
             let hour_ms = at_ms / HOUR_MS * HOUR_MS;
             assert_eq!(curve.shows(hour_ms + 9) - curve.shows(hour_ms), curve.goes(hour_ms, 9));
         }
-        // Over a day the clock goes as far as a real one, but for the least speed and rounding.
+        // Over a day the clock advances as far as a real one, except for the lowest speed and rounding.
         let day = curve.shows(24 * HOUR_MS) as f64 / (24.0 * HOUR_MS as f64 * 1000.0);
         assert!((0.99..1.01).contains(&day), "{day}");
     }

@@ -1,4 +1,4 @@
-//! A row of the table of jobs, without its name and its time.
+//! A row of the table of jobs, without its name and time.
 
 use super::chance::Chance;
 use super::lives::Lives;
@@ -6,12 +6,12 @@ use omega_core::{Amounts, JobKind, Text};
 use omega_workload::csv::write::Rules;
 use omega_workload::{Arrival, RunTime};
 
-/// Time from the row before to a row.
+/// Time between a row and the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
-    /// Milliseconds between two jobs of a program, independent of the time of day.
+    /// Real milliseconds, for jobs submitted by a program, independent of the time of day.
     Short(u64),
-    /// On the clock of the day's curve.
+    /// Time on the clock of the day's curve.
     Long(u128),
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Draft {
     pub(super) gap: Gap,
     pub(super) count: u32,
     pub(super) request: Amounts,
-    /// Number of devices, and how much of each in thousandths.
+    /// Number of devices, and the requested part of each in thousandths.
     pub(super) devices: Option<(u8, u16)>,
     pub(super) run_ms: Option<u64>,
     pub(super) kind: JobKind,
@@ -36,7 +36,7 @@ pub(super) struct Draft {
 pub(super) struct Lost {
     /// Jobs of several groups, which become several rows.
     pub(super) split: u64,
-    /// Rows whose tasks run differently long.
+    /// Rows whose tasks have different run times.
     pub(super) uneven: u64,
     /// Rows of batch tasks with an unknown end.
     pub(super) endless: u64,
@@ -46,14 +46,15 @@ pub(super) struct Lost {
     pub(super) placed: u64,
 }
 
-/// Inputs of rows: the runtimes of tasks without an end, chance, and properties that rows cannot express.
+/// Inputs of rows: the runtimes of tasks without an end, the random generator, and the properties that rows cannot
+/// express.
 pub(super) struct Drafter<'a> {
     pub(super) lives: &'a Lives,
     pub(super) chance: &'a mut Chance,
     pub(super) lost: &'a mut Lost,
 }
 
-/// Rows of a job; the first comes `gap` after the previous row.
+/// Rows of a job; the first arrives `gap` after the previous row.
 pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
     let Drafter { lives, chance, lost } = drafter;
     let job = &arrival.job;
@@ -97,7 +98,7 @@ pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Dra
 }
 
 impl Lost {
-    /// In sentences.
+    /// The lost properties, as sentences.
     pub(super) fn notes(&self) -> Vec<String> {
         let said = [
             (self.split, "jobs have several groups: each is a job of its own"),

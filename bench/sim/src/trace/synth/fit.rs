@@ -1,8 +1,8 @@
-//! Stored data of a trace to draw another from: a curve of the day, and a sample of runs of its jobs.
+//! Fitted data of a trace: its curve of the day, and a sample of runs of its jobs.
 //!
-//! Two passes: the curve must be known before gaps can be freed of it. Jobs that are there at the start are
-//! kept apart, one by one, because they have no order. A run is [`RUN_ROWS`] rows that followed one
-//! another; what was in it together stays together, and what joins two runs is chance.
+//! The trace is read twice, because the curve must be known before it can be removed from the gaps. Jobs that are
+//! present at the start have no order, and are sampled one by one. A run is [`RUN_ROWS`] consecutive rows; rows within
+//! a run stay together, and runs are joined at random.
 
 use super::chance::{Chance, Sample};
 use super::clock::{Curve, Hours};
@@ -15,23 +15,23 @@ use omega_core::JobKind;
 use omega_workload::stream::{Event, Stream};
 use omega_workload::{Arrival, LoadError};
 
-/// Rows of a run: longer than nearly all bursts, and so short that a trace has hundreds of runs.
+/// Rows per run: longer than nearly all bursts, but short enough that a trace has hundreds of runs.
 const RUN_ROWS: usize = 64;
 
-/// Runs that are kept: 65,536 rows, some 20 MB, more than most traces have.
+/// Number of runs in the sample: 65,536 rows, some 20 MB, more than most traces have.
 const RUNS_MAX: usize = 1024;
 
-/// Number of short gaps make a mean one. A tenth of the gaps of jobs that come by pure chance are as short, too few to
-/// blur the curve of the day; nearly all gaps of programs that submit one job after the other are.
+/// Ratio of the mean gap to the longest short gap. With random arrivals a tenth of the gaps are this short, too few to
+/// blur the curve of the day; with a program that submits jobs one after the other, nearly all are.
 const SHORT: u64 = 8;
 
-/// Rows of the start that are kept.
+/// Number of initial rows in the sample.
 const START_ROWS_MAX: usize = 65_536;
 
-/// Stored data of a trace.
+/// The fitted data of a trace.
 pub(super) struct Fit {
     pub(super) curve: Curve,
-    /// Jobs at the start.
+    /// Initial jobs.
     pub(super) start: Sample<Draft>,
     /// Later jobs.
     pub(super) runs: Sample<Vec<Draft>>,
@@ -41,16 +41,16 @@ pub(super) struct Fit {
     endless: u64,
 }
 
-/// Findings of the first pass.
+/// Results of the first pass.
 pub(super) struct Look {
     pub(super) info: Info,
     curve: Curve,
     lives: Lives,
-    /// Up to this, gaps are short.
+    /// Longest gap that counts as short.
     gap_ms_short: u64,
 }
 
-/// First pass: statistics of the trace.
+/// Reads the trace the first time, for its statistics.
 pub(super) fn look(stream: &mut dyn Stream) -> Result<Look, LoadError> {
     let mut collector = Collector::new(stream.head());
     let (mut hours, mut ended, mut end_ms) = (Hours::default(), Values::default(), 0);
@@ -79,7 +79,7 @@ fn count_ended(arrival: &Arrival, ended: &mut Values) {
 }
 
 impl Fit {
-    /// The second pass.
+    /// Reads the trace the second time, for the samples.
     pub(super) fn of(
         stream: &mut dyn Stream,
         look: &Look,

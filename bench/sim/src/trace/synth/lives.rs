@@ -1,17 +1,16 @@
-//! Time for which tasks run whose end the trace does not tell.
+//! Run times of tasks whose end is not in the trace.
 //!
-//! A batch task that had not ended when the trace did has run for the rest of it, and for nobody knows how
-//! long. Drawn at another time it must not run for ever, or a longer trace fills up; nor stop when the
-//! trace did, or long tasks vanish. So it runs as long as one of the batch tasks that were seen to run longer
-//! than it was, each as likely as any; where there is none, for ever. (Statisticians redistribute to the
-//! right.) Services that do not end are meant so.
+//! A batch task that had not ended at the end of the trace has an unknown run time, at least the rest of the trace. At
+//! another arrival time it must not run for ever, or a longer trace would fill up; nor stop with the trace, or long
+//! tasks would vanish. So it gets the run time of a random batch task that is known to have run longer; if there is
+//! none, it runs for ever. (Statisticians call this redistribution to the right.) Services without an end run for ever.
 
 use super::chance::Chance;
 use crate::trace::values::Values;
 
-/// The run times of the batch tasks that ended, and when the trace does.
+/// The run times of the batch tasks that ended, and the end of the trace.
 pub(super) struct Lives {
-    /// Ascending, each with how many are no longer.
+    /// Run times in ascending order, each with the number of tasks that ran no longer.
     ended: Vec<(u64, u64)>,
     end_ms: u64,
 }
@@ -21,7 +20,7 @@ impl Lives {
         Lives { ended: ended.cumulative(), end_ms }
     }
 
-    /// Run time of a task that arrived at this time and had not ended.
+    /// Run time of a task that arrived at this time and has no end in the trace.
     pub(super) fn beyond(&self, at_ms: u64, chance: &mut Chance) -> Option<u64> {
         let seen_ms = self.end_ms.saturating_sub(at_ms);
         let shorter = self.ended.partition_point(|(run_ms, _)| *run_ms <= seen_ms);

@@ -14,10 +14,10 @@ pub(super) struct Marginals {
     last_ms: Option<u64>,
 }
 
-/// One distribution, in the trace and in the generated trace.
+/// One distribution, in the original and in the generated trace.
 #[derive(Debug, serde::Serialize)]
 pub struct Pair {
-    /// Values of the trace.
+    /// Values of the original trace.
     pub original: ValuesInfo,
     /// Values of the generated trace.
     pub made: ValuesInfo,
@@ -52,7 +52,7 @@ impl Marginals {
         }
     }
 
-    /// The distributions of the trace beside those of the generated one.
+    /// The distributions of both traces, in pairs.
     pub(super) fn beside(&self, made: &Marginals, kinds: &Kinds) -> Vec<Pair> {
         let pair = |what: &str, unit, a: &Values, b: &Values| Pair {
             original: values_info(what, unit, a),

@@ -1,4 +1,4 @@
-//! Traces that are made, read again as any command would.
+//! Generated traces, read back like by any command.
 
 use super::*;
 use crate::trace::testing::{azure, data, folder, google, omega_sim, openb, tables};
@@ -17,7 +17,7 @@ fn options(dir: &Path) -> SynthOptions {
     }
 }
 
-/// A cell of ten machines and a week of jobs, more by day than by night.
+/// A trace of ten machines and a week of jobs, more by day than by night.
 fn week() -> tempfile::TempDir {
     let machines = "name,cpu,memory,zone,count\na,8,32Gi,z1,6\nb,16,64Gi,z2,4\n";
     let mut jobs = "name,count,cpu,memory,arrival_s,run_s,kind,tenant,require,gang\n".to_owned();
@@ -29,7 +29,7 @@ fn week() -> tempfile::TempDir {
         (state >> 33) % bound
     };
     for i in 0..4000 {
-        // Three of four jobs come by day.
+        // Three of four jobs arrive by day.
         let hour = if random(4) > 0 { 8 + random(12) } else { random(24) };
         let at_s = (random(7) * 24 + hour) * 3600 + 1 + random(3599);
         let gang = if i % 5 == 0 { "all" } else { "" };
@@ -45,7 +45,7 @@ fn week() -> tempfile::TempDir {
     folder(&[("m.csv", machines), ("j.csv", &sorted(&jobs))])
 }
 
-/// The rows by their time, after the header and the first.
+/// The rows in order of time, without the header and the first one.
 fn sorted(jobs: &str) -> String {
     let mut lines: Vec<&str> = jobs.lines().collect();
     lines[2..].sort_by_key(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap());
@@ -122,7 +122,7 @@ fn a_larger_cell_has_more_jobs_and_as_much_load_on_each_machine() {
     assert!((2.85..3.15).contains(&times), "{times}");
     let share = |info: &Info| info.load[0].mean_share.unwrap();
     assert!((share(b) / share(a) - 1.0).abs() < 0.05, "{} {}", share(a), share(b));
-    // The sizes of machines are as often as they were, and keep their labels.
+    // Machine sizes keep their frequencies and labels.
     let read =
         whole(&mut csv::open(&report.machines_file, &report.jobs_file, Window::All).unwrap())
             .unwrap();

@@ -1,4 +1,4 @@
-//! Draws the new trace, and writes it as it is drawn: nothing of it is held.
+//! Drawing of the new trace, which is written row by row and not kept in memory.
 
 use super::chance::{Chance, Draws};
 use super::draft::{Draft, Gap};
@@ -53,14 +53,14 @@ impl Files {
     /// Removes incomplete files.
     pub(super) fn remove(&self) {
         for file in [&self.machines, &self.jobs] {
-            // One that is not there need not be removed.
+            // A missing file need not be removed.
             drop(fs::remove_file(file));
         }
     }
 }
 
 impl Scale {
-    /// A scale of jobs for each machine in thousandths, and of machines.
+    /// Scale of jobs, by thousandths per machine and the ratio of machines.
     pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
         let more = u128::from(permille) * u128::from(machines);
         Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }
@@ -99,7 +99,7 @@ pub(super) fn write(
     Ok(drawn)
 }
 
-/// Each machine of the trace as often as any other, but for one.
+/// Writes the machines, each of the trace equally often, except for one.
 fn write_machines(file: &Path, machines: &[Machine], kinds: &Kinds, count: u64) -> io::Result<()> {
     let mut output = Output::create(file)?;
     output.write_all(machines_header(kinds).as_bytes())?;
@@ -136,7 +136,7 @@ fn write_jobs(
         return Ok(());
     }
     let mut draws = Draws::new(&fit.runs.kept);
-    // What the clock would show if no more came than in the trace, and the time when it does.
+    // Reading of the clock at the trace's own rate, and the time of that reading.
     let (mut shown, mut at_ms) = (0_u128, 0);
     loop {
         for row in draws.next(chance) {
@@ -151,14 +151,14 @@ fn write_jobs(
             rows.push(at_ms, made.scale.times(u128::from(at_ms)) as u64, row)?;
         }
         if draws.is_over() && shown == 0 {
-            // All that the trace has comes at one moment, so time would never pass.
+            // All jobs of the trace arrive at one time, so time would never advance.
             return Ok(());
         }
     }
 }
 
 impl Rows<'_> {
-    /// Writes a row that comes at `at_ms`, and would come at `scaled_ms` at the trace's rate.
+    /// Writes a row that arrives at `at_ms`; at the trace's own rate it would arrive at `scaled_ms`.
     fn push(&mut self, at_ms: u64, scaled_ms: u64, row: &Draft) -> io::Result<()> {
         let name = format!("j{}", self.count);
         self.count += 1;
@@ -183,7 +183,7 @@ impl Rows<'_> {
     }
 }
 
-/// An output file, compressed if its name says so.
+/// An output file, compressed if its name ends in `.gz`.
 enum Output {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),
