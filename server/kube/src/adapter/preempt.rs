@@ -65,9 +65,9 @@ pub struct Eviction {
     pub uid: String,
     /// The pod that takes its place.
     pub by: PodName,
-    /// That pod's uid.
+    /// Uid of the pod that takes its place.
     pub by_uid: String,
-    /// That pod's scheduler, for the condition.
+    /// Scheduler of the pod that takes its place, for the condition.
     pub scheduler: String,
     /// The node.
     pub node: String,
