@@ -25,7 +25,7 @@ pub struct Event {
     pub number: u64,
     /// When it happened, by the cell's time.
     pub at_ms: u64,
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
     /// The job concerned.
     pub job: Option<JobId>,

@@ -161,7 +161,7 @@ pub(crate) fn task(
     }
 }
 
-/// What the events say of tasks.
+/// Notes on tasks, from the events.
 #[derive(Debug, Default)]
 pub(crate) struct TaskNotes(std::collections::HashMap<TaskId, TaskNote>);
 
