@@ -68,7 +68,7 @@ pub(crate) struct Feeder {
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     budgets: Vec<DisruptionBudget>,
-    /// Time for which the tasks of each job run, by job number.
+    /// Run time of each job's tasks, by job number.
     runs: Vec<RunTime>,
     ends: Ends,
     messages: Receiver<Message>,

@@ -112,7 +112,7 @@ pub struct SchedulerReport {
     pub evictions: u64,
     /// Of those, the ones that precedence alone did not allow: for the guarantee of a tenant.
     pub evictions_for_guarantees: u64,
-    /// Time for which those had run, together, in seconds of the workload.
+    /// Total run time of these tasks before their evictions, in seconds of the workload.
     pub lost_work_s: f64,
     /// Of the preferences for machines of the tasks that it placed, the part that was met, by weight; none where
     /// no task had any.
@@ -151,7 +151,7 @@ pub struct TenantReport {
     pub evicted: u64,
     /// Of those, the ones for the guarantee of another tenant.
     pub evicted_for_guarantees: u64,
-    /// Time for which those had run, together, in seconds of the workload.
+    /// Total run time of these tasks before their evictions, in seconds of the workload.
     pub lost_work_s: f64,
     /// Of its tasks' preferences for machines, the part that was met; none where they had none.
     pub preferences_met: Option<f64>,

@@ -89,7 +89,7 @@ pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'stat
 /// Delay before the next replica is tried: a tenth of an election.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time for which a machine is tried to be registered: many elections have their time in it.
+/// Timeout of a machine's registration: many times an election.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of an agent.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which an explanation is good for.
+/// Time after which an explanation is outdated.
 const FRESH: Duration = Duration::from_secs(15);
 
 /// Number of cached reasons: far more than fit on a page.
