@@ -66,7 +66,7 @@ pub fn explain_cell(
     explain_at(&cell, &kinds, profiles, asked).map(Some)
 }
 
-/// A job of a cell that is known by its handle alone.
+/// A job of a cell that can be reached only by its handle.
 #[derive(Clone, Debug)]
 pub struct AskedJob<'a> {
     /// Its id.

@@ -375,7 +375,7 @@ impl Feeder {
         }
     }
 
-    /// Those of the tasks that were not evicted since they were placed.
+    /// Removes tasks that were evicted since this placement.
     fn still_there(&self, (placed, mut tasks): Since) -> Ending {
         if self.evicted.is_empty() {
             return tasks;

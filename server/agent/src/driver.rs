@@ -57,7 +57,7 @@ pub struct FoundTask {
     pub is_ending: bool,
 }
 
-/// Something that happened to a task.
+/// An event of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It runs, and its health check, if it has one, has succeeded.

@@ -34,7 +34,7 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 /// Bytes that are read at once from the program.
 const READ_BYTES: usize = 16 << 10;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// A child ended, perhaps several.

@@ -111,7 +111,7 @@ impl Default for AgentSettings {
 pub struct Task {
     /// Id of the task.
     pub id: TaskId,
-    /// On which of the agent's machines.
+    /// Its machine.
     pub machine: MachineId,
     /// The name of its job.
     pub job_name: Text,
@@ -157,7 +157,7 @@ pub struct Program {
 pub struct Found {
     /// Id of the task.
     pub task: TaskId,
-    /// On which of the agent's machines.
+    /// Its machine.
     pub machine: MachineId,
     /// Its claim.
     pub request: Amounts,

@@ -28,7 +28,7 @@ pub(super) struct Reasons {
 }
 
 impl Reasons {
-    /// Begins. It ends with this process.
+    /// Starts the thread, which ends with the process.
     pub(super) fn start(ask: AskArgs) -> Reasons {
         let (to, jobs) = mpsc::sync_channel::<String>(1);
         let known: Arc<Mutex<Known>> = Arc::default();
