@@ -51,7 +51,6 @@ fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> W
 /// one. It places nothing. `None` if the cell has no such job.
 ///
 /// # Errors
-///
 /// If the profile does not suit the cell's kinds.
 pub fn explain_cell(
     cell: Cell,

@@ -89,7 +89,6 @@ impl AskArgs {
 /// Requests the resource kinds of a cell, for as long as an election takes.
 ///
 /// # Errors
-///
 /// If the address is not valid, or no replica answers.
 pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()

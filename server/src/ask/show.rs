@@ -37,7 +37,6 @@ pub(super) enum Align {
 /// Prints a value in the requested format.
 ///
 /// # Errors
-///
 /// If standard output cannot be written.
 pub(super) fn print(
     format: Format,

@@ -69,7 +69,6 @@ pub struct History {
 /// Compares clients' answers with the agreed commands.
 ///
 /// # Errors
-///
 /// The first difference.
 pub fn check(history: &History, truth: &Truth) -> Result<(), String> {
     check_against(history, &truth.done, truth.cell().kinds())

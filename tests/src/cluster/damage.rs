@@ -397,7 +397,6 @@ const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
 /// Applies every damage to some places of some runs. Returns the number of damages.
 ///
 /// # Errors
-///
 /// A damage that the checker did not detect, or that had no place.
 pub fn damage_all(runs: &[Run]) -> Result<usize, String> {
     let mut total = 0;

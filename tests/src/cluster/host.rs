@@ -133,7 +133,6 @@ impl Host {
     /// Starts the replica.
     ///
     /// # Errors
-    ///
     /// If it fails to start.
     pub fn start(&mut self, settings: Settings) -> Result<(), Refused> {
         self.life += 1;

@@ -128,7 +128,6 @@ enum Asker {
 /// Runs one seed.
 ///
 /// # Errors
-///
 /// The first violation.
 pub fn run(seed: u64) -> Result<Report, Violation> {
     run_with_history(seed).map(|(report, ..)| report)
@@ -137,7 +136,6 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 /// Runs one seed, and returns the inputs of the checker with the report.
 ///
 /// # Errors
-///
 /// The first violation.
 pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation> {
     run_with_plan(seed, |plan| plan.extend(&mut Dice::new(!seed)))

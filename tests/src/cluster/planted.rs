@@ -45,7 +45,6 @@ mod on {
     /// Runs one seed with a bug.
     ///
     /// # Errors
-    ///
     /// The violation: the bug was found.
     pub fn run_with(bug: Option<Bug>, plan_of: Bug, seed: u64) -> Result<Report, Violation> {
         let run = || run_with_plan(seed, |plan| plan_for(plan_of, plan));

@@ -71,10 +71,10 @@ impl Truth {
         }
     }
 
-    /// The cell was founded with this done already.
+    /// Applies a command that the cell had from its creation.
     ///
     /// # Errors
-    /// If the cell and its reference disagree about it.
+    /// If the reference rejects it, or answers differently.
     pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
         self.do_command(FIRST.index, command)?;
         self.hashes = BTreeMap::from([(FIRST.index, self.cell.state_hash())]);
@@ -102,7 +102,6 @@ impl Truth {
     /// Checks an entry that a replica has applied.
     ///
     /// # Errors
-    ///
     /// The first difference.
     pub fn applied(&mut self, entry: &Entry) -> Result<(), String> {
         let index = entry.position.index;
@@ -151,7 +150,6 @@ impl Truth {
     /// Compares a replica's state hash after an entry, if the reference was hashed there.
     ///
     /// # Errors
-    ///
     /// If they differ.
     pub fn compare(&self, index: LogIndex, hash: u64) -> Result<(), String> {
         if index > self.last() {
@@ -203,7 +201,6 @@ impl Truth {
     /// Checks a replica's membership after an entry.
     ///
     /// # Errors
-    ///
     /// If another replica has a different one, or it contains a removed replica.
     pub fn members(&mut self, index: LogIndex, members: &Membership) -> Result<(), String> {
         let known = self.members.entry(index).or_insert_with(|| members.clone());

@@ -251,7 +251,6 @@ impl Agent {
     /// which to follow them; the number of queued ones is bounded by the number of changed tasks.
     ///
     /// # Errors
-    ///
     /// If the address is not valid.
     pub fn start(
         address: &Address,
@@ -268,7 +267,6 @@ impl Agent {
     /// machine keeps its tasks and its taints, because taints are set by operators and the cell.
     ///
     /// # Errors
-    ///
     /// If the cell rejects it, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         let until = Instant::now() + PATIENCE;

@@ -158,7 +158,6 @@ impl Application {
     /// cell completes the container with [`Ended::Refused`].
     ///
     /// # Errors
-    ///
     /// If a container of this name has not ended, the name has a `#`, or there are as many
     /// containers as the settings allow.
     pub fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Container, ApiError> {
